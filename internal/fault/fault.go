@@ -1,0 +1,107 @@
+// Package fault is the vocabulary of errors that callers branch on.
+//
+// It owns eight kinds, and the fields that an invalid request got wrong. It
+// refuses everything else: an error that no caller treats differently stays an
+// ordinary wrapped error and counts as Internal. Who turns a kind into an HTTP
+// answer is package rest, in one table; who turns a PostgreSQL code into a
+// kind is package postgres, in one function.
+package fault
+
+import (
+	"errors"
+	"time"
+)
+
+// Kind says what the caller can do about an error.
+type Kind uint8
+
+// The kinds, from what the caller can mend to what only we can.
+const (
+	Internal        Kind = iota // a defect or an unexpected failure; nothing for the caller to mend
+	Invalid                     // the request is wrong; Fields say where
+	Unauthenticated             // who asks is not known
+	Forbidden                   // who asks is known and may not
+	NotFound                    // there is no such thing, or it belongs to somebody else
+	Conflict                    // the thing's state does not allow it, or it changed meanwhile
+	TooMany                     // a limit is met; RetryAfter says when to come back
+	Unavailable                 // a dependency is away; the same request may succeed later
+)
+
+// String is the kind's name, for logs.
+func (k Kind) String() string {
+	names := [...]string{"internal", "invalid", "unauthenticated", "forbidden", "not_found", "conflict", "too_many", "unavailable"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return "unknown"
+}
+
+// Field names one wrong part of a request.
+type Field struct {
+	// Path is where it stands: a JSON name with dots and indexes
+	// ("retryConfig.maxRetries", "tags[3]"), or the name of a parameter.
+	Path string
+	// Rule is the rule that was broken, in one word ("required", "maximum").
+	Rule string
+	// Message says what is wrong and what would be right, for a person.
+	Message string
+}
+
+// Error is an error with a kind. The zero value is an internal error.
+type Error struct {
+	Kind Kind
+	// Code is the stable name that a client's program branches on, such as
+	// JOB_NOT_FOUND. Empty means the kind's general code.
+	Code string
+	// Message is for the client and names no inner detail.
+	Message string
+	// Fields lists every wrong part of an Invalid request.
+	Fields []Field
+	// RetryAfter, where not zero, is how long to wait before asking again.
+	RetryAfter time.Duration
+	// Cause is for the log alone; it is never shown to a client.
+	Cause error
+}
+
+// Error joins the message and, for the log, the cause.
+func (e *Error) Error() string {
+	text := e.Message
+	if text == "" {
+		text = e.Kind.String()
+	}
+	for _, f := range e.Fields {
+		text += "; " + f.Path + ": " + f.Message
+	}
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
+	}
+	return text
+}
+
+// Unwrap gives the cause to errors.Is and errors.As.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// New makes an error of a kind with the code and the message that a client sees.
+func New(kind Kind, code, message string) *Error {
+	return &Error{Kind: kind, Code: code, Message: message}
+}
+
+// Wrap makes an error of a kind around a cause that only the log shows.
+func Wrap(kind Kind, code, message string, cause error) *Error {
+	return &Error{Kind: kind, Code: code, Message: message, Cause: cause}
+}
+
+// Wrong makes an Invalid error that lists fields.
+func Wrong(code, message string, fields ...Field) *Error {
+	return &Error{Kind: Invalid, Code: code, Message: message, Fields: fields}
+}
+
+// KindOf is the kind of the outermost Error in err's chain, and Internal when
+// there is none.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return Internal
+}

@@ -1,0 +1,48 @@
+package fault_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/scheduler-service/scheduler/internal/fault"
+)
+
+func TestKindOf(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("connection refused")
+	for _, test := range []struct {
+		name string
+		err  error
+		want fault.Kind
+	}{
+		{"plain error", cause, fault.Internal},
+		{"nil", nil, fault.Internal},
+		{"direct", fault.New(fault.NotFound, "JOB_NOT_FOUND", "no such job"), fault.NotFound},
+		{"wrapped by an operation", fmt.Errorf("get job: %w", fault.New(fault.Conflict, "CONFLICT", "changed")), fault.Conflict},
+		{"outermost wins", fault.Wrap(fault.Unavailable, "", "later", fault.New(fault.Invalid, "", "x")), fault.Unavailable},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := fault.KindOf(test.err); got != test.want {
+				t.Errorf("KindOf = %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestErrorKeepsItsCause(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("secret detail")
+	err := fault.Wrap(fault.Unavailable, "", "try later", cause)
+	if !errors.Is(err, cause) {
+		t.Error("the cause is lost")
+	}
+	if err.Message != "try later" {
+		t.Errorf("the client's message = %q", err.Message)
+	}
+	wrong := fault.Wrong("VALIDATION_FAILED", "bad", fault.Field{Path: "name", Message: "is empty"}, fault.Field{Path: "tags[1]", Message: "is too long"})
+	if got, want := wrong.Error(), "bad; name: is empty; tags[1]: is too long"; got != want {
+		t.Errorf("Error() = %q, want %q", got, want)
+	}
+}
