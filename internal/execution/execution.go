@@ -1,0 +1,127 @@
+// Package execution is one run of a job: its identity, its states, its
+// attempts and its outcome.
+//
+// It owns the words for them, the arithmetic that gives a run its id, the
+// table of allowed state changes, and the store through which a tenant reads
+// runs and asks for one or for its end. It refuses to decide when a job is due
+// (package schedule), to promote (package promoter) and to run anything
+// (package worker). Called by rest, promoter, worker and job.
+package execution
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Status is where an execution stands.
+type Status string
+
+// The states. The first three are in active_executions and change; the others
+// are in job_executions, which is append-only, and never change.
+const (
+	Pending   Status = "pending"   // waits for a worker
+	Running   Status = "running"   // a worker holds its lease
+	Retrying  Status = "retrying"  // an attempt failed; waits for the next one
+	Completed Status = "completed" // an attempt succeeded
+	Failed    Status = "failed"    // attempts are used up, or the error is not retried
+	Cancelled Status = "cancelled" // somebody asked for its end before it was over
+	Skipped   Status = "skipped"   // the overlap policy said not to run it
+	Missed    Status = "missed"    // the misfire policy said not to run it any more
+)
+
+// Terminal reports whether an execution in this state is over for good.
+func (s Status) Terminal() bool {
+	switch s {
+	case Completed, Failed, Cancelled, Skipped, Missed:
+		return true
+	default:
+		return false
+	}
+}
+
+// transitions is the state machine as a table: from one state to those that
+// may follow. An execution comes to life as pending, or directly as skipped or
+// missed. running → pending is a run handed back or taken from a dead worker.
+var transitions = map[Status][]Status{
+	"":       {Pending, Skipped, Missed},
+	Pending:  {Running, Cancelled},
+	Running:  {Completed, Failed, Cancelled, Retrying, Pending},
+	Retrying: {Running, Cancelled},
+}
+
+// MayBecome reports whether the state machine allows the step from s to next.
+// The empty state is that of an execution that does not exist yet.
+func (s Status) MayBecome(next Status) bool {
+	for _, allowed := range transitions[s] {
+		if allowed == next {
+			return true
+		}
+	}
+	return false
+}
+
+// Trigger is what made an execution.
+type Trigger string
+
+// The triggers.
+const (
+	Scheduled  Trigger = "scheduled"
+	Manual     Trigger = "manual"
+	Retry      Trigger = "retry"
+	Backfill   Trigger = "backfill"
+	Dependency Trigger = "dependency"
+)
+
+// Failure is why an attempt, or the execution, did not succeed.
+type Failure struct {
+	Type    string `json:"type"`            // one of the error types of package executor
+	Message string `json:"message"`         // for the tenant; capped
+	Stack   string `json:"stack,omitempty"` // of a panic; capped
+}
+
+// Attempt is one try that is over and did not end the execution.
+type Attempt struct {
+	Number    int        `json:"number"` // from 1
+	StartedAt *time.Time `json:"startedAt,omitempty"`
+	EndedAt   time.Time  `json:"endedAt"`
+	WorkerID  *uuid.UUID `json:"workerId,omitempty"`
+	Error     Failure    `json:"error"`
+}
+
+// Execution is one run of a job as a reader sees it.
+type Execution struct {
+	ID          uuid.UUID
+	TenantID    uuid.UUID
+	JobID       uuid.UUID
+	JobVersion  int
+	JobType     string
+	Trigger     Trigger
+	TriggeredBy string
+	Priority    int
+	Parameters  json.RawMessage // overrides of a manual run; nil when none
+	Status      Status
+	Reason      string // why it was skipped, missed or cancelled
+	MissedCount int64  // of a missed row that stands for a range: how many instants
+	MissedUntil *time.Time
+	Progress    int // 0 to 100
+	ScheduledAt time.Time
+	StartedAt   *time.Time // of the first attempt
+	CompletedAt *time.Time
+	DurationMS  *int64 // of the last attempt
+	Result      json.RawMessage
+	Error       *Failure
+	Attempt     int // the number of the current or last attempt; 0 before the first
+	MaxAttempts int
+	Attempts    []Attempt  // earlier attempts, oldest first
+	AvailableAt *time.Time // when a pending or retrying execution may start
+	Cancelling  bool       // its end was asked for and it still runs
+	WorkerID    *uuid.UUID
+	MemoryMB    *float64
+	CPUTimeMS   *int64
+	CreatedAt   time.Time
+}
+
+// Retries is how many attempts were made beyond the first.
+func (e Execution) Retries() int { return max(0, e.Attempt-1) }

@@ -1,0 +1,56 @@
+package execution_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+)
+
+func TestScheduledIDIsAFunctionOfJobAndInstant(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		job := uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "job"))
+		at := time.UnixMicro(rapid.Int64Range(0, 7_000_000_000_000_000).Draw(t, "at"))
+		id := execution.ScheduledID(job, at)
+		if again := execution.ScheduledID(job, at.In(time.FixedZone("x", 3600))); again != id {
+			t.Fatalf("the same instant in another zone gave %v, then %v", id, again)
+		}
+		if id.Version() != 8 || id.Variant() != uuid.RFC4122 {
+			t.Fatalf("%v has version %v, variant %v", id, id.Version(), id.Variant())
+		}
+		if got, want := execution.InstantOf(id), at.UTC().Truncate(time.Millisecond); !got.Equal(want) {
+			t.Fatalf("InstantOf = %v, want %v", got, want)
+		}
+		if other := execution.ScheduledID(job, at.Add(time.Microsecond)); other == id {
+			t.Fatalf("the next microsecond has the same id %v", id)
+		}
+		if manual := execution.RequestedID(job, job, at, nil); manual == id {
+			t.Fatalf("a requested run has the id of the scheduled one: %v", id)
+		}
+	})
+}
+
+func TestStateMachine(t *testing.T) {
+	t.Parallel()
+	all := []execution.Status{
+		"", execution.Pending, execution.Running, execution.Retrying, execution.Completed,
+		execution.Failed, execution.Cancelled, execution.Skipped, execution.Missed,
+	}
+	for _, from := range all {
+		for _, to := range all {
+			if from.Terminal() && from.MayBecome(to) {
+				t.Errorf("%q is terminal and may become %q", from, to)
+			}
+			if to == "" && from.MayBecome(to) {
+				t.Errorf("%q may vanish", from)
+			}
+		}
+	}
+	if !execution.Running.MayBecome(execution.Retrying) || execution.Pending.MayBecome(execution.Completed) {
+		t.Error("the table lost a rule")
+	}
+}
