@@ -1,0 +1,96 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/scheduler-service/scheduler/internal/fault"
+)
+
+// Registry maps a job type to what runs it. It does not change once made, so
+// any number of goroutines may use it.
+type Registry struct{ executors map[string]Executor }
+
+// NewRegistry makes a registry of the job types that this process runs or
+// checks. Every executor that is also a Checker is asked before a job of its
+// type is created.
+func NewRegistry(executors map[string]Executor) *Registry {
+	return &Registry{executors: maps.Clone(executors)}
+}
+
+// Execute runs one attempt of a job type and blocks until it is over. It never
+// panics: a panic becomes a SYSTEM_ERROR with the stack, a job type that is
+// not registered a VALIDATION_ERROR, and a failure after ctx's deadline a
+// TIMEOUT, whatever the executor called it. What it returns can be stored.
+func (r *Registry) Execute(ctx context.Context, jobType string, run Run) (out Outcome) {
+	executor, ok := r.executors[jobType]
+	if !ok {
+		return Outcome{Err: &Error{Type: ValidationError, Message: fmt.Sprintf("this worker does not run jobs of type %q", text(jobType, 40))}}
+	}
+	defer func() {
+		if cause := recover(); cause != nil {
+			out = Outcome{Err: &Error{Type: SystemError, Message: fmt.Sprintf("panic: %v", cause), Stack: string(debug.Stack())}}
+		}
+		finish(ctx, run, &out)
+	}()
+	return executor.Execute(ctx, run)
+}
+
+// finish makes an outcome storable and names a time-out as such.
+func finish(ctx context.Context, run Run, out *Outcome) {
+	if out.Result != nil {
+		out.Result = storable(out.Result)
+	}
+	if out.Err == nil {
+		return
+	}
+	failure := *out.Err // the executor may keep and share its own
+	late := failure.Type == UserError || failure.Type == SystemError || failure.Type == NetworkError
+	if late && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		failure.Type = Timeout
+		failure.Message = fmt.Sprintf("timed out after %s: %s", run.Timeout, failure.Message)
+	}
+	failure.Message = text(failure.Message, maxMessage)
+	failure.Stack = text(failure.Stack, maxStack)
+	out.Err = &failure
+}
+
+// Validate lists every fault of a job's configuration; none means that the job
+// may be created. Paths begin with "config".
+func (r *Registry) Validate(jobType string, config json.RawMessage) []fault.Field {
+	executor, ok := r.executors[jobType]
+	if !ok {
+		return r.unknown(jobType)
+	}
+	if checker, ok := executor.(Checker); ok {
+		return checker.Validate(config)
+	}
+	return nil
+}
+
+// ValidateParameters lists every fault of a manual trigger's overrides for a
+// job of this type and configuration. Paths begin with "parameters".
+func (r *Registry) ValidateParameters(jobType string, config, parameters json.RawMessage) []fault.Field {
+	executor, ok := r.executors[jobType]
+	if !ok {
+		return r.unknown(jobType)
+	}
+	if checker, ok := executor.(Checker); ok && len(parameters) > 0 {
+		return checker.ValidateParameters(config, parameters)
+	}
+	return nil
+}
+
+func (r *Registry) unknown(jobType string) []fault.Field {
+	known := strings.Join(slices.Sorted(maps.Keys(r.executors)), ", ")
+	return []fault.Field{{
+		Path: "jobType", Rule: "enum",
+		Message: fmt.Sprintf("%q is not a job type that is available here; use one of: %s", text(jobType, 40), known),
+	}}
+}
