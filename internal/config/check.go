@@ -1,0 +1,92 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// check applies the rules that more than one variable takes part in. It runs
+// only when each variable is right by itself, so that one slip is not
+// reported twice.
+func check(loaded any, found *problems) {
+	switch loaded := loaded.(type) {
+	case API:
+		checkPorts(loaded, found)
+	case Worker:
+		checkLease(loaded.Lease, found)
+	case Standalone:
+		checkPorts(loaded.API, found)
+		checkLease(loaded.Worker.Lease, found)
+		if loaded.API.DatabaseURL.IsZero() != loaded.Migrate.OwnerURL.IsZero() {
+			found.add("DATABASE_URL", "and DATABASE_OWNER_URL belong together; give both, or neither for a private server")
+		}
+	}
+}
+
+func checkLease(lease Lease, found *problems) {
+	if 3*lease.Heartbeat >= lease.Fence {
+		found.add("SCHEDULER_HEARTBEAT_MS", fmt.Sprintf("%d times three is not below SCHEDULER_FENCE_MS, %d; give less, so that a worker survives two lost heartbeats",
+			lease.Heartbeat.Milliseconds(), lease.Fence.Milliseconds()))
+	}
+	if lease.Fence >= lease.TTL {
+		found.add("SCHEDULER_FENCE_MS", fmt.Sprintf("%d is not below SCHEDULER_LEASE_TTL_MS, %d; give less, so that a worker stops before its work is handed on",
+			lease.Fence.Milliseconds(), lease.TTL.Milliseconds()))
+	}
+}
+
+func checkPorts(api API, found *problems) {
+	_, port, _ := net.SplitHostPort(api.HTTPAddr)
+	if api.MetricsEnabled && port == strconv.Itoa(api.PrometheusPort) {
+		found.add("PROMETHEUS_PORT", port+" is the port of HTTP_ADDR too; give another, since metrics are not for tenants")
+	}
+}
+
+// parseSecret takes a signing key of at least least bytes that does not look
+// typed by a person: whoever guesses it is every tenant's administrator.
+func parseSecret(text string, least int) (any, error) {
+	switch {
+	case strings.TrimSpace(text) != text:
+		return nil, errors.New("begins or ends with white space, which the other side may not send")
+	case len(text) < least:
+		return nil, fmt.Errorf("has %d bytes", len(text))
+	case guessable(text):
+		return nil, errors.New("can be guessed: it repeats itself, counts up or contains a word such as secret or changeme")
+	}
+	return newSecret(text), nil
+}
+
+// guessable finds what people type to fill a length. The words have six
+// letters and more, so that a random key contains one about never; eight
+// different bytes are fewer than 32 random hexadecimal digits ever have.
+func guessable(text string) bool {
+	lower := strings.ToLower(text)
+	for _, word := range []string{"secret", "changeme", "change-me", "change_me", "password", "example", "default", "qwerty", "placeholder"} {
+		if strings.Contains(lower, word) {
+			return true
+		}
+	}
+	different, steps := make(map[byte]bool), 0
+	for i := range len(text) {
+		different[text[i]] = true
+		if i > 0 && text[i] == text[i-1]+1 {
+			steps++
+		}
+	}
+	return len(different) < 8 || steps > len(text)/2 || repeats(text)
+}
+
+// repeats says that the text is one block of at most 16 bytes written again
+// and again.
+func repeats(text string) bool {
+	for size := 1; size <= 16 && size < len(text); size++ {
+		block := []byte(text[:size])
+		if strings.HasPrefix(string(bytes.Repeat(block, len(text)/size+1)), text) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,133 @@
+// Package config is what an operator may set, as one validated value per
+// process.
+//
+// It owns the names, defaults, bounds and meanings of every environment
+// variable, and the types Secret and URL, which do not show what they hold. It
+// refuses to read the environment itself (package main of each process hands
+// in os.LookupEnv), to stop at the first mistake (a process with three wrong
+// variables names all three), and variables that no code obeys. Its callers
+// are the mains under cmd and the wiring in package app.
+//
+// A variable set to the empty text counts as not set, because compose files
+// and charts pass on what the operator left out as empty.
+//
+// The loader is written here rather than taken from a library because its
+// errors must name the variable, say what would be right and never repeat a
+// value that may hold a password.
+package config
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+)
+
+// Process is what every long-running process has, whatever it does.
+type Process struct {
+	LogLevel       slog.Level `env:"LOG_LEVEL" default:"info" doc:"least level of the log lines that are written"`
+	MetricsEnabled bool       `env:"METRICS_ENABLED" default:"true" doc:"serve Prometheus metrics on their own port"`
+	PrometheusPort int        `env:"PROMETHEUS_PORT" default:"9464" min:"1" max:"65535" doc:"port of /metrics, on every interface"`
+}
+
+// MetricsAddr is the address to serve metrics on, or the empty text when they
+// are off, as telemetry.Serve takes it.
+func (p Process) MetricsAddr() string {
+	if !p.MetricsEnabled {
+		return ""
+	}
+	return net.JoinHostPort("", strconv.Itoa(p.PrometheusPort))
+}
+
+// Stores says where the truth (PostgreSQL) and the hints (Redis) are kept. In
+// standalone both URLs may be left out: it then starts private ones.
+type Stores struct {
+	DatabaseURL  URL    `env:"DATABASE_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the role of the processes, which owns nothing; standalone starts a private server when it is left out"`
+	RedisURL     URL    `env:"REDIS_URL" scheme:"redis,rediss" standalone:"" doc:"Redis, which carries hints and holds no truth; standalone starts a private one when it is left out"`
+	QueueBackend string `env:"QUEUE_BACKEND" default:"redis" oneof:"redis" doc:"what carries hints from promoter to worker"`
+}
+
+// Tokens says which JWTs are believed. An empty issuer or audience is not
+// checked.
+type Tokens struct {
+	JWTSecret   Secret `env:"JWT_SECRET" min:"32" doc:"key of the HS256 tokens that tenants present; the auth service signs with the same"`
+	JWTIssuer   string `env:"JWT_ISSUER" default:"" doc:"the iss that a token must carry; empty: any"`
+	JWTAudience string `env:"JWT_AUDIENCE" default:"" doc:"the aud that a token must carry; empty: any"`
+}
+
+// Lease is the rhythm by which a worker proves that it lives. Three
+// heartbeats fit into the fence and the fence into the lease, so that a
+// worker survives two lost heartbeats, and stops itself before the database
+// gives its work to another.
+type Lease struct {
+	Heartbeat time.Duration `env:"SCHEDULER_HEARTBEAT_MS" default:"2000" min:"10" max:"60000" doc:"distance between the heartbeats of a worker; three must fit into SCHEDULER_FENCE_MS"`
+	Fence     time.Duration `env:"SCHEDULER_FENCE_MS" default:"7000" min:"40" max:"300000" doc:"a worker stops itself this long after it sent its last good heartbeat; below SCHEDULER_LEASE_TTL_MS"`
+	TTL       time.Duration `env:"SCHEDULER_LEASE_TTL_MS" default:"10000" min:"50" max:"600000" doc:"a worker not heard of for this long is dead and its executions are handed on"`
+}
+
+// API is the configuration of cmd/api.
+type API struct {
+	Process
+	Stores
+	Tokens
+	ReplicaURL       URL    `env:"DATABASE_REPLICA_URL" default:"" scheme:"postgres,postgresql" doc:"read replica for lists and statistics; empty: DATABASE_URL serves them"`
+	HTTPAddr         string `env:"HTTP_ADDR" default:":3009" form:"address" doc:"address that the REST API listens on"`
+	TenantAutoCreate bool   `env:"TENANT_AUTO_CREATE" default:"false" standalone:"true" doc:"a valid token of a tenant not known yet creates it with the default limits; otherwise it is answered 403"`
+}
+
+// Promoter is the configuration of cmd/promoter.
+type Promoter struct {
+	Process
+	Stores
+}
+
+// Worker is the configuration of cmd/worker.
+type Worker struct {
+	Process
+	Stores
+	Lease
+	Slots        int            `env:"SCHEDULER_MAX_CONCURRENT_JOBS" default:"100" min:"1" max:"10000" doc:"executions that one worker runs at once"`
+	JobTimeout   time.Duration  `env:"SCHEDULER_JOB_TIMEOUT_MS" default:"300000" min:"1000" max:"86400000" doc:"longest time that one attempt may take, whatever its job says"`
+	DrainTimeout time.Duration  `env:"SCHEDULER_DRAIN_TIMEOUT_MS" default:"25000" min:"0" max:"600000" doc:"how long a worker told to stop lets what it runs finish before it hands it back"`
+	EgressAllow  []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"networks that jobs may reach although they are private"`
+}
+
+// Migrate is the configuration of cmd/migrate, which runs once and ends.
+type Migrate struct {
+	LogLevel slog.Level `env:"LOG_LEVEL" default:"info" doc:"least level of the log lines that are written"`
+	OwnerURL URL        `env:"DATABASE_OWNER_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the owner of the schema; in standalone set together with DATABASE_URL"`
+}
+
+// Standalone is the configuration of cmd/standalone: the other processes in
+// one, each with the value that it would get alone. What they have in common
+// is the same in each.
+type Standalone struct {
+	API      API
+	Promoter Promoter
+	Worker   Worker
+	Migrate  Migrate
+	DataDir  string `env:"DATA_DIR" default:".data" doc:"folder of the private PostgreSQL and Redis that are started when their URLs are left out"`
+}
+
+// WithStores returns the configuration with the addresses of the private
+// stores that were started, in each of its processes.
+func (s Standalone) WithStores(database, owner, redis string) (Standalone, error) {
+	databaseURL, err := parseURL(database)
+	if err != nil {
+		return s, err
+	}
+	ownerURL, err := parseURL(owner)
+	if err != nil {
+		return s, err
+	}
+	redisURL, err := parseURL(redis)
+	if err != nil {
+		return s, err
+	}
+	s.Migrate.OwnerURL = ownerURL
+	for _, stores := range []*Stores{&s.API.Stores, &s.Promoter.Stores, &s.Worker.Stores} {
+		stores.DatabaseURL, stores.RedisURL = databaseURL, redisURL
+	}
+	return s, nil
+}

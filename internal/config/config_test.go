@@ -1,0 +1,288 @@
+package config_test
+
+import (
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/scheduler-service/scheduler/internal/config"
+)
+
+const (
+	database = "postgres://app:hunter2pw@db:5432/scheduler"
+	redis    = "redis://:redispw@cache:6379/0"
+	signing  = "k3V9xQ0bT7mZ2wLr8YpN4sHd6JfGcAuE"
+)
+
+// env is a lookup that holds what every process needs, changed by pairs of
+// name and value.
+func env(pairs ...string) func(string) (string, bool) {
+	set := map[string]string{"DATABASE_URL": database, "DATABASE_OWNER_URL": database, "REDIS_URL": redis, "JWT_SECRET": signing}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		set[pairs[i]] = pairs[i+1]
+	}
+	return func(name string) (string, bool) {
+		text, ok := set[name]
+		return text, ok
+	}
+}
+
+func empty(string) (string, bool) { return "", false }
+
+func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
+	t.Parallel()
+	api, err := config.Load[config.API](env())
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker, err := config.Load[config.Worker](env())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]any{
+		"level": api.LogLevel, "metrics": api.MetricsAddr(), "addr": api.HTTPAddr, "backend": api.QueueBackend,
+		"create": api.TenantAutoCreate, "replica": api.ReplicaURL.IsZero(), "database": api.DatabaseURL.Reveal(),
+		"secret": api.JWTSecret.Reveal(), "slots": worker.Slots, "timeout": worker.JobTimeout, "lease": worker.Lease,
+		"drain": worker.DrainTimeout, "egress": len(worker.EgressAllow),
+	}
+	want := map[string]any{
+		"level": slog.LevelInfo, "metrics": ":9464", "addr": ":3009", "backend": "redis",
+		"create": false, "replica": true, "database": database,
+		"secret": signing, "slots": 100, "timeout": 5 * time.Minute,
+		"lease": config.Lease{Heartbeat: 2 * time.Second, Fence: 7 * time.Second, TTL: 10 * time.Second},
+		"drain": 25 * time.Second, "egress": 0,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestValuesReachTheirFields(t *testing.T) {
+	t.Parallel()
+	worker, err := config.Load[config.Worker](env("LOG_LEVEL", "Debug", "METRICS_ENABLED", "false",
+		"SCHEDULER_MAX_CONCURRENT_JOBS", "7", "SCHEDULER_JOB_TIMEOUT_MS", "1500", "EGRESS_ALLOW", "10.0.0.0/8, fd00::/8",
+		"SCHEDULER_DRAIN_TIMEOUT_MS", "", "SCHEDULER_HEARTBEAT_MS", "20", "SCHEDULER_FENCE_MS", "70", "SCHEDULER_LEASE_TTL_MS", "100"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+	if worker.LogLevel != slog.LevelDebug || worker.MetricsAddr() != "" || worker.Slots != 7 || worker.JobTimeout != 1500*time.Millisecond {
+		t.Errorf("got %+v", worker)
+	}
+	if worker.DrainTimeout != 25*time.Second {
+		t.Errorf("an empty variable is not the default: %v", worker.DrainTimeout)
+	}
+	if diff := cmp.Diff(want, worker.EgressAllow, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+	if worker.Lease.TTL != 100*time.Millisecond {
+		t.Errorf("lease %v", worker.Lease)
+	}
+}
+
+func TestAllProblemsAreReportedTogether(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load[config.Standalone](env(
+		"DATABASE_URL", "mysql://app:hunter2pw@db/scheduler",
+		"REDIS_URL", "redis://user:redis/pw@cache:6379",
+		"QUEUE_BACKEND", "postgres",
+		"JWT_SECRET", "short",
+		"HTTP_ADDR", "3009",
+		"LOG_LEVEL", "loud",
+		"METRICS_ENABLED", "maybe",
+		"PROMETHEUS_PORT", "99999",
+		"TENANT_AUTO_CREATE", "on",
+		"SCHEDULER_MAX_CONCURRENT_JOBS", "0",
+		"SCHEDULER_JOB_TIMEOUT_MS", "5m",
+		"EGRESS_ALLOW", "10.0.0.1/8,nonsense",
+	))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if got, want := lines[0], "configuration of standalone has 12 problem(s):"; got != want {
+		t.Errorf("got %q, want %q\n%v", got, want, err)
+	}
+	for _, want := range []string{
+		"DATABASE_URL: has a scheme other than postgres, postgresql; give a URL such as postgres://",
+		"REDIS_URL: does not parse as a URL",
+		`QUEUE_BACKEND: "postgres" is not known; give redis`,
+		"JWT_SECRET: has 5 bytes; give at least 32 random bytes",
+		`HTTP_ADDR: "3009" is not an address; give host:port or :port`,
+		`LOG_LEVEL: "loud" is no level; give debug, info, warn or error`,
+		`METRICS_ENABLED: "maybe" is neither true nor false`,
+		"PROMETHEUS_PORT: 99999 is out of bounds; give a whole number from 1 to 65535",
+		"SCHEDULER_MAX_CONCURRENT_JOBS: 0 is out of bounds; give a whole number from 1 to 10000",
+		`SCHEDULER_JOB_TIMEOUT_MS: "5m" is not a whole number; give a whole number of milliseconds from 1000`,
+		`EGRESS_ALLOW: "10.0.0.1/8" has bits set behind its mask, 10.0.0.0/8 has not, "nonsense" is no network`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in\n%v", want, err)
+		}
+	}
+	for _, leak := range []string{"hunter2pw", "redis/pw", "short"} {
+		if strings.Contains(err.Error(), leak) {
+			t.Errorf("%q leaked into\n%v", leak, err)
+		}
+	}
+}
+
+func TestMissingVariablesAreNamed(t *testing.T) {
+	t.Parallel()
+	_, api := config.Load[config.API](empty)
+	_, promoter := config.Load[config.Promoter](empty)
+	_, worker := config.Load[config.Worker](empty)
+	_, migrate := config.Load[config.Migrate](empty)
+	_, standalone := config.Load[config.Standalone](empty)
+	tests := []struct {
+		name string
+		err  error
+		want []string
+	}{
+		{"api", api, []string{"DATABASE_URL", "REDIS_URL", "JWT_SECRET"}},
+		{"promoter", promoter, []string{"DATABASE_URL", "REDIS_URL"}},
+		{"worker", worker, []string{"DATABASE_URL", "REDIS_URL"}},
+		{"migrate", migrate, []string{"DATABASE_OWNER_URL"}},
+		{"standalone", standalone, []string{"JWT_SECRET"}},
+	}
+	for _, tt := range tests {
+		if tt.err == nil {
+			t.Errorf("%s: no error", tt.name)
+			continue
+		}
+		var got []string
+		for _, line := range strings.Split(tt.err.Error(), "\n")[1:] {
+			name, _, _ := strings.Cut(strings.TrimSpace(line), ": is not set; give ")
+			got = append(got, name)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+}
+
+func TestStandalone(t *testing.T) {
+	t.Parallel()
+	lookup := env("DATABASE_URL", "", "DATABASE_OWNER_URL", "", "REDIS_URL", "")
+	got, err := config.Load[config.Standalone](lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.API.TenantAutoCreate || got.DataDir != ".data" || !got.API.DatabaseURL.IsZero() {
+		t.Errorf("got %+v", got)
+	}
+	got, err = got.WithStores(database, "postgres:///x?host=/run/pg", redis)
+	if err != nil {
+		t.Fatal(err)
+	}
+	urls := []string{got.API.DatabaseURL.Reveal(), got.Promoter.DatabaseURL.Reveal(), got.Worker.DatabaseURL.Reveal(), got.Worker.RedisURL.Reveal(), got.Migrate.OwnerURL.Reveal()}
+	if diff := cmp.Diff([]string{database, database, database, redis, "postgres:///x?host=/run/pg"}, urls); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := config.Load[config.Standalone](env("DATABASE_OWNER_URL", "")); err == nil || !strings.Contains(err.Error(), "belong together") {
+		t.Errorf("a server without its owner was accepted: %v", err)
+	}
+}
+
+func TestRulesBetweenVariables(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		pairs []string
+		want  string
+	}{
+		{"three heartbeats fill the fence", []string{"SCHEDULER_HEARTBEAT_MS", "2500", "SCHEDULER_FENCE_MS", "7500"}, "SCHEDULER_HEARTBEAT_MS: 2500 times three is not below SCHEDULER_FENCE_MS, 7500"},
+		{"the fence is the lease", []string{"SCHEDULER_FENCE_MS", "10000"}, "SCHEDULER_FENCE_MS: 10000 is not below SCHEDULER_LEASE_TTL_MS, 10000"},
+		{"one port twice", []string{"HTTP_ADDR", "0.0.0.0:9464"}, "PROMETHEUS_PORT: 9464 is the port of HTTP_ADDR too"},
+		{"one port, metrics off", []string{"HTTP_ADDR", "0.0.0.0:9464", "METRICS_ENABLED", "false"}, ""},
+	}
+	for _, tt := range tests {
+		_, err := config.Load[config.Standalone](env(tt.pairs...))
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+func TestSigningKeys(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, key string
+		ok        bool
+	}{
+		{"base64", "2Yh0pTzq8W1nq4m0m3c2fYb1kqE7r9xJx0b5v6d8H3s=", true},
+		{"hexadecimal", "9f86d081884c7d659a2feaa0c55ad015", true},
+		{"one character", strings.Repeat("a", 40), false},
+		{"a block again and again", strings.Repeat("abX9!kQ2", 4), false},
+		{"a block and a part of it", strings.Repeat("abX9!kQ2zz", 4)[:37], false},
+		{"counting up", "abcdefghijklmnopqrstuvwxyz0123456789", false},
+		{"says secret", "my-super-Secret-key-for-signing-tokens", false},
+		{"says changeme", "ChangeMe-8f7d6s5a4f3d2s1a0f9d8s7a6", false},
+		{"31 bytes", "k3V9xQ0bT7mZ2wLr8YpN4sHd6JfGcAu", false},
+		{"a line end", signing + "\n", false},
+	}
+	for _, tt := range tests {
+		_, err := config.Load[config.API](env("JWT_SECRET", tt.key))
+		if (err == nil) != tt.ok {
+			t.Errorf("%s: got %v, want ok %v", tt.name, err, tt.ok)
+		}
+		if err != nil && strings.Contains(err.Error(), tt.key) {
+			t.Errorf("%s: the key leaked into %v", tt.name, err)
+		}
+	}
+}
+
+func TestVariables(t *testing.T) {
+	t.Parallel()
+	rows := make(map[string]config.Variable)
+	for _, row := range config.Variables() {
+		if _, twice := rows[row.Name]; twice {
+			t.Errorf("%s is listed twice", row.Name)
+		}
+		if row.Meaning == "" || row.Bounds == "" || len(row.Processes) == 0 {
+			t.Errorf("%s has an empty column: %+v", row.Name, row)
+		}
+		rows[row.Name] = row
+	}
+	want := config.Variable{
+		Name: "TENANT_AUTO_CREATE", Processes: []string{"api", "standalone"}, Default: "false; standalone: true",
+		Bounds: "true or false", Meaning: rows["TENANT_AUTO_CREATE"].Meaning,
+	}
+	if diff := cmp.Diff(want, rows["TENANT_AUTO_CREATE"]); diff != "" {
+		t.Error(diff)
+	}
+	if got := rows["DATABASE_URL"].Default; got != "required; standalone: none" {
+		t.Errorf("DATABASE_URL: %q", got)
+	}
+	if got := rows["SCHEDULER_HEARTBEAT_MS"].Bounds; got != "ms, 10–60000" {
+		t.Errorf("SCHEDULER_HEARTBEAT_MS: %q", got)
+	}
+}
+
+// TestEveryVariableIsAskedFor loads each process with a lookup that records,
+// so that the table of variables cannot name one that nothing reads.
+func TestEveryVariableIsAskedFor(t *testing.T) {
+	t.Parallel()
+	asked := make(map[string]bool)
+	record := func(name string) (string, bool) {
+		asked[name] = true
+		return env()(name)
+	}
+	if _, err := config.Load[config.Standalone](record); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.Load[config.Migrate](record); err != nil {
+		t.Fatal(err)
+	}
+	listed := make(map[string]bool)
+	for _, row := range config.Variables() {
+		listed[row.Name] = true
+	}
+	if diff := cmp.Diff(listed, asked); diff != "" {
+		t.Errorf("listed (-) against asked for (+): %s", diff)
+	}
+}
