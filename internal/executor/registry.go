@@ -51,8 +51,8 @@ func finish(ctx context.Context, run Run, out *Outcome) {
 		return
 	}
 	failure := *out.Err // the executor may keep and share its own
-	late := failure.Type == UserError || failure.Type == SystemError || failure.Type == NetworkError
-	if late && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	if late && failure.Type != ValidationError && failure.Type != Timeout {
 		failure.Type = Timeout
 		failure.Message = fmt.Sprintf("timed out after %s: %s", run.Timeout, failure.Message)
 	}
