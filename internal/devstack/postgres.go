@@ -1,0 +1,180 @@
+package devstack
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/devstack/child"
+)
+
+// Postgres is a running PostgreSQL of our own.
+type Postgres struct {
+	// AdminURL connects as the superuser to the database "postgres".
+	AdminURL string
+	// Socket is the directory of its unix socket, for psql -h.
+	Socket string
+
+	cluster *cluster
+	process *child.Process
+	stop    sync.Once
+	stopErr error
+}
+
+// settings hold for every server. They are meant for a laptop: small enough for
+// it, large enough that a load test measures us and not PostgreSQL's defaults.
+func settings() []string {
+	return []string{
+		"listen_addresses=",             // the socket alone
+		"unix_socket_permissions=0700",  // as its directory
+		"max_connections=300",           // all processes of a small fleet, and a person with psql
+		"shared_buffers=256MB",          // taken only as it is used
+		"max_locks_per_transaction=256", // a query over all monthly partitions locks each and its indexes
+		"autovacuum_naptime=5s",         // the small hot tables turn over within seconds
+		"jit=off",                       // compiling costs more than our short queries
+		"timezone=UTC",
+		"log_timezone=UTC",
+		"log_min_messages=warning",
+		"log_checkpoints=off",
+	}
+}
+
+// durableSettings keep what was committed.
+func durableSettings() []string {
+	return []string{
+		"max_wal_size=2GB", // fewer checkpoints under load
+		"checkpoint_timeout=15min",
+		"wal_compression=on",
+	}
+}
+
+// throwawaySettings give durability up for speed: nothing outlives the server.
+func throwawaySettings() []string {
+	return []string{
+		"fsync=off",
+		"synchronous_commit=off",
+		"full_page_writes=off",
+		"wal_level=minimal",
+		"max_wal_senders=0",
+		"dynamic_shared_memory_type=mmap", // files in the data directory, gone with it even after a kill
+	}
+}
+
+// startWithin bounds how long a server may take until it accepts connections.
+// After a crash it first repeats what its log holds since the last checkpoint.
+const startWithin = 2 * time.Minute
+
+// StartPostgres starts a PostgreSQL that serves only us. It returns when the
+// server accepts connections. Its errors are sentences for the person at the
+// terminal: what is missing and what to do about it.
+//
+// As root it runs as another account, because PostgreSQL insists. A durable
+// server whose directory is in use by another process is an error; one whose
+// process was killed is taken over.
+func StartPostgres(ctx context.Context, o Options) (*Postgres, error) {
+	c, err := openCluster(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	p := &Postgres{Socket: c.socket, cluster: c}
+	p.AdminURL = p.URL("postgres", superuser)
+	if err := p.start(ctx); err != nil {
+		c.close()
+		return nil, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	o.log().InfoContext(ctx, "PostgreSQL started", "version", c.bins.major, "data", c.data, "url", p.AdminURL)
+	return p, nil
+}
+
+func (p *Postgres) start(ctx context.Context) error {
+	c := p.cluster
+	out, err := os.OpenFile(c.logPath, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	args := []string{"-D", c.data, "-k", c.socket}
+	own := throwawaySettings()
+	if c.durable {
+		own = durableSettings()
+	}
+	for _, s := range append(settings(), own...) {
+		args = append(args, "-c", s)
+	}
+	cmd := c.account.Command(serverEnv(), c.bins.postgres(), args...)
+	// A file and not a pipe: the server outlives us by its shutdown.
+	cmd.Stdout, cmd.Stderr = out, out
+	if p.process, err = child.Start(cmd); err != nil {
+		return err
+	}
+	if err := until(ctx, startWithin, p.ready); err != nil {
+		_ = p.process.Stop(stopSteps(c.durable)...)
+		said, _ := os.ReadFile(c.logPath)
+		return fmt.Errorf("%w: %s", err, lastLines(said))
+	}
+	return nil
+}
+
+// ready reads the server's own word for it, the eighth line of its lock file.
+func (p *Postgres) ready() (bool, error) {
+	select {
+	case <-p.process.Done():
+		return false, errEnded
+	default:
+	}
+	text, err := os.ReadFile(filepath.Join(p.cluster.data, "postmaster.pid"))
+	if err != nil {
+		return false, nil // not written yet
+	}
+	lines := bytes.Split(text, []byte("\n"))
+	return len(lines) >= 8 && string(bytes.TrimSpace(lines[7])) == "ready" &&
+		string(lines[0]) == strconv.Itoa(p.process.PID()), nil
+}
+
+// URL connects to a database as a user. The server trusts whoever reaches its
+// socket, so there is no password.
+func (p *Postgres) URL(database, user string) string {
+	u := url.URL{
+		Scheme:   "postgres",
+		User:     url.User(user),
+		Path:     "/" + database,
+		RawQuery: url.Values{"host": {p.Socket}}.Encode(),
+	}
+	return u.String()
+}
+
+// Done is closed when the server has ended, by Stop or by itself.
+func (p *Postgres) Done() <-chan struct{} { return p.process.Done() }
+
+// Stop shuts the server down, cutting its connections, and waits until it is
+// gone: a second or less as a rule, a minute at most. A throwaway server's data
+// goes with it. Further calls return the first one's answer.
+func (p *Postgres) Stop() error {
+	p.stop.Do(func() {
+		p.stopErr = p.process.Stop(stopSteps(p.cluster.durable)...)
+		p.cluster.close()
+	})
+	return p.stopErr
+}
+
+// stopSteps are PostgreSQL's ways to stop, from the polite one. SIGINT ends
+// sessions and writes everything out; SIGQUIT leaves that to the next start.
+// SIGTERM is none of them: it waits until the last client leaves.
+func stopSteps(durable bool) []child.Step {
+	patience := 10 * time.Second
+	if durable {
+		patience = 45 * time.Second
+	}
+	return []child.Step{
+		{Signal: syscall.SIGINT, Within: patience},
+		{Signal: syscall.SIGQUIT, Within: 5 * time.Second},
+		{Signal: syscall.SIGKILL, Within: 5 * time.Second},
+	}
+}
