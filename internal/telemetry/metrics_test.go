@@ -1,0 +1,136 @@
+package telemetry
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// everything calls every method once, so that each metric has a value.
+func everything(m *Metrics) {
+	m.Operation("promote", "ok", 3*time.Millisecond)
+	m.Failure("promote", "unavailable")
+	m.ExecutionOver("http", "completed", 200*time.Millisecond)
+	m.ExecutionOver("http", "cancelled", 0)
+	m.SetActiveJobs(4)
+	m.SetQueueSize("high", 12)
+	m.DueLag(4 * time.Millisecond)
+	m.DispatchLateness(30 * time.Millisecond)
+	m.StaleCompletions(2)
+	m.Reclaimed("worker_dead", 3)
+	m.Redispatched("lost", 5)
+	m.Disowned(1)
+	m.SelfFenced()
+	m.RedisGenerationChanged()
+	m.Missed(7)
+	m.SetPromotionHalted(true)
+	m.SetClockDisagreement(-1500 * time.Millisecond)
+	m.Batch("claim", 128)
+	m.RoundTrips("claim", 2)
+}
+
+func TestMetricsAreWellFormed(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewPedanticRegistry()
+	everything(NewMetrics(reg))
+	found, err := testutil.GatherAndLint(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range found {
+		t.Errorf("%s: %s", problem.Metric, problem.Text)
+	}
+}
+
+func TestMetricsCountWhatHappened(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewPedanticRegistry()
+	everything(NewMetrics(reg))
+	want := `
+# HELP scheduler_executions_total Executions that are over, by how they ended.
+# TYPE scheduler_executions_total counter
+scheduler_executions_total{job_type="http",status="cancelled"} 1
+scheduler_executions_total{job_type="http",status="completed"} 1
+# HELP scheduler_job_executions_total The same count as scheduler_executions_total, under the name that some dashboards use.
+# TYPE scheduler_job_executions_total counter
+scheduler_job_executions_total{job_type="http",status="cancelled"} 1
+scheduler_job_executions_total{job_type="http",status="completed"} 1
+# HELP scheduler_active_jobs Executions that this process runs now.
+# TYPE scheduler_active_jobs gauge
+scheduler_active_jobs 4
+# HELP scheduler_clock_disagreement_seconds The database's clock minus this process's.
+# TYPE scheduler_clock_disagreement_seconds gauge
+scheduler_clock_disagreement_seconds -1.5
+# HELP scheduler_promotion_halted 1 while promotion stands still because clocks disagree.
+# TYPE scheduler_promotion_halted gauge
+scheduler_promotion_halted 1
+# HELP scheduler_queue_size Hints that wait in a queue; every process that reports it sees the same queue, so take the maximum.
+# TYPE scheduler_queue_size gauge
+scheduler_queue_size{queue_name="high"} 12
+# HELP scheduler_reclaimed_total Executions taken from a worker.
+# TYPE scheduler_reclaimed_total counter
+scheduler_reclaimed_total{reason="worker_dead"} 3
+# HELP scheduler_missed_total Due instants recorded as missed instead of run.
+# TYPE scheduler_missed_total counter
+scheduler_missed_total 7
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "scheduler_executions_total", "scheduler_job_executions_total",
+		"scheduler_active_jobs", "scheduler_clock_disagreement_seconds", "scheduler_promotion_halted", "scheduler_queue_size",
+		"scheduler_reclaimed_total", "scheduler_missed_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEveryMetricOfTheContractExists lists the names that dashboards, alert
+// rules and the specification rely on, and the edges of their buckets.
+func TestEveryMetricOfTheContractExists(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewPedanticRegistry()
+	everything(NewMetrics(reg))
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	edges := make(map[string][2]float64)
+	for _, family := range families {
+		edges[family.GetName()] = [2]float64{}
+		for _, metric := range family.GetMetric() {
+			if buckets := metric.GetHistogram().GetBucket(); len(buckets) > 0 {
+				edges[family.GetName()] = [2]float64{buckets[0].GetUpperBound(), buckets[len(buckets)-1].GetUpperBound()}
+			}
+			for _, label := range metric.GetLabel() {
+				if strings.Contains(label.GetName(), "tenant") || label.GetName() == "job_id" {
+					t.Errorf("%s has the unbounded label %s", family.GetName(), label.GetName())
+				}
+			}
+		}
+	}
+	want := map[string][2]float64{
+		"scheduler_operations_total": {}, "scheduler_operation_duration_seconds": {.001, 10}, "scheduler_errors_total": {},
+		"scheduler_active_jobs": {}, "scheduler_executions_total": {}, "scheduler_job_executions_total": {},
+		"scheduler_execution_duration_seconds": {.1, 300}, "scheduler_queue_size": {}, "scheduler_memory_usage_bytes": {},
+		"scheduler_due_lag_seconds": {.001, 60}, "scheduler_dispatch_lateness_seconds": {.001, 60},
+		"scheduler_stale_completions_total": {}, "scheduler_reclaimed_total": {}, "scheduler_redispatched_total": {},
+		"scheduler_disowned_total": {}, "scheduler_self_fence_total": {}, "scheduler_redis_generation_changes_total": {},
+		"scheduler_missed_total": {}, "scheduler_promotion_halted": {}, "scheduler_clock_disagreement_seconds": {},
+		"scheduler_batch_size": {1, 512}, "scheduler_database_round_trips_total": {},
+	}
+	for name, edge := range want {
+		if got, ok := edges[name]; !ok || got != edge {
+			t.Errorf("%s: got %v (there: %v), want %v", name, got, ok, edge)
+		}
+	}
+	if len(edges) != len(want) {
+		t.Errorf("%d metrics are registered and %d are listed here: %v", len(edges), len(want), edges)
+	}
+}
+
+func TestMemoryIsPlausible(t *testing.T) {
+	t.Parallel()
+	if got := memoryInUse(); got < 1<<20 || got > 8<<30 {
+		t.Errorf("memory in use is %v bytes", got)
+	}
+}
