@@ -26,6 +26,17 @@ $$;
 -- +goose StatementEnd
 GRANT USAGE ON SCHEMA public TO scheduler_api, scheduler_engine;
 
+-- What version the schema has, for the processes' readiness, without a grant
+-- on the migrations' own table.
+-- +goose StatementBegin
+CREATE FUNCTION schema_version() RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ SELECT coalesce(max(version_id), 0) FROM public.goose_db_version WHERE is_applied $$;
+-- +goose StatementEnd
+REVOKE ALL ON FUNCTION schema_version() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION schema_version() TO scheduler_api, scheduler_engine;
+
 -- +goose Down
+DROP FUNCTION schema_version();
 -- The roles stay: another database of the same cluster may use them.
 REVOKE USAGE ON SCHEMA public FROM scheduler_api, scheduler_engine;

@@ -1,0 +1,237 @@
+-- name: InsertDueExecutions :execrows
+-- Cross-tenant: the promoter. Inserting a run twice is a no-op, in this table
+-- by its key and in the history by the look-up, which touches one partition.
+INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority,
+                               max_attempts, timeout_ms, available_at, sweep_at, created_at)
+SELECT u.id, u.tenant_id, u.job_id, u.job_version, u.scheduled_at, 'scheduled', u.job_type, u.priority,
+       u.max_attempts, u.timeout_ms, n.at, n.at + interval '5 seconds', n.at
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@job_ids::uuid[]) AS job_id,
+             unnest(@job_versions::int[]) AS job_version, unnest(@scheduled_at::timestamptz[]) AS scheduled_at,
+             unnest(@job_types::text[]) AS job_type, unnest(@priorities::smallint[]) AS priority,
+             unnest(@max_attempts::int[]) AS max_attempts, unnest(@timeouts_ms::int[]) AS timeout_ms) u,
+     (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at) n
+WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: InsertRequestedExecution :exec
+INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority,
+                               parameters, max_attempts, timeout_ms, available_at, sweep_at, created_at)
+VALUES (@id, @tenant_id, @job_id, @job_version, @scheduled_at, @trigger_type, @triggered_by, @job_type, @priority,
+        sqlc.narg(parameters), @max_attempts, @timeout_ms, @now, @sweep_at, @now);
+
+-- name: ClaimExecutions :many
+-- Cross-tenant: the worker. Takes what is pending and available, while this
+-- worker's lease stands. The attempt is counted here, so that a run that kills
+-- its worker is bounded. A claim whose commit was ambiguous is repeated with
+-- the same tokens and finds its own rows. Locked rows are another's: skipped.
+WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+asked AS (SELECT unnest(@ids::uuid[]) AS id, unnest(@lease_tokens::uuid[]) AS lease_token),
+locked AS MATERIALIZED (
+    SELECT e.id, a.lease_token, (e.status = 'running')::int AS repeated
+    FROM asked a JOIN active_executions e ON e.id = a.id, clock
+    WHERE ((e.status IN ('pending', 'retrying') AND e.available_at <= clock.at)
+           OR (e.status = 'running' AND e.lease_token = a.lease_token AND e.worker_id = @worker_id))
+      AND e.cancel_requested_at IS NULL
+      AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND NOT w.dead AND w.expires_at > clock.at)
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE active_executions e SET
+    status = 'running', attempt = e.attempt + 1 - l.repeated, worker_id = @worker_id, lease_token = l.lease_token,
+    started_at = coalesce(e.started_at, clock.at), attempt_started_at = clock.at,
+    deadline_at = clock.at + make_interval(secs => e.timeout_ms / 1000.0 + 5),
+    sweep_at = least(e.sweep_at, clock.at + interval '5 seconds')
+FROM locked l, clock
+WHERE e.id = l.id
+RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
+          e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at;
+
+-- name: CompleteExecutions :many
+-- Cross-tenant: the worker. Fenced on (attempt, lease token): a row that is no
+-- longer this attempt's is not touched and not returned. Ends what is over by
+-- moving it to the history, sends the rest back with its backoff; a requested
+-- end wins over any outcome. retry_ms < 0 means "over". Locked in id order,
+-- never skipped: an outcome must land. The parts run on one snapshot and each
+-- row is touched by one of them.
+WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+done AS (
+    SELECT unnest(@ids::uuid[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@lease_tokens::uuid[]) AS lease_token,
+           unnest(@succeeded::boolean[]) AS succeeded, unnest(@retry_ms::bigint[]) AS retry_ms,
+           unnest(@durations_ms::bigint[]) AS duration_ms, unnest(@results::text[]) AS result,
+           unnest(@error_types::text[]) AS error_type, unnest(@error_messages::text[]) AS error_message, unnest(@error_stacks::text[]) AS error_stack,
+           unnest(@memory_mb::real[]) AS memory_mb, unnest(@cpu_ms::bigint[]) AS cpu_ms
+),
+locked AS MATERIALIZED (
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
+           e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress,
+           d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
+           CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
+                WHEN d.succeeded THEN 'completed'
+                WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
+                ELSE 'retrying' END AS verdict
+    FROM done d JOIN active_executions e ON e.id = d.id
+    WHERE e.status = 'running' AND e.attempt = d.attempt AND e.lease_token = d.lease_token
+    ORDER BY e.id
+    FOR UPDATE OF e
+),
+moved AS (
+    DELETE FROM active_executions e USING locked l WHERE e.id = l.id AND l.verdict <> 'retrying'
+),
+recorded AS (
+    INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+                                status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, started_at, completed_at,
+                                duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at)
+    SELECT l.id, l.scheduled_at, l.tenant_id, l.job_id, l.job_version, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters,
+           l.verdict, CASE WHEN l.verdict = 'cancelled' THEN 'cancelled while running' ELSE '' END,
+           l.attempt, l.max_attempts, CASE WHEN l.verdict = 'completed' THEN 100 ELSE l.progress END,
+           l.attempts, l.worker_id, l.lease_token, l.started_at, clock.at,
+           l.duration_ms, nullif(l.result, '')::jsonb, nullif(l.error_type, ''), nullif(l.error_message, ''), nullif(l.error_stack, ''),
+           nullif(l.memory_mb, 0), nullif(l.cpu_ms, 0), l.created_at
+    FROM locked l, clock WHERE l.verdict <> 'retrying'
+    ON CONFLICT (id, scheduled_at) DO NOTHING
+),
+again AS (
+    UPDATE active_executions e SET
+        status = 'retrying', worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
+        available_at = clock.at + make_interval(secs => l.retry_ms / 1000.0),
+        sweep_at = clock.at + make_interval(secs => l.retry_ms / 1000.0 + 3),
+        attempts = e.attempts || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
+            'number', l.attempt, 'startedAt', l.attempt_started_at, 'endedAt', clock.at, 'workerId', l.worker_id,
+            'error', jsonb_build_object('type', l.error_type, 'message', l.error_message, 'stack', nullif(l.error_stack, '')))))
+    FROM locked l, clock WHERE e.id = l.id AND l.verdict = 'retrying'
+)
+SELECT l.id, l.verdict::text AS verdict, l.job_type FROM locked l;
+
+-- name: ReleaseExecutions :many
+-- Cross-tenant: the worker gives back what it will not run: a drain, or rows
+-- that the database says it runs and it does not. Fenced as a completion is.
+-- The attempt stays counted and one more is allowed instead.
+WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+given AS (SELECT unnest(@ids::uuid[]) AS id, unnest(@lease_tokens::uuid[]) AS lease_token),
+locked AS MATERIALIZED (
+    SELECT e.id FROM given g JOIN active_executions e ON e.id = g.id
+    WHERE e.status = 'running' AND e.lease_token = g.lease_token
+    ORDER BY e.id FOR UPDATE OF e
+)
+UPDATE active_executions e SET
+    status = 'pending', worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
+    max_attempts = e.max_attempts + 1, available_at = clock.at, sweep_at = clock.at + interval '5 seconds'
+FROM locked l, clock WHERE e.id = l.id
+RETURNING e.id, e.priority;
+
+-- name: ListHeldExecutions :many
+-- Cross-tenant: the worker's heartbeat. What the database says this worker
+-- runs. Walks active_executions_sweep: whatever runs has its sweep_at within
+-- 5 s of its claim.
+SELECT id, lease_token, attempt, (cancel_requested_at IS NOT NULL)::boolean AS cancelling
+FROM active_executions
+WHERE sweep_at <= coalesce(sqlc.narg(now)::timestamptz, now()) + interval '5 seconds'
+  AND status = 'running' AND worker_id = @worker_id;
+
+-- name: ReclaimExecutions :many
+-- Cross-tenant: the sweeper. What runs on a dead worker, or past its deadline,
+-- is handed on, or ended when it must not be tried again. A lost worker is not
+-- the job's fault: it costs no retry, but a run may lose only max_lost of
+-- them, so that one that kills its worker is bounded. Skips what is locked: a
+-- completion that is under way, or another sweeper.
+WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+lost AS MATERIALIZED (
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
+           e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress,
+           (w.id IS NULL OR w.dead) AS worker_lost,
+           CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
+                WHEN w.id IS NULL OR w.dead THEN CASE WHEN e.lost_count + 1 < @max_lost::int THEN 'pending' ELSE 'failed' END
+                WHEN e.attempt >= e.max_attempts THEN 'failed'
+                ELSE 'pending' END AS verdict
+    FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id, clock
+    WHERE e.sweep_at <= clock.at + interval '5 seconds' AND e.status = 'running'
+      AND (w.id IS NULL OR w.dead OR e.deadline_at < clock.at)
+    ORDER BY e.id
+    LIMIT @batch_size
+    FOR UPDATE OF e SKIP LOCKED
+),
+moved AS (
+    DELETE FROM active_executions e USING lost l WHERE e.id = l.id AND l.verdict <> 'pending'
+),
+recorded AS (
+    INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+                                status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, started_at, completed_at,
+                                duration_ms, error_type, error_message, created_at)
+    SELECT l.id, l.scheduled_at, l.tenant_id, l.job_id, l.job_version, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters,
+           l.verdict, CASE WHEN l.verdict = 'cancelled' THEN 'cancelled while running' ELSE '' END,
+           l.attempt, l.max_attempts, l.progress, l.attempts, l.worker_id, l.lease_token, l.started_at, clock.at,
+           (extract(epoch FROM clock.at - l.attempt_started_at) * 1000)::bigint,
+           CASE WHEN l.verdict = 'cancelled' THEN NULL WHEN l.worker_lost THEN 'SYSTEM_ERROR' ELSE 'TIMEOUT' END,
+           CASE WHEN l.verdict = 'cancelled' THEN NULL WHEN l.worker_lost THEN 'the worker was lost during the run, too often to try again'
+                ELSE 'the run passed its deadline and its worker did not end it' END,
+           l.created_at
+    FROM lost l, clock WHERE l.verdict <> 'pending'
+    ON CONFLICT (id, scheduled_at) DO NOTHING
+),
+again AS (
+    UPDATE active_executions e SET
+        status = 'pending', worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
+        max_attempts = e.max_attempts + l.worker_lost::int, lost_count = e.lost_count + l.worker_lost::int,
+        available_at = clock.at, sweep_at = clock.at + interval '5 seconds',
+        attempts = e.attempts || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
+            'number', l.attempt, 'startedAt', l.attempt_started_at, 'endedAt', clock.at, 'workerId', l.worker_id,
+            'error', jsonb_build_object('type', CASE WHEN l.worker_lost THEN 'SYSTEM_ERROR' ELSE 'TIMEOUT' END,
+                                        'message', CASE WHEN l.worker_lost THEN 'the worker was lost during the run'
+                                                        ELSE 'the run passed its deadline and its worker did not end it' END))))
+    FROM lost l, clock WHERE e.id = l.id AND l.verdict = 'pending'
+)
+SELECT l.id, l.priority, l.job_type, l.verdict::text AS verdict, l.worker_lost::boolean AS worker_lost FROM lost l;
+
+-- name: RedispatchExecutions :many
+-- Cross-tenant: the sweeper. What waits although its hint should have come by
+-- now gets another, at a growing distance: 5, 10, 20, 40, then 60 s.
+WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+late AS MATERIALIZED (
+    SELECT e.id FROM active_executions e, clock
+    WHERE e.sweep_at <= clock.at AND e.status IN ('pending', 'retrying') AND e.available_at <= clock.at
+    ORDER BY e.sweep_at
+    LIMIT @batch_size
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE active_executions e SET
+    dispatch_seq = least(e.dispatch_seq + 1, 30),
+    sweep_at = clock.at + least(interval '5 seconds' * (1 << least(e.dispatch_seq, 4)), interval '60 seconds')
+FROM late l, clock WHERE e.id = l.id
+RETURNING e.id, e.priority;
+
+-- name: ExpediteExecutions :execrows
+-- Cross-tenant: the sweeper, when Redis lost what it held: whatever waits is
+-- due for a new hint now. Skips what is locked: it is being claimed.
+WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+waiting AS MATERIALIZED (
+    SELECT e.id FROM active_executions e, clock
+    WHERE e.status IN ('pending', 'retrying') AND e.sweep_at > clock.at
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE active_executions e SET sweep_at = greatest(clock.at, e.available_at), dispatch_seq = 0
+FROM waiting w, clock WHERE e.id = w.id;
+
+-- name: CancelWaitingByJob :execrows
+-- Ends what waits of one job; locked rows are waited for in id order, so that
+-- nothing that a worker is just claiming slips through.
+WITH waiting AS MATERIALIZED (
+    SELECT e.* FROM active_executions e
+    WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id AND e.status IN ('pending', 'retrying')
+    ORDER BY e.id FOR UPDATE
+),
+moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
+INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+                            status, reason, attempt, max_attempts, progress, attempts, started_at, completed_at, created_at)
+SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
+       'cancelled', @reason::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.started_at, @now::timestamptz, w.created_at
+FROM waiting w
+ON CONFLICT (id, scheduled_at) DO NOTHING;
+
+-- name: RequestCancelByJob :execrows
+-- Asks for the end of what runs of one job: the heartbeat of its worker, the
+-- completion and the sweeper all look at the mark under the row's lock.
+UPDATE active_executions SET cancel_requested_at = @now::timestamptz
+WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running' AND cancel_requested_at IS NULL;
+
+-- name: CountWaiting :one
+-- Cross-tenant: the service's gauges.
+SELECT count(*) FROM active_executions WHERE status IN ('pending', 'retrying');

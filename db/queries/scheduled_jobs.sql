@@ -1,0 +1,109 @@
+-- name: InsertJob :one
+INSERT INTO scheduled_jobs (
+    id, tenant_id, name, description, tags, created_by, created_at, updated_at,
+    cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
+    job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at)
+VALUES (
+    @id, @tenant_id, @name, @description, @tags::text[], @created_by, @now::timestamptz, @now::timestamptz,
+    sqlc.narg(cron_expression), @timezone, sqlc.narg(interval_ms), sqlc.narg(run_at), @anchor_at, sqlc.narg(start_date), sqlc.narg(end_date),
+    @job_type, @config, @retry_config, @max_attempts, @timeout_seconds, @priority, @status, @status_reason, sqlc.narg(next_execution_at))
+RETURNING *;
+
+-- name: GetJob :one
+SELECT * FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL;
+
+-- name: LockJob :one
+-- NO KEY UPDATE waits for a promoter's claim of the same row (milliseconds),
+-- so once a pause, an edit or a deletion is committed no later promotion uses
+-- the old state. The database's clock comes along: the decision is made by it.
+SELECT sqlc.embed(scheduled_jobs), coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at
+FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL
+FOR NO KEY UPDATE;
+
+-- name: ListJobs :many
+-- Walks scheduled_jobs_list backwards from the position of the last page.
+SELECT * FROM scheduled_jobs
+WHERE tenant_id = @tenant_id AND deleted_at IS NULL
+  AND (sqlc.narg(status)::text IS NULL OR status = sqlc.narg(status))
+  AND (sqlc.narg(job_type)::text IS NULL OR job_type = sqlc.narg(job_type))
+  AND (created_at, id) < (@before_created_at::timestamptz, @before_id::uuid)
+ORDER BY created_at DESC, id DESC
+LIMIT @page_size;
+
+-- name: UpdateJob :one
+UPDATE scheduled_jobs SET
+    name = @name, description = @description, tags = @tags::text[], updated_at = @now::timestamptz, version = version + 1,
+    cron_expression = sqlc.narg(cron_expression), timezone = @timezone, interval_ms = sqlc.narg(interval_ms),
+    run_at = sqlc.narg(run_at), anchor_at = @anchor_at, start_date = sqlc.narg(start_date), end_date = sqlc.narg(end_date),
+    job_type = @job_type, config = @config, retry_config = @retry_config, max_attempts = @max_attempts,
+    timeout_seconds = @timeout_seconds, priority = @priority,
+    status = @status, status_reason = @status_reason, next_execution_at = sqlc.narg(next_execution_at)
+WHERE tenant_id = @tenant_id AND id = @id
+RETURNING *;
+
+-- name: UpdateJobStatus :one
+UPDATE scheduled_jobs SET
+    status = @status, status_reason = @status_reason, next_execution_at = sqlc.narg(next_execution_at), updated_at = @now::timestamptz
+WHERE tenant_id = @tenant_id AND id = @id
+RETURNING *;
+
+-- name: DeleteJob :exec
+-- The row stays, unseen, as long as its history may be read.
+UPDATE scheduled_jobs SET deleted_at = @now::timestamptz, status = 'inactive', status_reason = 'deleted', next_execution_at = NULL
+WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: JobExists :one
+-- Also for a deleted job, whose history stays readable.
+SELECT EXISTS (SELECT 1 FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id);
+
+-- name: CountJobRun :exec
+UPDATE scheduled_jobs SET last_execution_at = @at::timestamptz, execution_count = execution_count + 1
+WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: ClaimDueJobs :many
+-- Cross-tenant: the promoter. Takes and locks what is due, oldest first, and
+-- skips what another promoter holds. A plain top-level select: inside an
+-- UPDATE ... WHERE id IN (SELECT ... LIMIT ... SKIP LOCKED) the planner may take
+-- more rows than the limit. Walks scheduled_jobs_due; the lower bound spares
+-- the scan the index entries of jobs advanced since some old snapshot began.
+SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
+       cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
+       misfire_policy, misfire_limit, misfire_grace_seconds, next_execution_at,
+       coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at
+FROM scheduled_jobs
+WHERE status = 'active'
+  AND next_execution_at <= coalesce(sqlc.narg(now)::timestamptz, now())
+  AND next_execution_at >= @since::timestamptz
+ORDER BY next_execution_at
+LIMIT @batch_size
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: AdvanceJobs :exec
+-- Cross-tenant: the promoter, for the rows it holds locked. Counts the runs in
+-- the same write, so that a finished run costs none.
+UPDATE scheduled_jobs j SET
+    next_execution_at = nullif(u.next_at, 'infinity'),
+    status = CASE WHEN u.next_at = 'infinity' THEN 'inactive' ELSE j.status END,
+    status_reason = CASE WHEN u.next_at = 'infinity' THEN u.reason ELSE j.status_reason END,
+    last_execution_at = CASE WHEN u.runs > 0 THEN u.last_at ELSE j.last_execution_at END,
+    execution_count = j.execution_count + u.runs
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@next_at::timestamptz[]) AS next_at, unnest(@last_at::timestamptz[]) AS last_at,
+             unnest(@runs::bigint[]) AS runs, unnest(@reasons::text[]) AS reason) u
+WHERE j.id = u.id;
+
+-- name: NextDue :one
+-- Cross-tenant: the promoter. When the next job is due, and what time it is
+-- now, so that it can sleep until then. One step into scheduled_jobs_due.
+SELECT coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at,
+       (SELECT next_execution_at FROM scheduled_jobs WHERE status = 'active' AND next_execution_at > coalesce(sqlc.narg(now)::timestamptz, now())
+        ORDER BY next_execution_at LIMIT 1) AS next_at;
+
+-- name: OldestDue :one
+-- Cross-tenant: partition upkeep. The oldest instant that may still be written.
+SELECT least(coalesce(sqlc.narg(now)::timestamptz, now()),
+             (SELECT min(next_execution_at) FROM scheduled_jobs WHERE status = 'active'),
+             (SELECT min(scheduled_at) FROM active_executions))::timestamptz AS at;
+
+-- name: CountActiveJobs :one
+-- Cross-tenant: the service's gauges.
+SELECT count(*) FROM scheduled_jobs WHERE status = 'active' AND next_execution_at IS NOT NULL;

@@ -1,0 +1,28 @@
+-- name: InsertWorker :exec
+INSERT INTO workers (id, host, pid, slots, expires_at)
+VALUES (@id, @host, @pid, @slots, coalesce(sqlc.narg(now)::timestamptz, now()) + make_interval(secs => @lease_seconds::float8));
+
+-- name: RenewWorker :execrows
+-- A lease that ran out is not renewed: its rows may be another's by now.
+UPDATE workers SET
+    heartbeat_at = coalesce(sqlc.narg(now)::timestamptz, now()), running = @running,
+    expires_at = coalesce(sqlc.narg(now)::timestamptz, now()) + make_interval(secs => @lease_seconds::float8)
+WHERE id = @id AND NOT dead AND expires_at > coalesce(sqlc.narg(now)::timestamptz, now());
+
+-- name: RetireWorker :exec
+-- A worker that drained says so: nobody has to wait for its lease.
+UPDATE workers SET drained = true, dead = true WHERE id = @id;
+
+-- name: MarkDeadWorkers :many
+-- Half a second of grace over the lease; skips what a heartbeat holds locked.
+WITH late AS MATERIALIZED (
+    SELECT id FROM workers WHERE NOT dead AND expires_at < coalesce(sqlc.narg(now)::timestamptz, now()) - interval '0.5 seconds'
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE workers w SET dead = true FROM late l WHERE w.id = l.id RETURNING w.id, w.host, w.pid;
+
+-- name: DeleteDeadWorkers :execrows
+DELETE FROM workers WHERE dead AND heartbeat_at < coalesce(sqlc.narg(now)::timestamptz, now()) - interval '1 day';
+
+-- name: CountLiveWorkers :one
+SELECT count(*) FROM workers WHERE NOT dead AND expires_at > coalesce(sqlc.narg(now)::timestamptz, now());

@@ -1,0 +1,60 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/scheduler-service/scheduler/internal/fault"
+)
+
+// NoPartition is the code of the fault that an insert into a partitioned table
+// meets when no partition holds the row.
+const NoPartition = "NO_PARTITION"
+
+// Fault turns a driver's error into one that callers branch on: the only place
+// that reads PostgreSQL's codes. An error that is a fault already, or that it
+// does not know, comes back as it is.
+func Fault(err error) error {
+	var known *fault.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fault.Wrap(fault.NotFound, "", "not found", err)
+	}
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		return fromCode(pe, err)
+	}
+	var ne net.Error
+	var ce *pgconn.ConnectError
+	if errors.As(err, &ne) || errors.As(err, &ce) || pgconn.SafeToRetry(err) ||
+		errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fault.Wrap(fault.Unavailable, "", "the database is not reachable", err)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fault.Wrap(fault.Unavailable, "", "the database did not answer in time", err)
+	}
+	return err
+}
+
+// fromCode reads a SQLSTATE; see appendix A of PostgreSQL's manual.
+func fromCode(pe *pgconn.PgError, err error) error {
+	switch {
+	case pe.Code == "23514" && pe.ConstraintName == "" && pe.TableName == "job_executions":
+		return fault.Wrap(fault.Internal, NoPartition, "no partition holds the row", err)
+	case pe.Code == "23505":
+		return fault.Wrap(fault.Conflict, "CONFLICT", "it exists already", err)
+	case pe.Code == "40001", pe.Code == "40P01", pe.Code == "55P03", pe.Code == "57014",
+		pe.Code == "25P03", pe.Code == "25006",
+		pe.Code[:2] == "08", pe.Code[:2] == "53", pe.Code[:2] == "57", pe.Code[:2] == "58":
+		return fault.Wrap(fault.Unavailable, "", "the database is busy or restarting", err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,179 @@
+// Package postgres is the door to the database: the pool, transactions,
+// what a driver's error means, and the schema.
+//
+// It owns how a connection acts (role, time-outs), the transaction of one
+// tenant, the one function from PostgreSQL's codes to faults, and applying the
+// migrations. It refuses to hold any query: those are in db/queries, and each
+// package that owns rows calls them from its store.go.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/scheduler-service/scheduler/db"
+)
+
+// Role is what a process acts as in the database. The login role of
+// DATABASE_URL must be a member of it.
+type Role string
+
+// The two roles that the migrations make.
+const (
+	API    Role = "scheduler_api"    // one tenant at a time, under row-level security
+	Engine Role = "scheduler_engine" // promoter and worker
+)
+
+// Config says how to connect.
+type Config struct {
+	URL      string
+	Role     Role
+	Name     string // application_name, for the operator
+	MaxConns int    // 1 and more
+	// StatementTimeout bounds one statement; zero means 5 s.
+	StatementTimeout time.Duration
+	Tracer           pgx.QueryTracer
+}
+
+// DB is a pool whose connections act as one role.
+type DB struct{ pool *pgxpool.Pool }
+
+// Open makes a pool and checks that it can serve: the database answers, and
+// the role is not one that row-level security does not bind.
+func Open(ctx context.Context, c Config) (*DB, error) {
+	pc, err := pgxpool.ParseConfig(c.URL)
+	if err != nil {
+		return nil, errors.New("DATABASE_URL does not parse") // the driver's text repeats the password
+	}
+	timeout := c.StatementTimeout
+	if timeout == 0 {
+		timeout = 5 * time.Second
+	}
+	pc.MaxConns = int32(max(1, c.MaxConns))
+	pc.MaxConnLifetime = time.Hour
+	pc.MaxConnLifetimeJitter = 10 * time.Minute
+	pc.ConnConfig.ConnectTimeout = 5 * time.Second
+	pc.ConnConfig.Tracer = c.Tracer
+	params := pc.ConnConfig.RuntimeParams
+	params["role"] = string(c.Role)
+	params["application_name"] = c.Name
+	params["statement_timeout"] = fmt.Sprint(timeout.Milliseconds())
+	params["lock_timeout"] = fmt.Sprint(timeout.Milliseconds())
+	// A process that is stopped inside a transaction must not hold its row
+	// locks for longer than this.
+	params["idle_in_transaction_session_timeout"] = "5000"
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, fmt.Errorf("open the database pool: %w", err)
+	}
+	db := &DB{pool: pool}
+	if err := db.checkRole(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+// checkRole refuses a session that row-level security would not bind.
+func (d *DB) checkRole(ctx context.Context) error {
+	var session string
+	var loose bool
+	err := d.pool.QueryRow(ctx, `SELECT session_user::text,
+		(SELECT bool_or(rolsuper OR rolbypassrls) FROM pg_roles WHERE rolname IN (session_user, current_user))
+		OR pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = to_regclass('public.scheduled_jobs')), 'MEMBER')`).
+		Scan(&session, &nullable{&loose})
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", Fault(err))
+	}
+	if loose {
+		return fmt.Errorf("DATABASE_URL logs in as %q, which is a superuser, bypasses row-level security or owns the tables: give the processes a role of their own (see the README, \"Database roles\")", session)
+	}
+	return nil
+}
+
+// nullable reads a boolean that may be NULL as false.
+type nullable struct{ to *bool }
+
+// Scan implements sql.Scanner.
+func (n *nullable) Scan(v any) error {
+	b, _ := v.(bool)
+	*n.to = b
+	return nil
+}
+
+// Close ends all connections.
+func (d *DB) Close() { d.pool.Close() }
+
+// Pool is the pool itself, for statements that need no transaction.
+func (d *DB) Pool() *pgxpool.Pool { return d.pool }
+
+// InTx runs fn in one transaction: committed when fn returns nil, rolled back
+// otherwise.
+func (d *DB) InTx(ctx context.Context, fn func(q *db.Queries) error) error {
+	return d.inTx(ctx, "", fn)
+}
+
+// InTenant runs fn in one transaction that sees and writes the rows of one
+// tenant only, whatever its statements say.
+func (d *DB) InTenant(ctx context.Context, tenant uuid.UUID, fn func(q *db.Queries) error) error {
+	return d.inTx(ctx, tenant.String(), fn)
+}
+
+// inTx opens the transaction and names the tenant in one round trip. An error
+// of the commit itself leaves the outcome unknown: it comes back as
+// Unavailable, and a caller that repeats the work must be able to.
+func (d *DB) inTx(ctx context.Context, tenant string, fn func(q *db.Queries) error) error {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return Fault(err)
+	}
+	// A connection that comes back inside a transaction is closed by the
+	// pool: that is the roll-back when fn panics or the connection is lost.
+	defer conn.Release()
+	var opening pgx.Batch
+	opening.Queue("BEGIN")
+	if tenant != "" {
+		opening.Queue("SELECT set_config('app.tenant_id', $1, true)", tenant)
+	}
+	if err := conn.SendBatch(ctx, &opening).Close(); err != nil {
+		return Fault(err)
+	}
+	if err := fn(db.New(conn)); err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_, _ = conn.Exec(undo, "ROLLBACK") // fn's error is the one that tells
+		return Fault(err)
+	}
+	tag, err := conn.Exec(ctx, "COMMIT")
+	if err != nil {
+		return Fault(err)
+	}
+	if tag.String() != "COMMIT" {
+		return fmt.Errorf("the transaction ended with %s", tag)
+	}
+	return nil
+}
+
+// Ping asks the database for an answer.
+func (d *DB) Ping(ctx context.Context) error { return Fault(d.pool.Ping(ctx)) }
+
+// Redacted is a database address without its password and parameters, for
+// messages.
+func Redacted(url string) string {
+	c, err := pgx.ParseConfig(url)
+	if err != nil {
+		return "(unreadable)"
+	}
+	host := c.Host
+	if !strings.HasPrefix(host, "/") {
+		host = fmt.Sprintf("%s:%d", host, c.Port)
+	}
+	return fmt.Sprintf("%s@%s/%s", c.User, host, c.Database)
+}
