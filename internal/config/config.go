@@ -43,8 +43,8 @@ func (p Process) MetricsAddr() string {
 // Stores says where the truth (PostgreSQL) and the hints (Redis) are kept. In
 // standalone both URLs may be left out: it then starts private ones.
 type Stores struct {
-	DatabaseURL  URL    `env:"DATABASE_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the role of the processes, which owns nothing; standalone starts a private server when it is left out"`
-	RedisURL     URL    `env:"REDIS_URL" scheme:"redis,rediss" standalone:"" doc:"Redis, which carries hints and holds no truth; standalone starts a private one when it is left out"`
+	DatabaseURL  URL    `env:"DATABASE_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the login of the processes, which owns nothing; migrate makes that login ready when this is set, and standalone starts a private server when it is not"`
+	RedisURL     URL    `env:"REDIS_URL" scheme:"redis,rediss" standalone:"" doc:"Redis, which carries hints and holds no truth; standalone starts a private one when this is not set"`
 	QueueBackend string `env:"QUEUE_BACKEND" default:"redis" oneof:"redis" doc:"what carries hints from promoter to worker"`
 }
 
@@ -93,10 +93,13 @@ type Worker struct {
 	EgressAllow  []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"networks that jobs may reach although they are private"`
 }
 
-// Migrate is the configuration of cmd/migrate, which runs once and ends.
+// Migrate is the configuration of cmd/migrate, which runs once and ends. With
+// DatabaseURL it also creates the login named there, where it is missing, and
+// makes it a member of the roles that the processes act as.
 type Migrate struct {
-	LogLevel slog.Level `env:"LOG_LEVEL" default:"info" doc:"least level of the log lines that are written"`
-	OwnerURL URL        `env:"DATABASE_OWNER_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the owner of the schema; in standalone set together with DATABASE_URL"`
+	LogLevel    slog.Level `env:"LOG_LEVEL" default:"info" doc:"least level of the log lines that are written"`
+	OwnerURL    URL        `env:"DATABASE_OWNER_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the owner of the schema; in standalone set together with DATABASE_URL"`
+	DatabaseURL URL        `env:"DATABASE_URL" scheme:"postgres,postgresql" default:"" doc:"see Stores"`
 }
 
 // Standalone is the configuration of cmd/standalone: the other processes in
@@ -125,7 +128,7 @@ func (s Standalone) WithStores(database, owner, redis string) (Standalone, error
 	if err != nil {
 		return s, err
 	}
-	s.Migrate.OwnerURL = ownerURL
+	s.Migrate.OwnerURL, s.Migrate.DatabaseURL = ownerURL, databaseURL
 	for _, stores := range []*Stores{&s.API.Stores, &s.Promoter.Stores, &s.Worker.Stores} {
 		stores.DatabaseURL, stores.RedisURL = databaseURL, redisURL
 	}

@@ -179,8 +179,8 @@ func TestStandalone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	urls := []string{got.API.DatabaseURL.Reveal(), got.Promoter.DatabaseURL.Reveal(), got.Worker.DatabaseURL.Reveal(), got.Worker.RedisURL.Reveal(), got.Migrate.OwnerURL.Reveal()}
-	if diff := cmp.Diff([]string{database, database, database, redis, "postgres:///x?host=/run/pg"}, urls); diff != "" {
+	urls := []string{got.API.DatabaseURL.Reveal(), got.Promoter.DatabaseURL.Reveal(), got.Worker.DatabaseURL.Reveal(), got.Migrate.DatabaseURL.Reveal(), got.Worker.RedisURL.Reveal(), got.Migrate.OwnerURL.Reveal()}
+	if diff := cmp.Diff([]string{database, database, database, database, redis, "postgres:///x?host=/run/pg"}, urls); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := config.Load[config.Standalone](env("DATABASE_OWNER_URL", "")); err == nil || !strings.Contains(err.Error(), "belong together") {
@@ -255,7 +255,7 @@ func TestVariables(t *testing.T) {
 	if diff := cmp.Diff(want, rows["TENANT_AUTO_CREATE"]); diff != "" {
 		t.Error(diff)
 	}
-	if got := rows["DATABASE_URL"].Default; got != "required; standalone: none" {
+	if got := rows["DATABASE_URL"].Default; got != "required; migrate: none; standalone: none" {
 		t.Errorf("DATABASE_URL: %q", got)
 	}
 	if got := rows["SCHEDULER_HEARTBEAT_MS"].Bounds; got != "ms, 10–60000" {

@@ -15,7 +15,7 @@ import (
 type Variable struct {
 	Name      string
 	Processes []string // the processes that read it, in the order api … standalone
-	Default   string   // as an operator would write it, "required", or empty
+	Default   string   // as an operator would write it, "required" or "none"
 	Bounds    string   // unit and what is accepted
 	Meaning   string
 }
@@ -24,20 +24,37 @@ type Variable struct {
 // configuration declares them.
 func Variables() []Variable {
 	var rows []Variable
+	defaults := make(map[string][]string) // of a variable, in the order of its processes
 	for _, process := range []any{API{}, Promoter{}, Worker{}, Migrate{}, Standalone{}} {
+		name := processName(process)
 		for _, v := range variablesIn(reflect.TypeOf(process)) {
 			at := slices.IndexFunc(rows, func(row Variable) bool { return row.Name == v.name })
 			if at < 0 {
 				at = len(rows)
-				rows = append(rows, Variable{Name: v.name, Default: v.defaultText(), Bounds: v.bounds(), Meaning: v.meaning})
+				rows = append(rows, Variable{Name: v.name, Bounds: v.bounds(), Meaning: v.meaning})
 			}
-			name := processName(process)
 			if !slices.Contains(rows[at].Processes, name) {
 				rows[at].Processes = append(rows[at].Processes, name)
+				defaults[v.name] = append(defaults[v.name], v.defaultText(name))
 			}
 		}
 	}
+	for i := range rows {
+		rows[i].Default = joinDefaults(rows[i].Processes, defaults[rows[i].Name])
+	}
 	return rows
+}
+
+// joinDefaults is the default of the first process, and after it that of each
+// process which has another.
+func joinDefaults(processes, defaults []string) string {
+	text := defaults[0]
+	for i, process := range processes {
+		if defaults[i] != defaults[0] {
+			text += "; " + process + ": " + defaults[i]
+		}
+	}
+	return text
 }
 
 // Dump is the configuration as attributes named like the variables, for the
@@ -125,19 +142,15 @@ func (v variable) fallback(process string) (string, bool) {
 	return v.def, v.optional
 }
 
-// defaultText is the cell of the README's table.
-func (v variable) defaultText() string {
-	text := v.def
-	if !v.optional {
-		text = "required"
-	}
-	switch {
-	case v.standalone == nil:
-		return text
-	case *v.standalone == "":
-		return text + "; standalone: none"
+// defaultText is the default in a process, in words.
+func (v variable) defaultText(process string) string {
+	switch text, known := v.fallback(process); {
+	case !known:
+		return "required"
+	case text == "":
+		return "none"
 	default:
-		return text + "; standalone: " + *v.standalone
+		return text
 	}
 }
 
