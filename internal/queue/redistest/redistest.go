@@ -1,0 +1,62 @@
+// Package redistest gives each test a Redis of its own.
+//
+// It owns starting and stopping that server, which takes some 30 ms: asynq's
+// keys have a fixed prefix and tests of its loss empty the whole server, so
+// there is nothing that parallel tests could share. It refuses to skip and to
+// stand in a fake: without a real server a test fails. No production file
+// calls it.
+package redistest
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/devstack"
+	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
+)
+
+// Server is one test's own Redis, empty at first. It listens on a unix socket
+// and keeps nothing on disk.
+type Server struct {
+	// URL is its address as asynq.ParseRedisURI reads it: redis-socket:///path.
+	URL string
+	// ClientURL is its address as redis.ParseURL of go-redis reads it:
+	// unix:///path.
+	ClientURL string
+
+	redis *devstack.Redis
+}
+
+// New starts a Redis, which is stopped when the test ends.
+func New(t testing.TB) *Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // it may have to be installed
+	defer cancel()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	r, err := devstack.StartRedis(ctx, devstack.Options{Install: true, Log: log})
+	if err != nil {
+		t.Fatalf("no Redis for the test: %v", err)
+	}
+	s := &Server{URL: r.URL, ClientURL: r.ClientURL, redis: r}
+	t.Cleanup(s.Stop)
+	if r.Kind == devstack.KindMiniredis {
+		t.Fatal("no Redis for the test: install redis-server or valkey-server")
+	}
+	return s
+}
+
+// Stop ends the server before the test does, as a crash would: for a test of
+// what happens then.
+func (s *Server) Stop() {
+	// Its data is gone with it, so there is nothing that a failure would spoil.
+	_ = s.redis.Stop()
+}
+
+// Main runs a package's tests and looks for goroutines left behind. It returns
+// the exit code:
+//
+//	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+func Main(m *testing.M) int { return leaktest.Main(m) }
