@@ -287,7 +287,7 @@ func (q *Queries) ExpediteExecutions(ctx context.Context, now *time.Time) (int64
 	return result.RowsAffected(), nil
 }
 
-const InsertDueExecutions = `-- name: InsertDueExecutions :execrows
+const InsertDueExecutions = `-- name: InsertDueExecutions :exec
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority,
                                max_attempts, timeout_ms, available_at, sweep_at, created_at)
 SELECT u.id, u.tenant_id, u.job_id, u.job_version, u.scheduled_at, 'scheduled', u.job_type, u.priority,
@@ -316,8 +316,8 @@ type InsertDueExecutionsParams struct {
 
 // Cross-tenant: the promoter. Inserting a run twice is a no-op, in this table
 // by its key and in the history by the look-up, which touches one partition.
-func (q *Queries) InsertDueExecutions(ctx context.Context, arg InsertDueExecutionsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, InsertDueExecutions,
+func (q *Queries) InsertDueExecutions(ctx context.Context, arg InsertDueExecutionsParams) error {
+	_, err := q.db.Exec(ctx, InsertDueExecutions,
 		arg.Ids,
 		arg.TenantIds,
 		arg.JobIds,
@@ -329,10 +329,7 @@ func (q *Queries) InsertDueExecutions(ctx context.Context, arg InsertDueExecutio
 		arg.TimeoutsMs,
 		arg.Now,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }
 
 const InsertRequestedExecution = `-- name: InsertRequestedExecution :exec

@@ -41,7 +41,7 @@ type Execution struct {
 	MemoryPeakMb      *float32
 	CpuTimeMs         *int64
 	CreatedAt         time.Time
-	AvailableAt       time.Time
+	AvailableAt       *time.Time
 	CancelRequestedAt *time.Time
 }
 

@@ -15,9 +15,9 @@ import (
 
 const AdvanceJobs = `-- name: AdvanceJobs :exec
 UPDATE scheduled_jobs j SET
-    next_execution_at = nullif(u.next_at, 'infinity'),
-    status = CASE WHEN u.next_at = 'infinity' THEN 'inactive' ELSE j.status END,
-    status_reason = CASE WHEN u.next_at = 'infinity' THEN u.reason ELSE j.status_reason END,
+    next_execution_at = nullif(u.next_at, '9999-01-01 00:00:00+00'),
+    status = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN 'inactive' ELSE j.status END,
+    status_reason = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN u.reason ELSE j.status_reason END,
     last_execution_at = CASE WHEN u.runs > 0 THEN u.last_at ELSE j.last_execution_at END,
     execution_count = j.execution_count + u.runs
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::timestamptz[]) AS next_at, unnest($3::timestamptz[]) AS last_at,
@@ -34,7 +34,7 @@ type AdvanceJobsParams struct {
 }
 
 // Cross-tenant: the promoter, for the rows it holds locked. Counts the runs in
-// the same write, so that a finished run costs none.
+// the same write, so that a finished run costs none. Year 9999 is "never".
 func (q *Queries) AdvanceJobs(ctx context.Context, arg AdvanceJobsParams) error {
 	_, err := q.db.Exec(ctx, AdvanceJobs,
 		arg.Ids,
@@ -445,104 +445,98 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Scheduled
 }
 
 const LockJob = `-- name: LockJob :one
-SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.timezone, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.max_concurrent, scheduled_jobs.overlap_policy, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.priority, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, coalesce($1::timestamptz, now())::timestamptz AS at
-FROM scheduled_jobs WHERE tenant_id = $2 AND id = $3 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 FOR NO KEY UPDATE
 `
 
 type LockJobParams struct {
-	Now      *time.Time
 	TenantID uuid.UUID
 	ID       uuid.UUID
 }
 
-type LockJobRow struct {
-	ScheduledJob ScheduledJob
-	At           time.Time
-}
-
 // NO KEY UPDATE waits for a promoter's claim of the same row (milliseconds),
 // so once a pause, an edit or a deletion is committed no later promotion uses
-// the old state. The database's clock comes along: the decision is made by it.
-func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (LockJobRow, error) {
-	row := q.db.QueryRow(ctx, LockJob, arg.Now, arg.TenantID, arg.ID)
-	var i LockJobRow
+// the old state.
+func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (ScheduledJob, error) {
+	row := q.db.QueryRow(ctx, LockJob, arg.TenantID, arg.ID)
+	var i ScheduledJob
 	err := row.Scan(
-		&i.ScheduledJob.ID,
-		&i.ScheduledJob.TenantID,
-		&i.ScheduledJob.Name,
-		&i.ScheduledJob.Description,
-		&i.ScheduledJob.Tags,
-		&i.ScheduledJob.CreatedBy,
-		&i.ScheduledJob.CreatedAt,
-		&i.ScheduledJob.UpdatedAt,
-		&i.ScheduledJob.DeletedAt,
-		&i.ScheduledJob.Version,
-		&i.ScheduledJob.CronExpression,
-		&i.ScheduledJob.Timezone,
-		&i.ScheduledJob.IntervalMs,
-		&i.ScheduledJob.RunAt,
-		&i.ScheduledJob.AnchorAt,
-		&i.ScheduledJob.StartDate,
-		&i.ScheduledJob.EndDate,
-		&i.ScheduledJob.MaxExecutions,
-		&i.ScheduledJob.JitterSeconds,
-		&i.ScheduledJob.DstGap,
-		&i.ScheduledJob.DstOverlap,
-		&i.ScheduledJob.JobType,
-		&i.ScheduledJob.Config,
-		&i.ScheduledJob.RetryConfig,
-		&i.ScheduledJob.MaxAttempts,
-		&i.ScheduledJob.TimeoutSeconds,
-		&i.ScheduledJob.MaxConcurrent,
-		&i.ScheduledJob.OverlapPolicy,
-		&i.ScheduledJob.MisfirePolicy,
-		&i.ScheduledJob.MisfireLimit,
-		&i.ScheduledJob.MisfireGraceSeconds,
-		&i.ScheduledJob.Priority,
-		&i.ScheduledJob.DisableAfterFailures,
-		&i.ScheduledJob.Status,
-		&i.ScheduledJob.StatusReason,
-		&i.ScheduledJob.NextExecutionAt,
-		&i.ScheduledJob.LastExecutionAt,
-		&i.ScheduledJob.ExecutionCount,
-		&i.At,
+		&i.ID,
+		&i.TenantID,
+		&i.Name,
+		&i.Description,
+		&i.Tags,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DeletedAt,
+		&i.Version,
+		&i.CronExpression,
+		&i.Timezone,
+		&i.IntervalMs,
+		&i.RunAt,
+		&i.AnchorAt,
+		&i.StartDate,
+		&i.EndDate,
+		&i.MaxExecutions,
+		&i.JitterSeconds,
+		&i.DstGap,
+		&i.DstOverlap,
+		&i.JobType,
+		&i.Config,
+		&i.RetryConfig,
+		&i.MaxAttempts,
+		&i.TimeoutSeconds,
+		&i.MaxConcurrent,
+		&i.OverlapPolicy,
+		&i.MisfirePolicy,
+		&i.MisfireLimit,
+		&i.MisfireGraceSeconds,
+		&i.Priority,
+		&i.DisableAfterFailures,
+		&i.Status,
+		&i.StatusReason,
+		&i.NextExecutionAt,
+		&i.LastExecutionAt,
+		&i.ExecutionCount,
 	)
 	return i, err
 }
 
 const NextDue = `-- name: NextDue :one
-SELECT coalesce($1::timestamptz, now())::timestamptz AS at,
-       (SELECT next_execution_at FROM scheduled_jobs WHERE status = 'active' AND next_execution_at > coalesce($1::timestamptz, now())
-        ORDER BY next_execution_at LIMIT 1) AS next_at
+SELECT coalesce((SELECT next_execution_at FROM scheduled_jobs
+                 WHERE status = 'active' AND next_execution_at >= $1::timestamptz
+                 ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at
 `
 
-type NextDueRow struct {
-	At     time.Time
-	NextAt *time.Time
-}
-
-// Cross-tenant: the promoter. When the next job is due, and what time it is
-// now, so that it can sleep until then. One step into scheduled_jobs_due.
-func (q *Queries) NextDue(ctx context.Context, now *time.Time) (NextDueRow, error) {
-	row := q.db.QueryRow(ctx, NextDue, now)
-	var i NextDueRow
-	err := row.Scan(&i.At, &i.NextAt)
-	return i, err
+// Cross-tenant: the promoter, which sleeps until then. In the past when
+// somebody else holds the row of a due job locked. One step into
+// scheduled_jobs_due.
+func (q *Queries) NextDue(ctx context.Context, since time.Time) (time.Time, error) {
+	row := q.db.QueryRow(ctx, NextDue, since)
+	var next_at time.Time
+	err := row.Scan(&next_at)
+	return next_at, err
 }
 
 const OldestDue = `-- name: OldestDue :one
-SELECT least(coalesce($1::timestamptz, now()),
+SELECT coalesce($1::timestamptz, now())::timestamptz AS at,
+       least(coalesce($1::timestamptz, now()),
              (SELECT min(next_execution_at) FROM scheduled_jobs WHERE status = 'active'),
-             (SELECT min(scheduled_at) FROM active_executions))::timestamptz AS at
+             (SELECT min(scheduled_at) FROM active_executions))::timestamptz AS oldest
 `
 
+type OldestDueRow struct {
+	At     time.Time
+	Oldest time.Time
+}
+
 // Cross-tenant: partition upkeep. The oldest instant that may still be written.
-func (q *Queries) OldestDue(ctx context.Context, now *time.Time) (time.Time, error) {
+func (q *Queries) OldestDue(ctx context.Context, now *time.Time) (OldestDueRow, error) {
 	row := q.db.QueryRow(ctx, OldestDue, now)
-	var at time.Time
-	err := row.Scan(&at)
-	return at, err
+	var i OldestDueRow
+	err := row.Scan(&i.At, &i.Oldest)
+	return i, err
 }
 
 const UpdateJob = `-- name: UpdateJob :one

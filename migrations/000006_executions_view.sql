@@ -11,7 +11,7 @@ SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered
        NULL::timestamptz AS completed_at, NULL::bigint AS duration_ms, NULL::jsonb AS result,
        NULL::text AS error_type, NULL::text AS error_message, NULL::text AS error_stack,
        NULL::real AS memory_peak_mb, NULL::bigint AS cpu_time_ms, created_at,
-       available_at, cancel_requested_at
+       CASE WHEN status <> 'running' THEN available_at END AS available_at, cancel_requested_at
 FROM active_executions
 UNION ALL
 SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,

@@ -1,4 +1,4 @@
--- name: InsertDueExecutions :execrows
+-- name: InsertDueExecutions :exec
 -- Cross-tenant: the promoter. Inserting a run twice is a no-op, in this table
 -- by its key and in the history by the look-up, which touches one partition.
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority,

@@ -15,9 +15,8 @@ SELECT * FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND delet
 -- name: LockJob :one
 -- NO KEY UPDATE waits for a promoter's claim of the same row (milliseconds),
 -- so once a pause, an edit or a deletion is committed no later promotion uses
--- the old state. The database's clock comes along: the decision is made by it.
-SELECT sqlc.embed(scheduled_jobs), coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at
-FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL
+-- the old state.
+SELECT * FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL
 FOR NO KEY UPDATE;
 
 -- name: ListJobs :many
@@ -80,11 +79,11 @@ FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: AdvanceJobs :exec
 -- Cross-tenant: the promoter, for the rows it holds locked. Counts the runs in
--- the same write, so that a finished run costs none.
+-- the same write, so that a finished run costs none. Year 9999 is "never".
 UPDATE scheduled_jobs j SET
-    next_execution_at = nullif(u.next_at, 'infinity'),
-    status = CASE WHEN u.next_at = 'infinity' THEN 'inactive' ELSE j.status END,
-    status_reason = CASE WHEN u.next_at = 'infinity' THEN u.reason ELSE j.status_reason END,
+    next_execution_at = nullif(u.next_at, '9999-01-01 00:00:00+00'),
+    status = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN 'inactive' ELSE j.status END,
+    status_reason = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN u.reason ELSE j.status_reason END,
     last_execution_at = CASE WHEN u.runs > 0 THEN u.last_at ELSE j.last_execution_at END,
     execution_count = j.execution_count + u.runs
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@next_at::timestamptz[]) AS next_at, unnest(@last_at::timestamptz[]) AS last_at,
@@ -92,17 +91,19 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@next_at::timestamptz[]) AS next
 WHERE j.id = u.id;
 
 -- name: NextDue :one
--- Cross-tenant: the promoter. When the next job is due, and what time it is
--- now, so that it can sleep until then. One step into scheduled_jobs_due.
-SELECT coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at,
-       (SELECT next_execution_at FROM scheduled_jobs WHERE status = 'active' AND next_execution_at > coalesce(sqlc.narg(now)::timestamptz, now())
-        ORDER BY next_execution_at LIMIT 1) AS next_at;
+-- Cross-tenant: the promoter, which sleeps until then. In the past when
+-- somebody else holds the row of a due job locked. One step into
+-- scheduled_jobs_due.
+SELECT coalesce((SELECT next_execution_at FROM scheduled_jobs
+                 WHERE status = 'active' AND next_execution_at >= @since::timestamptz
+                 ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at;
 
 -- name: OldestDue :one
 -- Cross-tenant: partition upkeep. The oldest instant that may still be written.
-SELECT least(coalesce(sqlc.narg(now)::timestamptz, now()),
+SELECT coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at,
+       least(coalesce(sqlc.narg(now)::timestamptz, now()),
              (SELECT min(next_execution_at) FROM scheduled_jobs WHERE status = 'active'),
-             (SELECT min(scheduled_at) FROM active_executions))::timestamptz AS at;
+             (SELECT min(scheduled_at) FROM active_executions))::timestamptz AS oldest;
 
 -- name: CountActiveJobs :one
 -- Cross-tenant: the service's gauges.

@@ -12,6 +12,7 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/migrations"
 )
 
@@ -71,18 +72,31 @@ func EnsureLogin(ctx context.Context, ownerURL, appURL string) error {
 	if err != nil {
 		return errors.New("DATABASE_URL does not parse")
 	}
+	return asOwner(ctx, ownerURL, func(conn *pgx.Conn) error { return ensureLogin(ctx, conn, app) })
+}
+
+// AsOwner runs fn on one connection of the schema's owner.
+func AsOwner(ctx context.Context, ownerURL string, fn func(q *db.Queries) error) error {
+	return asOwner(ctx, ownerURL, func(conn *pgx.Conn) error { return fn(db.New(conn)) })
+}
+
+func asOwner(ctx context.Context, ownerURL string, fn func(conn *pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, ownerURL)
 	if err != nil {
-		return fmt.Errorf("connect as the owner: %w", Fault(err))
+		return fmt.Errorf("connect as the owner to %s: %w", Redacted(ownerURL), Fault(err))
 	}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
+	return fn(conn)
+}
+
+func ensureLogin(ctx context.Context, conn *pgx.Conn, app *pgx.ConnConfig) error {
 	var statement string
 	// Role names and passwords are no parameters of DDL: the server quotes them.
-	err = conn.QueryRow(ctx, `SELECT CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = $1) THEN '' ELSE
+	err := conn.QueryRow(ctx, `SELECT CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = $1) THEN '' ELSE
 		format('CREATE ROLE %I LOGIN NOSUPERUSER NOBYPASSRLS PASSWORD %L;', $1::text, nullif($2::text, '')) END
 		|| format('GRANT scheduler_api, scheduler_engine TO %I', $1::text)`, app.User, app.Password).Scan(&statement)
 	if err != nil {

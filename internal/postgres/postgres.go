@@ -114,22 +114,50 @@ func (d *DB) Close() { d.pool.Close() }
 // Pool is the pool itself, for statements that need no transaction.
 func (d *DB) Pool() *pgxpool.Pool { return d.pool }
 
+// Tx is one transaction: its queries, and the instant that it decides by.
+type Tx struct {
+	*db.Queries
+	// At is the database's clock when the transaction began, in UTC. What is
+	// durable is decided by it and not by a process's clock, and one
+	// transaction uses one instant.
+	At time.Time
+
+	conn      *pgxpool.Conn
+	committed bool
+}
+
+// CommitWith commits with the writes that fn makes, all in one round trip.
+// The writes are only sent when fn returned, so their results are not known to
+// it, and the transaction is over afterwards.
+func (tx *Tx) CommitWith(ctx context.Context, fn func(q *db.Queries) error) error {
+	var queued recorder
+	if err := fn(db.New(&queued)); err != nil {
+		return err
+	}
+	queued.batch.Queue("COMMIT")
+	tx.committed = true
+	if err := tx.conn.SendBatch(ctx, &queued.batch).Close(); err != nil {
+		return Fault(err)
+	}
+	return nil
+}
+
 // InTx runs fn in one transaction: committed when fn returns nil, rolled back
 // otherwise.
-func (d *DB) InTx(ctx context.Context, fn func(q *db.Queries) error) error {
+func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return d.inTx(ctx, "", fn)
 }
 
 // InTenant runs fn in one transaction that sees and writes the rows of one
 // tenant only, whatever its statements say.
-func (d *DB) InTenant(ctx context.Context, tenant uuid.UUID, fn func(q *db.Queries) error) error {
+func (d *DB) InTenant(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
 	return d.inTx(ctx, tenant.String(), fn)
 }
 
 // inTx opens the transaction and names the tenant in one round trip. An error
 // of the commit itself leaves the outcome unknown: it comes back as
 // Unavailable, and a caller that repeats the work must be able to.
-func (d *DB) inTx(ctx context.Context, tenant string, fn func(q *db.Queries) error) error {
+func (d *DB) inTx(ctx context.Context, tenant string, fn func(tx *Tx) error) error {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return Fault(err)
@@ -139,17 +167,23 @@ func (d *DB) inTx(ctx context.Context, tenant string, fn func(q *db.Queries) err
 	defer conn.Release()
 	var opening pgx.Batch
 	opening.Queue("BEGIN")
-	if tenant != "" {
-		opening.Queue("SELECT set_config('app.tenant_id', $1, true)", tenant)
-	}
+	tx := &Tx{Queries: db.New(conn), conn: conn}
+	opening.Queue("SELECT now(), set_config('app.tenant_id', $1, true)", tenant).QueryRow(func(row pgx.Row) error {
+		var set string
+		return row.Scan(&tx.At, &set)
+	})
 	if err := conn.SendBatch(ctx, &opening).Close(); err != nil {
 		return Fault(err)
 	}
-	if err := fn(db.New(conn)); err != nil {
+	tx.At = tx.At.UTC()
+	if err := fn(tx); err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, _ = conn.Exec(undo, "ROLLBACK") // fn's error is the one that tells
 		return Fault(err)
+	}
+	if tx.committed {
+		return nil
 	}
 	tag, err := conn.Exec(ctx, "COMMIT")
 	if err != nil {
@@ -176,4 +210,13 @@ func Redacted(url string) string {
 		host = fmt.Sprintf("%s:%d", host, c.Port)
 	}
 	return fmt.Sprintf("%s@%s/%s", c.User, host, c.Database)
+}
+
+// At is an instant for a statement that takes coalesce(@now, now()): the zero
+// time means the database's clock.
+func At(now time.Time) *time.Time {
+	if now.IsZero() {
+		return nil
+	}
+	return &now
 }

@@ -42,10 +42,10 @@ func (s *Store) Admit(ctx context.Context, id uuid.UUID) error {
 	if s.remembered(id) {
 		return nil
 	}
-	err := s.db.InTenant(ctx, id, func(q *db.Queries) error {
-		status, err := q.GetTenantStatus(ctx, id)
+	err := s.db.InTenant(ctx, id, func(tx *postgres.Tx) error {
+		status, err := tx.GetTenantStatus(ctx, id)
 		if fault.KindOf(postgres.Fault(err)) == fault.NotFound && s.autoCreate {
-			status, err = "active", q.InsertTenant(ctx, db.InsertTenantParams{TenantID: id, Name: id.String()})
+			status, err = "active", tx.InsertTenant(ctx, db.InsertTenantParams{TenantID: id, Name: id.String()})
 		}
 		switch {
 		case fault.KindOf(postgres.Fault(err)) == fault.NotFound:

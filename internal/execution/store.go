@@ -1,0 +1,166 @@
+package execution
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// Store is a tenant's view of its executions. Each method acts for one
+// tenant; the id of another tenant's execution is answered as one that does
+// not exist.
+type Store struct{ db *postgres.DB }
+
+// NewStore makes a store.
+func NewStore(db *postgres.DB) *Store { return &Store{db: db} }
+
+// Position is a place in a list of executions, newest first.
+type Position struct {
+	ScheduledAt time.Time
+	ID          uuid.UUID
+}
+
+// Filter selects executions. Empty fields select all.
+type Filter struct {
+	JobID    *uuid.UUID
+	Statuses []Status
+	Trigger  Trigger
+	From, To *time.Time // scheduledAt, From included, To excluded
+	Limit    int        // how many at most
+	After    *Position  // the last one of the page before
+}
+
+// The range of a list that names no bounds of its own.
+var (
+	beginning = time.Unix(0, 0).UTC()
+	farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// NotFound is the answer for an execution that is not there, or is not the
+// caller's.
+func NotFound() error {
+	return fault.New(fault.NotFound, "EXECUTION_NOT_FOUND", "there is no execution with this id")
+}
+
+// Get reads one execution, active or over.
+func (s *Store) Get(ctx context.Context, who tenant.Actor, id uuid.UUID) (e Execution, err error) {
+	at := InstantOf(id)
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		row, err := tx.GetExecution(ctx, db.GetExecutionParams{
+			TenantID: who.TenantID, ID: id, FromAt: at, ToAt: at.Add(time.Millisecond),
+		})
+		if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
+			return NotFound()
+		}
+		if err != nil {
+			return fmt.Errorf("read execution: %w", err)
+		}
+		e, err = fromRow(row)
+		return err
+	})
+	return e, err
+}
+
+// List reads a page of executions, newest first. A job that does not exist is
+// NotFound; a deleted one still has its history.
+func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []Execution, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		rows, err := page(ctx, tx, who, f)
+		if err != nil {
+			return err
+		}
+		list = make([]Execution, len(rows))
+		for i, row := range rows {
+			if list[i], err = fromRow(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+func page(ctx context.Context, tx *postgres.Tx, who tenant.Actor, f Filter) ([]db.Execution, error) {
+	all := listParams(who, f)
+	if f.JobID == nil {
+		rows, err := tx.ListExecutions(ctx, all)
+		if err != nil {
+			return nil, fmt.Errorf("list executions: %w", err)
+		}
+		return rows, nil
+	}
+	known, err := tx.JobExists(ctx, db.JobExistsParams{TenantID: who.TenantID, ID: *f.JobID})
+	if err != nil {
+		return nil, fmt.Errorf("look for the job: %w", err)
+	}
+	if !known {
+		return nil, job.NotFound()
+	}
+	rows, err := tx.ListExecutionsByJob(ctx, db.ListExecutionsByJobParams{
+		TenantID: all.TenantID, JobID: *f.JobID, FromAt: all.FromAt, ToAt: all.ToAt, BeforeAt: all.BeforeAt, BeforeID: all.BeforeID,
+		Statuses: all.Statuses, TriggerType: all.TriggerType, PageSize: all.PageSize,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list a job's executions: %w", err)
+	}
+	return rows, nil
+}
+
+// Trigger makes an execution of a job now, whatever its schedule says, with
+// parameters that override parts of its config. It reports whether the answer
+// is a remembered one. The caller hints it to the workers once it returned.
+func (s *Store) Trigger(ctx context.Context, who tenant.Actor, jobID uuid.UUID, parameters json.RawMessage, key idempotency.Key) (e Execution, replayed bool, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		store := idempotency.Store{Queries: tx.Queries}
+		e, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Execution, error) {
+			return trigger(ctx, tx, who, jobID, parameters)
+		})
+		return err
+	})
+	return e, replayed, err
+}
+
+func trigger(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.UUID, parameters json.RawMessage) (Execution, error) {
+	j, err := tx.LockJob(ctx, db.LockJobParams{TenantID: who.TenantID, ID: jobID})
+	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
+		return Execution{}, job.NotFound()
+	}
+	if err != nil {
+		return Execution{}, fmt.Errorf("read job: %w", err)
+	}
+	seed := make([]byte, 16)
+	_, _ = rand.Read(seed) // it never fails; see its documentation
+	id := RequestedID(who.TenantID, jobID, tx.At, seed)
+	err = tx.InsertRequestedExecution(ctx, db.InsertRequestedExecutionParams{
+		ID: id, TenantID: who.TenantID, JobID: jobID, JobVersion: j.Version, ScheduledAt: tx.At,
+		TriggerType: string(Manual), TriggeredBy: who.Subject, JobType: j.JobType, Priority: j.Priority, Parameters: parameters,
+		MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: tx.At, SweepAt: tx.At.Add(SweepAfter),
+	})
+	if err != nil {
+		return Execution{}, fmt.Errorf("insert execution: %w", err)
+	}
+	if err := tx.CountJobRun(ctx, db.CountJobRunParams{TenantID: who.TenantID, ID: jobID, At: tx.At}); err != nil {
+		return Execution{}, fmt.Errorf("count the run: %w", err)
+	}
+	return Execution{
+		ID: id, TenantID: who.TenantID, JobID: jobID, JobVersion: int(j.Version), JobType: j.JobType, Trigger: Manual,
+		TriggeredBy: who.Subject, Priority: int(j.Priority), Parameters: parameters, Status: Pending, ScheduledAt: tx.At,
+		MaxAttempts: int(j.MaxAttempts), AvailableAt: &tx.At, CreatedAt: tx.At,
+	}, nil
+}
+
+// SweepAfter is how long a waiting execution's hint may take before the
+// sweeper sends another. The statements that insert executions in bulk state
+// the same five seconds.
+const SweepAfter = 5 * time.Second

@@ -1,0 +1,75 @@
+package execution
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// Rows stop here: nulls, enumerations and JSON columns become domain values.
+
+func fromRow(r db.Execution) (Execution, error) {
+	e := Execution{
+		ID: r.ID, TenantID: r.TenantID, JobID: r.JobID, JobVersion: int(r.JobVersion), JobType: r.JobType,
+		Trigger: Trigger(r.TriggerType), TriggeredBy: r.TriggeredBy, Priority: int(r.Priority), Parameters: r.Parameters,
+		Status: Status(r.Status), Reason: r.Reason, MissedUntil: utc(r.MissedUntil), Progress: int(r.Progress),
+		ScheduledAt: r.ScheduledAt.UTC(), StartedAt: utc(r.StartedAt), CompletedAt: utc(r.CompletedAt), DurationMS: r.DurationMs,
+		Result: r.Result, Attempt: int(r.Attempt), MaxAttempts: int(r.MaxAttempts), AvailableAt: utc(r.AvailableAt),
+		Cancelling: r.CancelRequestedAt != nil, WorkerID: r.WorkerID, CPUTimeMS: r.CpuTimeMs, CreatedAt: r.CreatedAt.UTC(),
+	}
+	if r.MissedCount != nil {
+		e.MissedCount = *r.MissedCount
+	}
+	if r.MemoryPeakMb != nil {
+		mb := float64(*r.MemoryPeakMb)
+		e.MemoryMB = &mb
+	}
+	if r.ErrorType != nil {
+		e.Error = &Failure{Type: *r.ErrorType, Message: textOf(r.ErrorMessage), Stack: textOf(r.ErrorStack)}
+	}
+	if err := json.Unmarshal(r.Attempts, &e.Attempts); err != nil {
+		return Execution{}, fmt.Errorf("read the attempts of execution %s: %w", r.ID, err)
+	}
+	return e, nil
+}
+
+func listParams(who tenant.Actor, f Filter) db.ListExecutionsParams {
+	p := db.ListExecutionsParams{
+		TenantID: who.TenantID, FromAt: beginning, ToAt: farFuture, BeforeAt: farFuture, PageSize: int32(f.Limit),
+	}
+	if f.From != nil {
+		p.FromAt = *f.From
+	}
+	if f.To != nil {
+		p.ToAt = *f.To
+	}
+	if f.After != nil {
+		p.BeforeAt, p.BeforeID = f.After.ScheduledAt, f.After.ID
+	}
+	for _, s := range f.Statuses {
+		p.Statuses = append(p.Statuses, string(s))
+	}
+	if f.Trigger != "" {
+		text := string(f.Trigger)
+		p.TriggerType = &text
+	}
+	return p
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}
+
+func textOf(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}

@@ -1,0 +1,30 @@
+// Package fleet is which workers live.
+//
+// It owns the lease of a worker's incarnation: registering one, renewing it
+// while it stands, and marking the dead. It refuses to know what a worker
+// runs; that is on the executions themselves. Called by worker, promoter and
+// rest.
+package fleet
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Member is one incarnation of a worker. A worker whose lease ran out takes a
+// new one, so an id never lives twice.
+type Member struct {
+	ID    uuid.UUID
+	Host  string
+	PID   int
+	Slots int           // how many executions it runs at once
+	Lease time.Duration // how long it lives without a heartbeat
+}
+
+// Corpse is a member that was marked dead.
+type Corpse struct {
+	ID   uuid.UUID
+	Host string
+	PID  int
+}

@@ -1,0 +1,78 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+// Store keeps the members.
+type Store struct{ q *db.Queries }
+
+// NewStore makes a store.
+func NewStore(d *postgres.DB) *Store { return &Store{q: db.New(d.Pool())} }
+
+// Register starts an incarnation's lease.
+func (s *Store) Register(ctx context.Context, m Member) error {
+	err := s.q.InsertWorker(ctx, db.InsertWorkerParams{
+		ID: m.ID, Host: m.Host, Pid: int32(m.PID), Slots: int32(m.Slots), LeaseSeconds: m.Lease.Seconds(),
+	})
+	if err != nil {
+		return fmt.Errorf("register worker: %w", postgres.Fault(err))
+	}
+	return nil
+}
+
+// Renew prolongs the lease and reports whether it still stood. Once it did
+// not, the incarnation is over for good.
+func (s *Store) Renew(ctx context.Context, m Member, running int) (stands bool, err error) {
+	n, err := s.q.RenewWorker(ctx, db.RenewWorkerParams{ID: m.ID, Running: int32(running), LeaseSeconds: m.Lease.Seconds()})
+	if err != nil {
+		return false, fmt.Errorf("renew the worker's lease: %w", postgres.Fault(err))
+	}
+	return n == 1, nil
+}
+
+// Retire ends an incarnation that drained.
+func (s *Store) Retire(ctx context.Context, id uuid.UUID) error {
+	if err := s.q.RetireWorker(ctx, id); err != nil {
+		return fmt.Errorf("retire worker: %w", postgres.Fault(err))
+	}
+	return nil
+}
+
+// Bury marks the members whose lease ran out as dead and answers which. A zero
+// now means the database's clock.
+func (s *Store) Bury(ctx context.Context, now time.Time) ([]Corpse, error) {
+	rows, err := s.q.MarkDeadWorkers(ctx, postgres.At(now))
+	if err != nil {
+		return nil, fmt.Errorf("mark dead workers: %w", postgres.Fault(err))
+	}
+	dead := make([]Corpse, len(rows))
+	for i, r := range rows {
+		dead[i] = Corpse{ID: r.ID, Host: r.Host, PID: int(r.Pid)}
+	}
+	return dead, nil
+}
+
+// Forget deletes members that died more than a day ago.
+func (s *Store) Forget(ctx context.Context, now time.Time) error {
+	if _, err := s.q.DeleteDeadWorkers(ctx, postgres.At(now)); err != nil {
+		return fmt.Errorf("forget dead workers: %w", postgres.Fault(err))
+	}
+	return nil
+}
+
+// Alive counts the members that live.
+func (s *Store) Alive(ctx context.Context) (int, error) {
+	n, err := s.q.CountLiveWorkers(ctx, nil)
+	if err != nil {
+		return 0, fmt.Errorf("count workers: %w", postgres.Fault(err))
+	}
+	return int(n), nil
+}

@@ -1,0 +1,65 @@
+// Package job is what a tenant asked for: what to run, when, and how to retry.
+//
+// It owns the definition of a job, its validation, its retry and misfire rules
+// as pure decisions, its states and versions, and the store through which a
+// tenant keeps jobs. It refuses to know when instants fall (package schedule),
+// how a job type runs (package executor) and who may ask (package identity).
+// Called by rest, promoter and worker.
+package job
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Status is whether a job's schedule fires.
+type Status string
+
+// The states of a job.
+const (
+	Active   Status = "active"   // its due instants become executions
+	Paused   Status = "paused"   // somebody paused it; running ones go on
+	Inactive Status = "inactive" // its schedule is over, or it was stopped
+)
+
+// Spec is the definition of a job: all that a tenant may set. It is what a
+// job version stores, so its JSON names are those of the API.
+type Spec struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description,omitempty"`
+	Tags        []string `json:"tags,omitempty"`
+
+	// At most one of the three; none means that only a trigger runs it.
+	CronExpression string     `json:"cronExpression,omitempty"`
+	Interval       Duration   `json:"interval,omitempty"`
+	RunAt          *time.Time `json:"runAt,omitempty"`
+	Timezone       string     `json:"timezone,omitempty"` // IANA name; empty means UTC
+	StartDate      *time.Time `json:"startDate,omitempty"`
+	EndDate        *time.Time `json:"endDate,omitempty"`
+
+	Type     string          `json:"jobType"` // "http" or "function"
+	Config   json.RawMessage `json:"config"`
+	Retry    Retry           `json:"retryConfig"`
+	Timeout  int             `json:"timeout"` // seconds for one attempt
+	Priority int             `json:"priority,omitempty"`
+}
+
+// Job is a stored definition and what became of it.
+type Job struct {
+	Spec
+
+	ID              uuid.UUID  `json:"id"`
+	TenantID        uuid.UUID  `json:"tenantId"`
+	Version         int        `json:"version"`
+	CreatedBy       string     `json:"createdBy"`
+	CreatedAt       time.Time  `json:"createdAt"`
+	UpdatedAt       time.Time  `json:"updatedAt"`
+	Status          Status     `json:"status"`
+	StatusReason    string     `json:"statusReason,omitempty"`
+	AnchorAt        time.Time  `json:"anchorAt"` // where an interval counts from
+	NextExecutionAt *time.Time `json:"nextExecutionAt,omitempty"`
+	LastExecutionAt *time.Time `json:"lastExecutionAt,omitempty"`
+	ExecutionCount  int64      `json:"executionCount"`
+}

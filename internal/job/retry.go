@@ -1,0 +1,50 @@
+package job
+
+import (
+	"slices"
+	"time"
+)
+
+// Retry is when a failed attempt is made again.
+type Retry struct {
+	// MaxRetries is how many attempts follow the first, 0 to 100.
+	MaxRetries int `json:"maxRetries"`
+	// DelayMS is the distance to the first retry in milliseconds, 0 to one day.
+	DelayMS int64 `json:"retryDelayMs"`
+	// Exponential doubles the distance with each further retry.
+	Exponential bool `json:"exponentialBackoff"`
+	// MaxDelayMS caps the distance, jitter included, in milliseconds, up to one day.
+	MaxDelayMS int64 `json:"maxRetryDelayMs"`
+	// OnErrorTypes are the error types that are retried.
+	OnErrorTypes []string `json:"retryOnErrorTypes"`
+	// Jitter lengthens each distance by a random share of itself, 0 to 1, so
+	// that what failed together does not come back together.
+	Jitter float64 `json:"jitter"`
+}
+
+// DefaultRetry is the rule of a job that names none: three retries, after one,
+// two and four seconds, for what is not the job's own fault.
+func DefaultRetry() Retry {
+	return Retry{
+		MaxRetries: 3, DelayMS: 1000, Exponential: true, MaxDelayMS: 60_000, Jitter: 0.1,
+		OnErrorTypes: []string{"TIMEOUT", "NETWORK_ERROR", "SYSTEM_ERROR"},
+	}
+}
+
+// Retries reports whether an error of this type is retried.
+func (r Retry) Retries(errorType string) bool { return slices.Contains(r.OnErrorTypes, errorType) }
+
+// Backoff is the distance between the end of an attempt (counted from 1) and
+// the next one. The random number is from [0, 1). The distance is never
+// shorter than the rule says without jitter and never longer than the cap.
+func (r Retry) Backoff(attempt int, random float64) time.Duration {
+	limit := float64(r.MaxDelayMS)
+	delay := float64(r.DelayMS)
+	if r.Exponential {
+		// Beyond 2^40 ms every cap is long passed.
+		delay *= float64(uint64(1) << min(max(attempt-1, 0), 40))
+	}
+	delay = min(delay, limit)
+	delay = min(delay*(1+r.Jitter*random), limit)
+	return time.Duration(delay * float64(time.Millisecond))
+}

@@ -1,0 +1,277 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/schedule"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// Store keeps a tenant's jobs. Each method acts for one tenant; the id of
+// another tenant's job is answered as one that does not exist.
+type Store struct{ db *postgres.DB }
+
+// NewStore makes a store.
+func NewStore(db *postgres.DB) *Store { return &Store{db: db} }
+
+// Position is a place in a list of jobs, newest first.
+type Position struct {
+	CreatedAt time.Time
+	ID        uuid.UUID
+}
+
+// Filter selects jobs. Empty fields select all.
+type Filter struct {
+	Status Status
+	Type   string
+	Limit  int       // how many at most
+	After  *Position // the last one of the page before
+}
+
+// NotFound is the answer for a job that is not there, or is not the caller's.
+func NotFound() error {
+	return fault.New(fault.NotFound, "JOB_NOT_FOUND", "there is no job with this id")
+}
+
+// Create stores a valid definition with its first version. It reports whether
+// the answer is a remembered one.
+func (s *Store) Create(ctx context.Context, who tenant.Actor, spec Spec, key idempotency.Key) (job Job, replayed bool, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		store := idempotency.Store{Queries: tx.Queries}
+		job, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Job, error) {
+			return create(ctx, tx, who, spec)
+		})
+		return err
+	})
+	return job, replayed, err
+}
+
+func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec) (Job, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Job{}, fmt.Errorf("make a job id: %w", err)
+	}
+	p, err := insertParams(spec)
+	if err != nil {
+		return Job{}, err
+	}
+	p.ID, p.TenantID, p.CreatedBy, p.Now, p.AnchorAt, p.Status = id, who.TenantID, who.Subject, tx.At, tx.At, string(Active)
+	if p.NextExecutionAt, err = firstInstant(spec, id, tx.At, tx.At); err != nil {
+		return Job{}, err
+	}
+	row, err := tx.InsertJob(ctx, p)
+	if err != nil {
+		return Job{}, fmt.Errorf("insert job: %w", err)
+	}
+	if err := insertVersion(ctx, tx, row, who.Subject); err != nil {
+		return Job{}, err
+	}
+	return fromRow(row)
+}
+
+// Get reads one job.
+func (s *Store) Get(ctx context.Context, who tenant.Actor, id uuid.UUID) (job Job, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		row, err := tx.GetJob(ctx, db.GetJobParams{TenantID: who.TenantID, ID: id})
+		if err != nil {
+			return missing(err)
+		}
+		job, err = fromRow(row)
+		return err
+	})
+	return job, err
+}
+
+// List reads a page of jobs, newest first.
+func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (jobs []Job, err error) {
+	params := db.ListJobsParams{
+		TenantID: who.TenantID, PageSize: int32(f.Limit), BeforeCreatedAt: farFuture, BeforeID: uuid.Max,
+		Status: textOrNil(string(f.Status)), JobType: textOrNil(f.Type),
+	}
+	if f.After != nil {
+		params.BeforeCreatedAt, params.BeforeID = f.After.CreatedAt, f.After.ID
+	}
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		rows, err := tx.ListJobs(ctx, params)
+		if err != nil {
+			return fmt.Errorf("list jobs: %w", err)
+		}
+		jobs = make([]Job, len(rows))
+		for i, row := range rows {
+			if jobs[i], err = fromRow(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return jobs, err
+}
+
+// Update replaces a job's definition by a new version. With ifVersion other
+// than zero, only if the job still has that version. An instant that is due
+// already and not yet promoted still runs, with the new definition.
+func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec Spec, ifVersion int) (job Job, err error) {
+	insert, err := insertParams(spec)
+	if err != nil {
+		return Job{}, err
+	}
+	err = s.change(ctx, who, id, func(tx *postgres.Tx, old Job) (db.ScheduledJob, error) {
+		if ifVersion != 0 && ifVersion != old.Version {
+			return db.ScheduledJob{}, fault.New(fault.Conflict, "PRECONDITION_FAILED",
+				fmt.Sprintf("the job is at version %d now: read it again and repeat the change", old.Version))
+		}
+		p := updateParams(insert)
+		p.TenantID, p.ID, p.Now = who.TenantID, id, tx.At
+		if p.AnchorAt = old.AnchorAt; spec.Interval != old.Interval {
+			p.AnchorAt = tx.At
+		}
+		state := old.edited(spec)
+		p.Status, p.StatusReason = string(state.Status), state.StatusReason
+		if p.NextExecutionAt, err = nextInstant(spec, state, p.AnchorAt, tx.At); err != nil {
+			return db.ScheduledJob{}, err
+		}
+		row, err := tx.UpdateJob(ctx, p)
+		if err != nil {
+			return row, fmt.Errorf("update job: %w", err)
+		}
+		return row, insertVersion(ctx, tx, row, who.Subject)
+	}, &job)
+	return job, err
+}
+
+// Pause stops new scheduled runs; running ones go on. Once it returned, no
+// later promotion sees the job as active.
+func (s *Store) Pause(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string) (job Job, err error) {
+	err = s.change(ctx, who, id, func(tx *postgres.Tx, old Job) (db.ScheduledJob, error) {
+		if old.Status == Inactive {
+			return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT", "an inactive job cannot be paused: its schedule is over")
+		}
+		return tx.UpdateJobStatus(ctx, db.UpdateJobStatusParams{
+			TenantID: who.TenantID, ID: id, Status: string(Paused), StatusReason: reason, Now: tx.At,
+		})
+	}, &job)
+	return job, err
+}
+
+// Resume makes the schedule fire again, from the next due instant on.
+func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID) (job Job, err error) {
+	err = s.change(ctx, who, id, func(tx *postgres.Tx, old Job) (db.ScheduledJob, error) {
+		p := db.UpdateJobStatusParams{TenantID: who.TenantID, ID: id, Status: string(Active), Now: tx.At, NextExecutionAt: old.NextExecutionAt}
+		if old.Status != Active {
+			next, err := firstInstant(old.Spec, id, old.AnchorAt, tx.At)
+			if err != nil {
+				return db.ScheduledJob{}, err
+			}
+			if next == nil && old.Scheduled() {
+				return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT",
+					"the schedule has no instant left: change it with PUT, which also resumes the job")
+			}
+			p.NextExecutionAt = next
+		}
+		return tx.UpdateJobStatus(ctx, p)
+	}, &job)
+	return job, err
+}
+
+// Delete ends a job: what waits is cancelled, what runs is asked to end, and
+// no due instant becomes an execution any more. Its history stays readable.
+func (s *Store) Delete(ctx context.Context, who tenant.Actor, id uuid.UUID) error {
+	return s.change(ctx, who, id, func(tx *postgres.Tx, _ Job) (db.ScheduledJob, error) {
+		var none db.ScheduledJob
+		if err := tx.DeleteJob(ctx, db.DeleteJobParams{TenantID: who.TenantID, ID: id, Now: tx.At}); err != nil {
+			return none, fmt.Errorf("delete job: %w", err)
+		}
+		waiting := db.CancelWaitingByJobParams{TenantID: who.TenantID, JobID: id, Now: tx.At, Reason: "the job was deleted"}
+		if _, err := tx.CancelWaitingByJob(ctx, waiting); err != nil {
+			return none, fmt.Errorf("cancel waiting executions: %w", err)
+		}
+		if _, err := tx.RequestCancelByJob(ctx, db.RequestCancelByJobParams{TenantID: who.TenantID, JobID: id, Now: tx.At}); err != nil {
+			return none, fmt.Errorf("cancel running executions: %w", err)
+		}
+		return none, nil
+	}, nil)
+}
+
+// change locks a job, lets fn decide and write by the database's clock, and
+// reads what became of it.
+func (s *Store) change(ctx context.Context, who tenant.Actor, id uuid.UUID,
+	fn func(tx *postgres.Tx, old Job) (db.ScheduledJob, error), into *Job,
+) error {
+	return s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		locked, err := tx.LockJob(ctx, db.LockJobParams{TenantID: who.TenantID, ID: id})
+		if err != nil {
+			return missing(err)
+		}
+		old, err := fromRow(locked)
+		if err != nil {
+			return err
+		}
+		row, err := fn(tx, old)
+		if err != nil || into == nil {
+			return err
+		}
+		*into, err = fromRow(row)
+		return err
+	})
+}
+
+func insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, by string) error {
+	job, err := fromRow(row)
+	if err != nil {
+		return err
+	}
+	spec, err := json.Marshal(job.Spec)
+	if err != nil {
+		return fmt.Errorf("write the job version: %w", err)
+	}
+	err = tx.InsertJobVersion(ctx, db.InsertJobVersionParams{
+		JobID: row.ID, Version: row.Version, TenantID: row.TenantID, Spec: spec, CreatedBy: by, Now: tx.At,
+	})
+	if err != nil {
+		return fmt.Errorf("insert job version: %w", err)
+	}
+	return nil
+}
+
+// firstInstant is when a job is due next after now; nil when never.
+func firstInstant(spec Spec, id uuid.UUID, anchor, now time.Time) (*time.Time, error) {
+	compiled, err := schedule.Compile(spec.Definition(id.String(), anchor))
+	if err != nil {
+		return nil, fmt.Errorf("compile the schedule: %w", err)
+	}
+	if next, ok := compiled.Next(now); ok {
+		return &next, nil
+	}
+	return nil, nil
+}
+
+// nextInstant is when an edited job is due: what is due already stays due.
+func nextInstant(spec Spec, state Job, anchor, at time.Time) (*time.Time, error) {
+	if state.Status != Active {
+		return nil, nil
+	}
+	if due := state.NextExecutionAt; due != nil && !due.After(at) {
+		return due, nil
+	}
+	return firstInstant(spec, state.ID, anchor, at)
+}
+
+// missing turns "no row" into the answer for a job that is not there.
+func missing(err error) error {
+	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
+		return NotFound()
+	}
+	return fmt.Errorf("read job: %w", err)
+}
+
+// farFuture lies after every instant that is stored.
+var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)

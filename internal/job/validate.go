@@ -1,0 +1,145 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/schedule"
+)
+
+// The bounds of a definition, as the contract states them.
+const (
+	maxName        = 200
+	maxDescription = 2000
+	maxTags        = 20
+	maxTag         = 50
+	maxTimeout     = 86_400     // seconds
+	maxRetries     = 100        // attempts beyond the first
+	maxDelayMS     = 86_400_000 // one day
+	defaultTimeout = 300        // seconds
+)
+
+// errorTypes are the error types of an execution, all of which a retry rule
+// may name.
+var errorTypes = []string{"TIMEOUT", "NETWORK_ERROR", "VALIDATION_ERROR", "SYSTEM_ERROR", "USER_ERROR"}
+
+// WithDefaults fills in what a tenant left out and may leave out.
+func (s Spec) WithDefaults() Spec {
+	if s.Timezone == "" {
+		s.Timezone = "UTC"
+	}
+	if s.Timeout == 0 {
+		s.Timeout = defaultTimeout
+	}
+	if s.Retry.OnErrorTypes == nil {
+		s.Retry.OnErrorTypes = DefaultRetry().OnErrorTypes
+	}
+	if s.Tags == nil {
+		s.Tags = []string{}
+	}
+	return s
+}
+
+// Definition is the spec's schedule in the terms of package schedule. The
+// anchor is where an interval counts from; the key is the job's id.
+func (s Spec) Definition(key string, anchor time.Time) schedule.Definition {
+	d := schedule.Definition{
+		Cron: s.CronExpression, Zone: s.Timezone, Interval: time.Duration(s.Interval), Anchor: anchor, Key: key,
+	}
+	if s.RunAt != nil {
+		d.RunAt = *s.RunAt
+	}
+	if s.StartDate != nil {
+		d.Start = *s.StartDate
+	}
+	if s.EndDate != nil {
+		d.End = *s.EndDate
+	}
+	return d
+}
+
+// Scheduled reports whether the spec has a schedule at all; without one, only
+// a trigger runs the job.
+func (s Spec) Scheduled() bool {
+	return s.CronExpression != "" || s.Interval != 0 || s.RunAt != nil
+}
+
+// Validate reports everything that is wrong with a definition that is new at
+// now, as one fault of kind Invalid that lists every field. What belongs to
+// the job type's config is checked by its executor, not here.
+func Validate(s Spec, now time.Time) error {
+	fields := slices.Concat(textFields(s), ruleFields(s))
+	code := "VALIDATION_FAILED"
+	if err := schedule.Validate(s.Definition("", now), now); err != nil {
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Kind != fault.Invalid {
+			return fmt.Errorf("validate the schedule: %w", err)
+		}
+		code = f.Code
+		fields = append(fields, f.Fields...)
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	return fault.Wrong(code, "the job is not valid: see details", fields...)
+}
+
+func textFields(s Spec) []fault.Field {
+	var fields []fault.Field
+	if n := utf8.RuneCountInString(s.Name); n < 1 || n > maxName || strings.TrimSpace(s.Name) == "" {
+		fields = append(fields, bounds("name", "is %d characters long; 1 to %d are allowed, not all of them blank", n, maxName))
+	}
+	if n := utf8.RuneCountInString(s.Description); n > maxDescription {
+		fields = append(fields, bounds("description", "is %d characters long; at most %d are allowed", n, maxDescription))
+	}
+	if len(s.Tags) > maxTags {
+		fields = append(fields, bounds("tags", "has %d items; at most %d are allowed", len(s.Tags), maxTags))
+	}
+	for i, tag := range s.Tags {
+		if n := utf8.RuneCountInString(tag); n < 1 || n > maxTag {
+			fields = append(fields, bounds(fmt.Sprintf("tags[%d]", i), "is %d characters long; 1 to %d are allowed", n, maxTag))
+		}
+	}
+	for path, text := range map[string]string{"name": s.Name, "description": s.Description, "tags": strings.Join(s.Tags, "")} {
+		if strings.ContainsRune(text, 0) {
+			fields = append(fields, fault.Field{Path: path, Rule: "pattern", Message: "contains the character U+0000, which cannot be stored"})
+		}
+	}
+	return fields
+}
+
+func ruleFields(s Spec) []fault.Field {
+	var fields []fault.Field
+	within := func(path string, value, low, high int64) {
+		if value < low || value > high {
+			fields = append(fields, bounds(path, "is %d; it must be between %d and %d", value, low, high))
+		}
+	}
+	within("timeout", int64(s.Timeout), 1, maxTimeout)
+	within("priority", int64(s.Priority), 0, 9)
+	within("retryConfig.maxRetries", int64(s.Retry.MaxRetries), 0, maxRetries)
+	within("retryConfig.retryDelayMs", s.Retry.DelayMS, 0, maxDelayMS)
+	within("retryConfig.maxRetryDelayMs", s.Retry.MaxDelayMS, 0, maxDelayMS)
+	if j := s.Retry.Jitter; math.IsNaN(j) || j < 0 || j > 1 {
+		fields = append(fields, bounds("retryConfig.jitter", "is %v; it must be between 0 and 1", j))
+	}
+	for i, t := range s.Retry.OnErrorTypes {
+		if !slices.Contains(errorTypes, t) {
+			fields = append(fields, fault.Field{
+				Path: fmt.Sprintf("retryConfig.retryOnErrorTypes[%d]", i), Rule: "enum",
+				Message: "is not an error type; use one of " + strings.Join(errorTypes, ", "),
+			})
+		}
+	}
+	return fields
+}
+
+func bounds(path, format string, args ...any) fault.Field {
+	return fault.Field{Path: path, Rule: "bounds", Message: fmt.Sprintf(format, args...)}
+}
