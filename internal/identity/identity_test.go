@@ -1,0 +1,289 @@
+package identity_test
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+var (
+	key    = []byte("0123456789abcdef0123456789abcdef")
+	other  = []byte("fedcba9876543210fedcba9876543210")
+	now    = time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+	tenid  = uuid.MustParse("0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10")
+	issuer = "https://auth.example.com"
+)
+
+func newTokens(t *testing.T) *identity.Tokens {
+	t.Helper()
+	tokens, err := identity.NewTokens(identity.Config{
+		Secret: key, Issuer: issuer, Audience: "scheduler", Clock: func() time.Time { return now },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens
+}
+
+func bearer(token string) http.Header {
+	return http.Header{"Authorization": {"Bearer " + token}}
+}
+
+// claims are those of a good token; change may spoil them.
+func claims(change func(map[string]any)) map[string]any {
+	c := map[string]any{
+		"sub": "user-1", "tenant_id": tenid.String(), "roles": []string{"viewer"},
+		"iss": issuer, "aud": "scheduler", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
+	}
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
+// sign builds a token by hand, so that headers and claims may be anything.
+func sign(t *testing.T, secret []byte, header, claims map[string]any) string {
+	t.Helper()
+	part := func(v any) string {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base64.RawURLEncoding.EncodeToString(raw)
+	}
+	text := part(header) + "." + part(claims)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(text))
+	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+func hs256(extra ...any) map[string]any {
+	h := map[string]any{"alg": "HS256", "typ": "JWT"}
+	for i := 0; i < len(extra); i += 2 {
+		h[extra[i].(string)] = extra[i+1]
+	}
+	return h
+}
+
+func TestAuthenticateAcceptsAGoodToken(t *testing.T) {
+	t.Parallel()
+	minted, err := identity.Mint(key, identity.Claims{
+		Subject: "user-1", Tenant: tenid, Roles: []identity.Role{identity.Viewer}, Issuer: issuer, Audience: "scheduler",
+	}, now, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, token := range map[string]string{
+		"minted":                   minted,
+		"signed by hand":           sign(t, key, hs256(), claims(nil)),
+		"a kid is ignored":         sign(t, key, hs256("kid", "../../dev/null"), claims(nil)),
+		"no typ":                   sign(t, key, map[string]any{"alg": "HS256"}, claims(nil)),
+		"an access token":          sign(t, key, hs256("typ", "at+JWT"), claims(nil)),
+		"several audiences":        sign(t, key, hs256(), claims(func(c map[string]any) { c["aud"] = []string{"x", "scheduler"} })),
+		"expired within leeway":    sign(t, key, hs256(), claims(func(c map[string]any) { c["exp"] = now.Add(-20 * time.Second).Unix() })),
+		"issued a little later":    sign(t, key, hs256(), claims(func(c map[string]any) { c["iat"] = now.Add(20 * time.Second).Unix() })),
+		"claims of other services": sign(t, key, hs256(), claims(func(c map[string]any) { c["scope"] = "a b" })),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := newTokens(t).Authenticate(bearer(token))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := identity.Principal{Actor: tenant.Actor{TenantID: tenid, Subject: "user-1"}, Roles: []identity.Role{identity.Viewer}}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("principal differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAuthenticateRefusesForgedTokens(t *testing.T) {
+	t.Parallel()
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := sign(t, key, hs256(), claims(nil))
+	parts := strings.Split(good, ".")
+	none := func(alg string) string {
+		unsigned := sign(t, key, map[string]any{"alg": alg, "typ": "JWT"}, claims(nil))
+		return unsigned[:strings.LastIndex(unsigned, ".")+1]
+	}
+	with := func(method jwt.SigningMethod, signer any) string {
+		token, err := jwt.NewWithClaims(method, jwt.MapClaims(claims(nil))).SignedString(signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	for name, token := range map[string]string{
+		"alg none":                      none("none"),
+		"alg None":                      none("None"),
+		"alg nOnE with a signature":     sign(t, key, map[string]any{"alg": "nOnE"}, claims(nil)),
+		"no alg":                        sign(t, key, map[string]any{"typ": "JWT"}, claims(nil)),
+		"alg is a number":               sign(t, key, map[string]any{"alg": 1}, claims(nil)),
+		"another secret":                sign(t, other, hs256(), claims(nil)),
+		"an empty secret":               sign(t, nil, hs256(), claims(nil)),
+		"HS384 with the right secret":   with(jwt.SigningMethodHS384, key),
+		"HS512 with the right secret":   with(jwt.SigningMethodHS512, key),
+		"RS256":                         with(jwt.SigningMethodRS256, rsaKey),
+		"HS256 signature, alg RS256":    sign(t, key, map[string]any{"alg": "RS256"}, claims(nil)),
+		"jwk":                           sign(t, key, hs256("jwk", map[string]any{"kty": "oct", "k": "AAAA"}), claims(nil)),
+		"jku":                           sign(t, key, hs256("jku", "https://evil.example/keys"), claims(nil)),
+		"x5u":                           sign(t, key, hs256("x5u", "https://evil.example/cert"), claims(nil)),
+		"x5c":                           sign(t, key, hs256("x5c", []string{"AAAA"}), claims(nil)),
+		"crit":                          sign(t, key, hs256("crit", []string{"b64"}, "b64", false), claims(nil)),
+		"a logout token":                sign(t, key, hs256("typ", "logout+jwt"), claims(nil)),
+		"no signature":                  parts[0] + "." + parts[1] + ".",
+		"no third part":                 parts[0] + "." + parts[1],
+		"a fourth part":                 good + ".e30",
+		"five parts":                    good + ".e30.e30",
+		"another payload":               parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"root"}`)) + "." + parts[2],
+		"payload null":                  parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte("null")) + "." + parts[2],
+		"signature with a stray bit":    good[:len(good)-1] + flip(good[len(good)-1]),
+		"padding":                       good + "=",
+		"dots":                          strings.Repeat(".", 5000),
+		"one megabyte of dots":          strings.Repeat(".", 1<<20),
+		"long but well-formed":          sign(t, key, hs256(), claims(func(c map[string]any) { c["x"] = strings.Repeat("a", 9000) })),
+		"not base64":                    "a!b.c.d",
+		"a token in a token":            "Bearer " + good,
+		"a space after it":              good + " ",
+		"a null byte":                   good + "\x00",
+		"nothing":                       "",
+		"an API key of some other kind": "sk_live_abcdefgh_0123456789",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			refused(t, bearer(token))
+		})
+	}
+}
+
+// flip changes the lowest of the six bits of a base64 character that ends a
+// 32 byte value: a bit that is not used, so a lax decoder reads the same.
+func flip(c byte) string {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	return string(alphabet[strings.IndexByte(alphabet, c)^1])
+}
+
+func TestAuthenticateRefusesBadClaims(t *testing.T) {
+	t.Parallel()
+	set := func(name string, value any) func(map[string]any) {
+		return func(c map[string]any) { c[name] = value }
+	}
+	drop := func(name string) func(map[string]any) { return func(c map[string]any) { delete(c, name) } }
+	for name, change := range map[string]func(map[string]any){
+		"expired":                      set("exp", now.Add(-40*time.Second).Unix()),
+		"exp missing":                  drop("exp"),
+		"exp a text":                   set("exp", "tomorrow"),
+		"exp null":                     set("exp", nil),
+		"not valid yet":                set("nbf", now.Add(time.Minute).Unix()),
+		"issued in the future":         set("iat", now.Add(time.Minute).Unix()),
+		"iss missing":                  drop("iss"),
+		"iss other":                    set("iss", "https://evil.example"),
+		"iss prefix":                   set("iss", issuer+".evil.example"),
+		"aud missing":                  drop("aud"),
+		"aud other":                    set("aud", "billing"),
+		"aud empty":                    set("aud", []string{}),
+		"sub missing":                  drop("sub"),
+		"sub empty":                    set("sub", ""),
+		"sub a number":                 set("sub", 1),
+		"sub too long":                 set("sub", strings.Repeat("a", 256)),
+		"sub with a NUL":               set("sub", "a\x00b"),
+		"sub with a line break":        set("sub", "a\n{\"level\":\"error\"}"),
+		"tenant missing":               drop("tenant_id"),
+		"tenant no UUID":               set("tenant_id", "1 OR 1=1"),
+		"tenant nil":                   set("tenant_id", uuid.Nil.String()),
+		"tenant in braces":             set("tenant_id", "{"+tenid.String()+"}"),
+		"tenant as URN":                set("tenant_id", tenid.URN()),
+		"tenant without dashes":        set("tenant_id", strings.ReplaceAll(tenid.String(), "-", "")),
+		"tenant a list":                set("tenant_id", []string{tenid.String()}),
+		"roles a text":                 set("roles", "admin"),
+		"roles a list of lists":        set("roles", [][]string{{"admin"}}),
+		"roles an object":              set("roles", map[string]bool{"admin": true}),
+		"sub missing, name in capital": func(c map[string]any) { delete(c, "sub"); c["subject"] = "x" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			refused(t, bearer(sign(t, key, hs256(), claims(change))))
+		})
+	}
+}
+
+func TestAuthenticateRefusesOtherHeaders(t *testing.T) {
+	t.Parallel()
+	good := sign(t, key, hs256(), claims(nil))
+	for name, header := range map[string]http.Header{
+		"none":           {},
+		"empty":          {"Authorization": {""}},
+		"no scheme":      {"Authorization": {good}},
+		"basic":          {"Authorization": {"Basic dXNlcjpwYXNz"}},
+		"scheme only":    {"Authorization": {"Bearer"}},
+		"twice":          {"Authorization": {"Bearer " + good, "Bearer " + good}},
+		"another header": {"X-Authorization": {"Bearer " + good}, "Cookie": {"token=" + good}, "X-Tenant-Id": {tenid.String()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			refused(t, header)
+		})
+	}
+	if _, err := newTokens(t).Authenticate(http.Header{"Authorization": {"bEaReR " + good}}); err != nil {
+		t.Errorf("the scheme's case counts: %v", err)
+	}
+}
+
+// refused demands Unauthenticated with a message that repeats nothing.
+func refused(t *testing.T, header http.Header) {
+	t.Helper()
+	principal, err := newTokens(t).Authenticate(header)
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != fault.Unauthenticated || f.Code != "UNAUTHORIZED" {
+		t.Fatalf("Authenticate = %+v, %v; want UNAUTHORIZED", principal, err)
+	}
+	if !cmp.Equal(principal, identity.Principal{}) {
+		t.Errorf("a refusal comes with the principal %+v", principal)
+	}
+	if len(f.Message) > 150 || strings.Contains(f.Message, "eyJ") {
+		t.Errorf("the message %q repeats the token", f.Message)
+	}
+}
+
+func TestNewTokensRefusesAShortSecret(t *testing.T) {
+	t.Parallel()
+	if _, err := identity.NewTokens(identity.Config{Secret: key[:31], Clock: func() time.Time { return now }}); err == nil {
+		t.Error("31 bytes were accepted")
+	}
+}
+
+func TestIssuerAndAudienceAreOptional(t *testing.T) {
+	t.Parallel()
+	tokens, err := identity.NewTokens(identity.Config{Secret: key, Clock: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	minted, err := identity.Mint(key, identity.Claims{Subject: "u", Tenant: tenid}, now, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := tokens.Authenticate(bearer(minted))
+	if err != nil || len(got.Roles) != 0 {
+		t.Errorf("Authenticate = %+v, %v; want a principal without roles", got, err)
+	}
+}

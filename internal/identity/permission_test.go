@@ -1,0 +1,48 @@
+package identity_test
+
+import (
+	"testing"
+
+	"github.com/scheduler-service/scheduler/internal/identity"
+)
+
+func TestRolesAndPermissions(t *testing.T) {
+	t.Parallel()
+	permissions := []identity.Permission{"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "jobs:write"}
+	for _, test := range []struct {
+		name  string
+		roles []identity.Role
+		may   int // the first so many of permissions
+	}{
+		{"no role", nil, 0},
+		{"a role of another service", []identity.Role{"superuser", "ADMIN", "", "root"}, 0},
+		{"viewer", []identity.Role{identity.Viewer}, 2},
+		{"operator", []identity.Role{identity.Operator}, 4},
+		{"developer", []identity.Role{identity.Developer}, 5},
+		{"admin", []identity.Role{identity.Admin}, 5},
+		{"platform-admin", []identity.Role{identity.PlatformAdmin}, 5},
+		{"the strongest counts", []identity.Role{"other", identity.Viewer, identity.Operator}, 4},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for i, permission := range permissions {
+				if got := (identity.Principal{Roles: test.roles}).May(permission); got != (i < test.may) {
+					t.Errorf("May(%s) = %v", permission, got)
+				}
+			}
+		})
+	}
+}
+
+func TestNobodyMayWhatIsUnknown(t *testing.T) {
+	t.Parallel()
+	for _, permission := range []identity.Permission{"", "public", "jobs:*", "jobs", "JOBS:READ"} {
+		if permission.Known() {
+			t.Errorf("%q is known", permission)
+		}
+		all := identity.Principal{Roles: []identity.Role{identity.Viewer, identity.Admin, identity.PlatformAdmin}}
+		if all.May(permission) {
+			t.Errorf("May(%q)", permission)
+		}
+	}
+}
