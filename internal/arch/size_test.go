@@ -1,0 +1,139 @@
+package arch_test
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Above these, look for the noun that is missing.
+const (
+	maxFileLines = 500
+	maxFuncLines = 80
+	maxExported  = 15
+)
+
+// larger are the packages that may export more, each with the reason.
+var larger = map[string]struct {
+	exported int
+	reason   string
+}{}
+
+// bannedWords name no thing of the field: what is called by one of them has
+// no owner and attracts everything.
+var bannedWords = []string{"service", "manager", "helper", "helpers", "util", "utils", "common", "base", "shared", "misc", "data", "info"}
+
+func TestFilesAndFunctionsStaySmall(t *testing.T) {
+	t.Parallel()
+	for _, s := range tree(t) {
+		if s.generated {
+			continue
+		}
+		if s.lines > maxFileLines {
+			t.Errorf("%s has %d lines, more than %d", s.path, s.lines, maxFileLines)
+		}
+		for _, declared := range s.file.Decls {
+			function, ok := declared.(*ast.FuncDecl)
+			if !ok || s.test {
+				continue // a table of cases may be long
+			}
+			lines := s.pos.Position(function.End()).Line - s.pos.Position(function.Pos()).Line + 1
+			if lines > maxFuncLines {
+				t.Errorf("%s: %s has %d lines, more than %d", s.at(function), function.Name.Name, lines, maxFuncLines)
+			}
+		}
+	}
+}
+
+func TestPackagesExportFewNames(t *testing.T) {
+	t.Parallel()
+	exported := make(map[string][]string)
+	for _, s := range tree(t) {
+		if !s.test && !s.generated {
+			exported[s.pkg] = append(exported[s.pkg], exportedNames(s.file)...)
+		}
+	}
+	for pkg, found := range exported {
+		limit := maxExported
+		if more, ok := larger[pkg]; ok {
+			limit = more.exported
+			if len(found) <= maxExported {
+				t.Errorf("%s may export more than %d names (%s) and does not: take it off the list", pkg, maxExported, more.reason)
+			}
+		}
+		if len(found) > limit {
+			slices.Sort(found)
+			t.Errorf("%s exports %d names, more than %d: %s", pkg, len(found), limit, strings.Join(found, " "))
+		}
+	}
+	for pkg := range larger {
+		if _, ok := exported[pkg]; !ok {
+			t.Errorf("%s may export more and does not exist", pkg)
+		}
+	}
+}
+
+// exportedNames are the names that a reader of the package has to learn.
+// Methods come with their type, and so do the constants of a type.
+func exportedNames(file *ast.File) []string {
+	var found []string
+	add := func(name *ast.Ident) {
+		if name.IsExported() {
+			found = append(found, name.Name)
+		}
+	}
+	for _, declared := range file.Decls {
+		switch declared := declared.(type) {
+		case *ast.FuncDecl:
+			if declared.Recv == nil {
+				add(declared.Name)
+			}
+		case *ast.GenDecl:
+			typed := false
+			for _, spec := range declared.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					add(spec.Name)
+				case *ast.ValueSpec:
+					// In a group with iota, the type stands in the first line.
+					typed = spec.Type != nil || typed && len(spec.Values) == 0
+					for _, name := range spec.Names {
+						if declared.Tok == token.VAR || !typed {
+							add(name)
+						}
+					}
+				}
+			}
+		}
+	}
+	return found
+}
+
+func TestNamesAreNounsOfTheField(t *testing.T) {
+	t.Parallel()
+	words := regexp.MustCompile(`[A-Z]?[a-z0-9]+|[A-Z]+`)
+	check := func(at, name string) {
+		for _, word := range words.FindAllString(name, -1) {
+			if slices.Contains(bannedWords, strings.ToLower(word)) {
+				t.Errorf("%s: %q is named with %q, which names nothing", at, name, word)
+			}
+		}
+	}
+	for _, s := range tree(t) {
+		if s.generated {
+			continue
+		}
+		check(s.path, path.Base(s.pkg))
+		check(s.path, strings.TrimSuffix(path.Base(s.path), ".go"))
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			if declared, ok := node.(*ast.TypeSpec); ok {
+				check(s.at(declared), declared.Name.Name)
+			}
+			return true
+		})
+	}
+}
