@@ -63,6 +63,7 @@ func throwawaySettings() []string {
 		"full_page_writes=off",
 		"wal_level=minimal",
 		"max_wal_senders=0",
+		"max_wal_size=256MB",              // it may lie in memory
 		"dynamic_shared_memory_type=mmap", // files in the data directory, gone with it even after a kill
 	}
 }
@@ -108,7 +109,7 @@ func (p *Postgres) start(ctx context.Context) error {
 	for _, s := range append(settings(), own...) {
 		args = append(args, "-c", s)
 	}
-	cmd := c.account.Command(serverEnv(), c.bins.postgres(), args...)
+	cmd := c.account.Command(context.Background(), serverEnv(), c.bins.postgres(), args...)
 	// A file and not a pipe: the server outlives us by its shutdown.
 	cmd.Stdout, cmd.Stderr = out, out
 	if p.process, err = child.Start(cmd); err != nil {
@@ -175,6 +176,5 @@ func stopSteps(durable bool) []child.Step {
 	return []child.Step{
 		{Signal: syscall.SIGINT, Within: patience},
 		{Signal: syscall.SIGQUIT, Within: 5 * time.Second},
-		{Signal: syscall.SIGKILL, Within: 5 * time.Second},
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -57,14 +59,10 @@ func (r *Redis) Stop() error {
 // process, which forgets everything when it ends. That is enough to run on:
 // Redis carries hints and PostgreSQL owns the facts.
 func StartRedis(ctx context.Context, o Options) (*Redis, error) {
-	path, kind := o.finder().redis()
-	if path == "" {
-		r, err := startMiniredis()
-		if err != nil {
-			return nil, fmt.Errorf("start Redis: %w", err)
-		}
-		o.log().WarnContext(ctx, "redis-server is not installed, using one inside this process")
-		return r, nil
+	path, kind, err := findRedis(ctx, o)
+	if err != nil {
+		o.log().WarnContext(ctx, "using a small Redis inside this process", "reason", err)
+		return startMiniredis()
 	}
 	r, err := startRedisServer(ctx, o, path, kind)
 	if err != nil {
@@ -79,15 +77,16 @@ func startRedisServer(ctx context.Context, o Options, path, kind string) (*Redis
 	if err != nil {
 		return nil, err
 	}
-	if err := h.openSocket(child.Self()); err != nil {
-		h.close()
-		return nil, err
+	var process *child.Process
+	socket := filepath.Join(h.socketDir(child.Self()), "redis.sock")
+	if err = endRedis(ctx, socket); err == nil {
+		process, err = runRedis(ctx, h, path, kind)
 	}
-	process, socket, err := runRedis(ctx, h, path, kind)
 	if err != nil {
 		h.close()
 		return nil, err
 	}
+	socket = h.redisSocket()
 	return &Redis{
 		URL: "redis-socket://" + socket, ClientURL: "unix://" + socket, Kind: kind,
 		done: process.Done(),
@@ -102,65 +101,92 @@ func redisStopSteps() []child.Step {
 	return []child.Step{{Signal: syscall.SIGTERM, Within: 10 * time.Second}}
 }
 
-func runRedis(ctx context.Context, h *home, path, kind string) (*child.Process, string, error) {
-	data, socket := filepath.Join(h.dir, "redis"), filepath.Join(h.socket, "redis.sock")
+// endRedis ends the server that a killed process left behind on the socket, and
+// waits until it has written everything and gone.
+func endRedis(ctx context.Context, socket string) error {
+	err := until(ctx, 10*time.Second, func() (bool, error) {
+		_, err := say(socket, "SHUTDOWN")
+		return errors.Is(err, errNoServer), nil
+	})
+	if err != nil {
+		return fmt.Errorf("another Redis answers on %s and does not stop: %w", socket, err)
+	}
+	return nil
+}
+
+func runRedis(ctx context.Context, h *home, path, kind string) (*child.Process, error) {
+	if err := h.openSocket(child.Self()); err != nil {
+		return nil, err
+	}
+	data := filepath.Join(h.dir, "redis")
 	if err := os.MkdirAll(data, 0o700); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	logPath := filepath.Join(h.dir, "redis.log")
 	out, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	defer out.Close()
-	cmd := child.Self().Command(serverEnv(), path, redisArgs(h.durable, data, socket)...)
+	cmd := child.Self().Command(context.Background(), serverEnv(), path, redisArgs(h, data)...)
 	cmd.Args[0] = kind
 	cmd.Stdout, cmd.Stderr = out, out
 	process, err := child.Start(cmd)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	err = until(ctx, 30*time.Second, func() (bool, error) {
+	err = until(ctx, startWithin, func() (bool, error) {
 		select {
 		case <-process.Done():
 			return false, errEnded
 		default:
-			return pong(socket), nil
+			answer, err := say(h.redisSocket(), "PING")
+			return err == nil && answer == "+PONG\r\n", nil
 		}
 	})
 	if err != nil {
 		_ = process.Stop(redisStopSteps()...)
 		said, _ := os.ReadFile(logPath)
-		return nil, "", fmt.Errorf("%w: %s", err, lastLines(said))
+		return nil, fmt.Errorf("%w: %s", err, lastLines(said))
 	}
-	return process, socket, nil
+	return process, nil
 }
 
-func redisArgs(durable bool, data, socket string) []string {
+func (h *home) redisSocket() string { return filepath.Join(h.socket, "redis.sock") }
+
+func redisArgs(h *home, data string) []string {
 	args := []string{
-		"--port", "0", "--unixsocket", socket, "--unixsocketperm", "700",
+		"--port", "0", "--unixsocket", h.redisSocket(), "--unixsocketperm", "700",
 		"--dir", data, "--save", "", "--daemonize", "no",
 		// A full Redis must refuse hints and not forget some in silence.
 		"--maxmemory-policy", "noeviction",
 	}
-	if durable {
+	if h.durable {
 		return append(args, "--appendonly", "yes", "--appendfsync", "everysec")
 	}
 	return append(args, "--appendonly", "no")
 }
 
-// pong reports whether a server answers on the socket.
-func pong(socket string) bool {
+// errNoServer means that nobody listens on a socket.
+var errNoServer = errors.New("no server")
+
+// say sends a command to a Redis and returns the first line of its answer.
+func say(socket, command string) (string, error) {
 	conn, err := net.DialTimeout("unix", socket, time.Second)
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+		return "", errNoServer
+	}
 	if err != nil {
-		return false
+		return "", err
 	}
 	defer conn.Close()
-	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
-		return false
+	if err := conn.SetDeadline(clock.Now().Add(time.Second)); err != nil {
+		return "", err
 	}
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	return err == nil && line == "+PONG\r\n"
+	if _, err := conn.Write([]byte(command + "\r\n")); err != nil {
+		return "", err
+	}
+	return bufio.NewReader(conn).ReadString('\n')
 }
 
 // clockEvery is how often the clock of a miniredis is moved on. Its time-outs

@@ -82,17 +82,10 @@ func (a Account) String() string { return a.name }
 
 // Command is a command that runs as the account, from the root directory (ours
 // may be closed to it) and with env alone, since nothing of our environment
-// should reach a server.
-func (a Account) Command(env []string, name string, args ...string) *exec.Cmd {
-	return a.dress(exec.Command(name, args...), env)
-}
-
-// CommandContext is Command, ended with its context.
-func (a Account) CommandContext(ctx context.Context, env []string, argv ...string) *exec.Cmd {
-	return a.dress(exec.CommandContext(ctx, argv[0], argv[1:]...), env)
-}
-
-func (a Account) dress(cmd *exec.Cmd, env []string) *exec.Cmd {
+// should reach a server. It is ended with its context; context.Background fits
+// what Start starts.
+func (a Account) Command(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = "/"
 	cmd.Env = env
 	cmd.SysProcAttr = &syscall.SysProcAttr{}

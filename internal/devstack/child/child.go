@@ -9,10 +9,8 @@ package child
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"runtime"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -22,8 +20,6 @@ type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error // set before done is closed
-
-	mu sync.Mutex // excludes a signal to a pid that was already given back
 }
 
 // Start starts cmd and sees to it that it receives SIGINT when this process
@@ -75,16 +71,10 @@ func (p *Process) Err() error {
 	}
 }
 
-// Signal sends sig, unless the process has ended.
-func (p *Process) Signal(sig os.Signal) {
-	// An error means that it has just ended, which is what Done tells.
-	_ = p.cmd.Process.Signal(sig)
-}
-
 // Step is one step of stopping: a signal, and how long the process has to act
 // on it.
 type Step struct {
-	Signal os.Signal
+	Signal syscall.Signal
 	Within time.Duration
 }
 
@@ -92,14 +82,12 @@ type Step struct {
 // none of them did it. It returns once the process is gone, with an error if it
 // had to be killed. On an ended process it does nothing.
 func (p *Process) Stop(steps ...Step) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, s := range steps {
 		if p.step(s) {
 			return nil
 		}
 	}
-	p.Signal(os.Kill)
+	p.signal(syscall.SIGKILL)
 	<-p.done
 	return fmt.Errorf("%s (pid %d) did not stop when asked and was killed", p.cmd.Path, p.PID())
 }
@@ -111,7 +99,7 @@ func (p *Process) step(s Step) bool {
 		return true
 	default:
 	}
-	p.Signal(s.Signal)
+	p.signal(s.Signal)
 	timer := time.NewTimer(s.Within)
 	defer timer.Stop()
 	select {
@@ -121,3 +109,6 @@ func (p *Process) step(s Step) bool {
 		return false
 	}
 }
+
+// signal sends sig, unless the process has ended; then there is nothing to do.
+func (p *Process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }

@@ -83,7 +83,8 @@ func create(t testing.TB, template func(*server) (string, error)) *Database {
 	}
 	name := databaseName(t)
 	err = s.exec(t.Context(),
-		fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s", quote(name), quote(from), owner),
+		// Copying files is the faster way where nothing waits for the disk.
+		fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s STRATEGY file_copy", quote(name), quote(from), owner),
 		fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'", quote(name), zone))
 	if err != nil {
 		t.Fatalf("make the test's database: %v", err)

@@ -12,25 +12,34 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/scheduler-service/scheduler/internal/devstack/child"
 )
 
-// finder knows where programs lie.
-type finder struct {
+// machine is what a computer has to offer. Tests take some of it away.
+type machine struct {
 	// lookPath finds a program on the PATH.
 	lookPath func(name string) (string, error)
-	// postgresDirs are patterns of directories that hold PostgreSQL's programs:
-	// most systems keep them off the PATH.
+	// postgresDirs are patterns of directories that hold PostgreSQL's programs,
+	// which most systems keep off the PATH.
 	postgresDirs []string
 	// redisDirs are further directories for Redis, likewise.
 	redisDirs []string
+	// managers are the package managers that we know how to use.
+	managers []manager
+	// accounts are those that PostgreSQL may run as.
+	accounts []child.Account
+	// elsewhere are directories for data whose own directory no account of the
+	// machine can use.
+	elsewhere []string
 }
 
-func newFinder() *finder {
-	return &finder{
+func thisMachine() *machine {
+	return &machine{
 		lookPath: exec.LookPath,
 		postgresDirs: []string{
 			"/usr/lib/postgresql/*/bin",         // Debian, Ubuntu
-			"/usr/pgsql-*/bin",                  // PostgreSQL's packages for Fedora and RHEL
+			"/usr/pgsql-*/bin",                  // PostgreSQL's own packages for Fedora and RHEL
 			"/usr/libexec/postgresql*",          // Alpine
 			"/opt/homebrew/opt/postgresql*/bin", // Homebrew on Apple silicon
 			"/usr/local/opt/postgresql*/bin",    // Homebrew on Intel
@@ -38,13 +47,17 @@ func newFinder() *finder {
 			"/usr/local/pgsql/bin", // built from source
 		},
 		redisDirs: []string{"/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin"},
+		managers:  managers(),
+		accounts:  child.Candidates(),
+		elsewhere: []string{"/var/lib", "/var/tmp"},
 	}
 }
 
 // binaries is one installation of PostgreSQL.
 type binaries struct {
-	dir   string // holds initdb and postgres
-	major int
+	dir     string // holds initdb and postgres
+	version string // as postgres --version says it
+	major   int
 }
 
 func (b binaries) postgres() string { return filepath.Join(b.dir, "postgres") }
@@ -54,22 +67,18 @@ func (b binaries) initdb() string   { return filepath.Join(b.dir, "initdb") }
 const oldestMajor = 15
 
 // postgres lists the installations that can be used, newest first.
-func (f *finder) postgres() []binaries {
+func (m *machine) postgres() []binaries {
 	var dirs []string
-	if path, err := f.lookPath("postgres"); err == nil {
+	if path, err := m.lookPath("postgres"); err == nil {
 		dirs = append(dirs, filepath.Dir(path))
 	}
-	for _, pattern := range f.postgresDirs {
+	for _, pattern := range m.postgresDirs {
 		found, _ := filepath.Glob(pattern) // fails only for a malformed pattern
 		dirs = append(dirs, found...)
 	}
 	var list []binaries
 	for _, dir := range dirs {
-		b := binaries{dir: dir}
-		if !executable(b.initdb()) || !executable(b.postgres()) {
-			continue
-		}
-		if b.major = majorOf(b.postgres()); b.major >= oldestMajor {
+		if b := inspect(dir); b.major >= oldestMajor {
 			list = append(list, b)
 		}
 	}
@@ -77,27 +86,44 @@ func (f *finder) postgres() []binaries {
 	return list
 }
 
-// redis is the path of a Redis or Valkey server, and the name it must be called
-// by; empty when there is none.
-func (f *finder) redis() (path, kind string) {
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		if path := f.program(name); path != "" {
+var majorPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
+
+// inspect asks the installation in dir for its version; its major version is 0
+// when there is none.
+func inspect(dir string) binaries {
+	b := binaries{dir: dir}
+	if !executable(b.initdb()) || !executable(b.postgres()) {
+		return b
+	}
+	out, err := exec.Command(b.postgres(), "--version").Output()
+	if match := majorPattern.FindSubmatch(out); err == nil && match != nil {
+		b.version = strings.TrimSpace(string(out))
+		b.major, _ = strconv.Atoi(string(match[1])) // digits, by the pattern
+	}
+	return b
+}
+
+// redis is the path of a Redis or Valkey server, and the name by which it must
+// be called; both empty when there is none.
+func (m *machine) redis() (path, kind string) {
+	for _, name := range []string{KindRedis, KindValkey} {
+		if path := m.program(name); path != "" {
 			return path, name
 		}
 	}
 	// Debian's redis-tools, which sets up no system service, holds the server
-	// too: the one program decides by its name which of the two it is.
-	if path := f.program("redis-check-rdb"); path != "" && answers(path, "redis-server", "Redis server") {
-		return path, "redis-server"
+	// too: it is one program, which decides by its name what it is.
+	if path := m.program("redis-check-rdb"); path != "" && greets(path, KindRedis, "Redis server") {
+		return path, KindRedis
 	}
 	return "", ""
 }
 
-func (f *finder) program(name string) string {
-	if path, err := f.lookPath(name); err == nil {
+func (m *machine) program(name string) string {
+	if path, err := m.lookPath(name); err == nil {
 		return path
 	}
-	for _, dir := range f.redisDirs {
+	for _, dir := range m.redisDirs {
 		if path := filepath.Join(dir, name); executable(path) {
 			return path
 		}
@@ -110,25 +136,9 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-var majorPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
-
-// majorOf is the major version that a postgres program reports, 0 when it
-// reports none.
-func majorOf(postgres string) int {
-	out, err := exec.Command(postgres, "--version").Output()
-	if err != nil {
-		return 0
-	}
-	match := majorPattern.FindSubmatch(out)
-	if match == nil {
-		return 0
-	}
-	major, _ := strconv.Atoi(string(match[1])) // digits by the pattern
-	return major
-}
-
-// answers reports whether a program called by another name greets as expected.
-func answers(path, name, greeting string) bool {
+// greets reports whether a program called by another name presents itself as
+// expected.
+func greets(path, name, greeting string) bool {
 	cmd := exec.Command(path)
 	cmd.Args = []string{name, "--version"}
 	out, err := cmd.Output()
