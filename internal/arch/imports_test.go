@@ -17,39 +17,40 @@ import (
 // Test files may import any package of ours, and testing libraries. Everybody
 // may import uuid, which is a word like time.Time.
 const importTable = `
-package           | from us                                                | from others          | in tests also
+package           | from us                                                                                 | from others          | in tests also
 # words: no input or output
-clock             |                                                        |                      |
-fault             |                                                        |                      |
-schedule/cron     |                                                        |                      | gronx
-schedule          | fault schedule/cron                                    | gronx                |
+clock             |                                                                                         |                      |
+fault             |                                                                                         |                      |
+schedule/cron     |                                                                                         |                      | gronx
+schedule          | fault schedule/cron                                                                     | gronx                |
 # generated, and the schema
-api               |                                                        | chi kin-openapi oapi |
-db                |                                                        | pgx                  |
-migrations        |                                                        |                      |
+api               |                                                                                         | chi kin-openapi oapi |
+db                |                                                                                         | pgx                  |
+migrations        |                                                                                         |                      |
 # what every process stands on
-config            |                                                        |                      |
-telemetry         |                                                        | prometheus           |
-postgres          | db fault migrations                                    | goose pgx            |
-devstack/child    |                                                        |                      |
-devstack          | clock devstack/child                                   | miniredis            | asynq go-redis pgx
-devstack/leaktest |                                                        | goleak               |
-postgres/pgtest   | devstack devstack/leaktest migrations postgres         | pgx                  |
-queue/redistest   | devstack devstack/leaktest                             |                      | go-redis
+config            |                                                                                         |                      |
+telemetry         |                                                                                         | prometheus           |
+postgres          | db fault migrations                                                                     | goose pgx            |
+devstack/child    |                                                                                         |                      |
+devstack          | clock devstack/child                                                                    | miniredis            | asynq go-redis pgx
+devstack/leaktest |                                                                                         | goleak               |
+postgres/pgtest   | devstack devstack/leaktest migrations postgres                                          | pgx                  |
+queue/redistest   | devstack devstack/leaktest                                                              |                      | go-redis
 # who asks, who works, what is kept
-tenant            | clock db:store.go fault postgres                       |                      |
-partition         | db postgres                                            |                      |
-fleet             | db postgres                                            |                      |
-idempotency       | db:store.go fault                                      |                      |
-identity          | clock fault tenant                                     | jwt                  |
+tenant            | clock db:store.go fault postgres                                                        |                      |
+partition         | db:store.go postgres                                                                    |                      |
+fleet             | db:store.go postgres                                                                    |                      |
+idempotency       | db:store.go fault                                                                       |                      |
+identity          | clock fault tenant                                                                      | jwt                  |
 # what runs
-job               | db:store.go fault idempotency postgres schedule tenant |                      |
-execution         | db:store.go fault idempotency job postgres tenant      |                      |
-executor          | fault                                                  |                      |
-egress            |                                                        | ssrf                 |
-queue             | clock fault                                            | asynq go-redis       |
-# the processes
-deploy/probe      |                                                        |                      |
+job               | db:store.go fault idempotency postgres schedule tenant                                  |                      |
+execution         | db:store.go fault idempotency job postgres tenant                                       |                      |
+executor          | fault                                                                                   |                      |
+egress            |                                                                                         | ssrf                 |
+queue             | clock fault                                                                             | asynq go-redis       |
+# the processes: the three of them never import one another
+promoter          | clock db:store.go execution fault fleet job partition postgres queue schedule telemetry | sync                 |
+deploy/probe      |                                                                                         |                      |
 `
 
 // modules gives the third-party modules the names that the table uses.
