@@ -1,0 +1,47 @@
+package promoter
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/schedule"
+)
+
+// maxCompiled bounds how many compiled schedules are kept; each takes less
+// than a kilobyte.
+const maxCompiled = 100_000
+
+// compiled keeps compiled schedules, because compiling costs many times what
+// asking for the next instant does. The key holds all that an edit of the job
+// can change.
+type compiled struct {
+	kept map[compiledKey]*schedule.Schedule
+}
+
+type compiledKey struct {
+	job     uuid.UUID
+	version int
+	anchor  time.Time
+}
+
+func newCompiled() *compiled { return &compiled{kept: map[compiledKey]*schedule.Schedule{}} }
+
+func (c *compiled) of(j dueJob) (*schedule.Schedule, error) {
+	key := compiledKey{job: j.id, version: j.version, anchor: j.definition.Anchor}
+	if s, ok := c.kept[key]; ok {
+		return s, nil
+	}
+	s, err := schedule.Compile(j.definition)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.kept) >= maxCompiled {
+		for old := range c.kept { // any one: the map's order is random enough
+			delete(c.kept, old)
+			break
+		}
+	}
+	c.kept[key] = s
+	return s, nil
+}
