@@ -70,7 +70,8 @@ UPDATE active_executions e SET
 FROM locked l, clock
 WHERE e.id = l.id
 RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
-          e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at
+          e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
+          CASE WHEN e.attempt = 1 THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at
 `
 
 type ClaimExecutionsParams struct {
@@ -95,6 +96,7 @@ type ClaimExecutionsRow struct {
 	LeaseToken  *uuid.UUID
 	TimeoutMs   int32
 	ClaimedAt   time.Time
+	DueAt       time.Time
 }
 
 // Cross-tenant: the worker. Takes what is pending and available, while this
@@ -130,6 +132,7 @@ func (q *Queries) ClaimExecutions(ctx context.Context, arg ClaimExecutionsParams
 			&i.LeaseToken,
 			&i.TimeoutMs,
 			&i.ClaimedAt,
+			&i.DueAt,
 		); err != nil {
 			return nil, err
 		}

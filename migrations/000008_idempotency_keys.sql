@@ -22,7 +22,8 @@ CREATE POLICY tenant ON idempotency_keys TO scheduler_api
     WITH CHECK (tenant_id = NULLIF(current_setting('app.tenant_id', true), '')::uuid);
 CREATE POLICY engine ON idempotency_keys TO scheduler_engine USING (true) WITH CHECK (true);
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys TO scheduler_api;
-GRANT SELECT, DELETE ON idempotency_keys TO scheduler_engine;
+-- Locking a row takes the right to update some column of it.
+GRANT SELECT, UPDATE (expires_at), DELETE ON idempotency_keys TO scheduler_engine;
 
 -- +goose Down
 DROP TABLE idempotency_keys;

@@ -43,7 +43,8 @@ UPDATE active_executions e SET
 FROM locked l, clock
 WHERE e.id = l.id
 RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
-          e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at;
+          e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
+          CASE WHEN e.attempt = 1 THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at;
 
 -- name: CompleteExecutions :many
 -- Cross-tenant: the worker. Fenced on (attempt, lease token): a row that is no

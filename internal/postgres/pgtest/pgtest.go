@@ -83,8 +83,7 @@ func create(t testing.TB, template func(*server) (string, error)) *Database {
 	}
 	name := databaseName(t)
 	err = s.exec(t.Context(),
-		// Copying files is the faster way where nothing waits for the disk.
-		fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s STRATEGY file_copy", quote(name), quote(from), owner),
+		fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s %s", quote(name), quote(from), owner, s.cloning),
 		fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'", quote(name), zone))
 	if err != nil {
 		t.Fatalf("make the test's database: %v", err)

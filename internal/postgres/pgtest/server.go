@@ -18,8 +18,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/devstack"
 	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/migrations"
 )
@@ -31,6 +33,9 @@ type server struct {
 	// password is that of the roles made here; empty for a private server,
 	// which asks for none.
 	password string
+	// cloning is how a template is copied: file by file where nothing waits for
+	// the disk, otherwise as the server thinks best.
+	cloning string
 	// migrated makes the template at its first call and returns its name.
 	migrated func() (string, error)
 }
@@ -59,7 +64,7 @@ func open(address string) (*server, error) {
 	}
 	leaktest.AtEnd(pg.Stop)
 	admin, err := url.Parse(pg.AdminURL)
-	return &server{admin: admin}, err
+	return &server{admin: admin, cloning: "STRATEGY file_copy"}, err
 }
 
 // external is a server that somebody else runs.
@@ -167,6 +172,13 @@ func (s *server) build(ctx context.Context, conn *pgx.Conn, name string) error {
 	}
 	ownerURL := s.url(unfinished, owner)
 	if _, err := postgres.Migrate(ctx, ownerURL); err != nil {
+		return err
+	}
+	err = postgres.AsOwner(ctx, ownerURL, func(q *db.Queries) error {
+		_, err := partition.Keep(ctx, q, time.Time{})
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if err := postgres.EnsureLogin(ctx, ownerURL, s.url(unfinished, login)); err != nil {

@@ -1,0 +1,356 @@
+package promoter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+	"github.com/scheduler-service/scheduler/internal/promoter"
+	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// hints takes down what a promoter sends.
+type hints struct {
+	mu   sync.Mutex
+	sent map[queue.Lane][]uuid.UUID
+	err  error
+	lost bool
+}
+
+func (h *hints) Publish(_ context.Context, lane queue.Lane, ids []uuid.UUID) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil {
+		return h.err
+	}
+	if h.sent == nil {
+		h.sent = map[queue.Lane][]uuid.UUID{}
+	}
+	h.sent[lane] = append(h.sent[lane], ids...)
+	return nil
+}
+
+func (h *hints) Watch(context.Context) (bool, error) { return h.lost, h.err }
+
+func (h *hints) Depth(context.Context) (map[queue.Lane]int, error) { return nil, h.err }
+
+// take answers what was sent since the last call.
+func (h *hints) take() map[queue.Lane][]uuid.UUID {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sent := h.sent
+	h.sent = nil
+	return sent
+}
+
+type bundle struct {
+	database   *pgtest.Database
+	jobs       *job.Store
+	executions *execution.Store
+	who        tenant.Actor
+	engine     *postgres.DB
+	hints      *hints
+	promoter   *promoter.Promoter
+}
+
+func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Role: role, Name: "test", MaxConns: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return db
+}
+
+func (b *bundle) another() *promoter.Promoter {
+	return promoter.New(promoter.Deps{
+		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	database := pgtest.New(t)
+	api := open(t, database.URL, postgres.API)
+	b := &bundle{
+		database: database, jobs: job.NewStore(api), executions: execution.NewStore(api),
+		who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"}, engine: open(t, database.URL, postgres.Engine), hints: &hints{},
+	}
+	if err := tenant.NewStore(api, true).Admit(t.Context(), b.who.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	b.promoter = b.another()
+	return b
+}
+
+// create makes a no-op job that is due every second, changed by edit.
+func (b *bundle) create(t *testing.T, edit func(*job.Spec)) job.Job {
+	t.Helper()
+	spec := job.Spec{
+		Name: "every second", CronExpression: "* * * * * *", Type: "function", Retry: job.DefaultRetry(),
+		Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`),
+	}
+	if edit != nil {
+		edit(&spec)
+	}
+	j, _, err := b.jobs.Create(t.Context(), b.who, spec.WithDefaults(), idempotency.Key{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// pass runs one pass at now and fails the test when it does.
+func (b *bundle) pass(t *testing.T, p *promoter.Promoter, now time.Time) promoter.Report {
+	t.Helper()
+	report, err := p.Pass(t.Context(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// rows are a job's executions, oldest first.
+func (b *bundle) rows(t *testing.T, j job.Job) []execution.Execution {
+	t.Helper()
+	list, err := b.executions.List(t.Context(), b.who, execution.Filter{JobID: &j.ID, Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(list)
+	return list
+}
+
+func TestPassMakesOneExecutionForADueInstant(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, func(s *job.Spec) { s.Priority = 8 })
+	due := *j.NextExecutionAt
+
+	if report := b.pass(t, b.promoter, due.Add(-time.Millisecond)); report.Claimed != 0 || !report.Next.Equal(due) {
+		t.Fatalf("before the instant: %+v, want nothing claimed and next %v", report, due)
+	}
+	report := b.pass(t, b.promoter, due)
+	if report.Claimed != 1 || report.Promoted != 1 {
+		t.Fatalf("at the instant: %+v", report)
+	}
+	want := map[queue.Lane][]uuid.UUID{queue.High: {execution.ScheduledID(j.ID, due)}}
+	if diff := cmp.Diff(want, b.hints.take()); diff != "" {
+		t.Errorf("hints (-want +got):\n%s", diff)
+	}
+	rows := b.rows(t, j)
+	if len(rows) != 1 || rows[0].ID != execution.ScheduledID(j.ID, due) || rows[0].Status != execution.Pending ||
+		!rows[0].ScheduledAt.Equal(due) || rows[0].Trigger != execution.Scheduled {
+		t.Errorf("rows: %+v", rows)
+	}
+	after, err := b.jobs.Get(t.Context(), b.who, j.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !after.NextExecutionAt.Equal(due.Add(time.Second)) || !after.LastExecutionAt.Equal(due) || after.ExecutionCount != 1 {
+		t.Errorf("the job was not advanced: next %v, last %v, count %d", after.NextExecutionAt, after.LastExecutionAt, after.ExecutionCount)
+	}
+}
+
+func TestPromotersSideBySideMakeEachInstantOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var made []job.Job
+	for i := range 40 {
+		made = append(made, b.create(t, func(s *job.Spec) { s.Name = fmt.Sprint("job ", i) }))
+	}
+	start := *made[0].NextExecutionAt
+	var group errgroup.Group
+	for range 3 {
+		p := b.another()
+		group.Go(func() error {
+			for second := range 12 {
+				if _, err := p.Pass(t.Context(), start.Add(time.Duration(second)*time.Second)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	end := start.Add(11 * time.Second)
+	for b.pass(t, b.promoter, end).Claimed > 0 {
+	}
+	for _, j := range made {
+		got := map[time.Time]int{}
+		for _, row := range b.rows(t, j) {
+			got[row.ScheduledAt]++
+		}
+		want := map[time.Time]int{}
+		for at := *j.NextExecutionAt; !at.After(end); at = at.Add(time.Second) {
+			want[at] = 1
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("instants of %s (-want +got):\n%s", j.Name, diff)
+		}
+	}
+}
+
+func TestLongOutageLeavesOneMissedRowAndOneRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, func(s *job.Spec) { s.CronExpression = "0 * * * * *" })
+	first := *j.NextExecutionAt
+	back := first.Add(3*time.Hour + 30*time.Second)
+
+	report := b.pass(t, b.promoter, back)
+	// 181 instants were owed: the newest is within the grace time, the newest
+	// beyond it still runs once, the others are missed.
+	if report.Promoted != 2 || report.Missed != 179 {
+		t.Fatalf("report: %+v, want 2 promoted and 179 missed", report)
+	}
+	rows := b.rows(t, j)
+	if len(rows) != 3 {
+		t.Fatalf("%d rows, want the range and two runs", len(rows))
+	}
+	m := rows[0]
+	if m.Status != execution.Missed || m.MissedCount != 179 || !m.ScheduledAt.Equal(first) ||
+		m.MissedUntil == nil || !m.MissedUntil.Equal(first.Add(178*time.Minute)) || m.Reason == "" {
+		t.Errorf("missed row: %+v", m)
+	}
+}
+
+func TestHintsThatAreLostAreSentAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, nil)
+	due := *j.NextExecutionAt
+	b.hints.err = errors.New("redis is away")
+	b.pass(t, b.promoter, due)
+	if sent := b.hints.take(); len(sent) != 0 {
+		t.Fatalf("sent %v", sent)
+	}
+	b.hints.err = nil
+	sweep := func(now time.Time) promoter.SweepReport {
+		t.Helper()
+		report, err := b.promoter.Sweep(t.Context(), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report
+	}
+	if r := sweep(due.Add(4 * time.Second)); r.Redispatched != 0 {
+		t.Errorf("too early: %+v", r)
+	}
+	// Sent again after 5 s, then at a growing distance.
+	now := due
+	for i, distance := range []time.Duration{5, 5, 10, 20, 40, 60, 60} {
+		now = now.Add(distance * time.Second)
+		if r := sweep(now.Add(-time.Millisecond)); r.Redispatched != 0 {
+			t.Fatalf("repetition %d came early: %+v", i, r)
+		}
+		if r := sweep(now); r.Redispatched != 1 {
+			t.Fatalf("repetition %d did not come: %+v", i, r)
+		}
+	}
+	if ids := slices.Concat(slices.Collect(maps.Values(b.hints.take()))...); len(ids) != 7 {
+		t.Errorf("%d hints, want 7", len(ids))
+	}
+}
+
+func TestEmptyRedisBringsEveryWaitingHintAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 30 {
+		b.create(t, nil)
+	}
+	var due time.Time
+	for report := b.pass(t, b.promoter, time.Now().Add(2*time.Second)); report.Claimed > 0; {
+		due = report.At
+		report = b.pass(t, b.promoter, due)
+	}
+	first := b.hints.take()[queue.Low]
+	b.hints.lost = true
+	report, err := b.promoter.Sweep(t.Context(), due.Add(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := b.hints.take()[queue.Low]
+	if !report.RedisLost || len(again) != len(first) || len(first) < 30 {
+		t.Errorf("%+v: %d hints again, want %d", report, len(again), len(first))
+	}
+}
+
+func TestPausedJobIsNotPromoted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, nil)
+	if _, err := b.jobs.Pause(t.Context(), b.who, j.ID, "maintenance"); err != nil {
+		t.Fatal(err)
+	}
+	if report := b.pass(t, b.promoter, j.NextExecutionAt.Add(time.Second)); report.Claimed != 0 {
+		t.Errorf("claimed a paused job: %+v", report)
+	}
+}
+
+func TestOneOffBecomesInactive(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	j := b.create(t, func(s *job.Spec) { s.CronExpression, s.RunAt = "", &at })
+	b.pass(t, b.promoter, at)
+	after, err := b.jobs.Get(t.Context(), b.who, j.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Status != job.Inactive || after.NextExecutionAt != nil || after.StatusReason == "" {
+		t.Errorf("after its only instant: status %s (%s), next %v", after.Status, after.StatusReason, after.NextExecutionAt)
+	}
+	if rows := b.rows(t, j); len(rows) != 1 {
+		t.Errorf("%d rows", len(rows))
+	}
+}
+
+func TestMissingPartitionIsMade(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, func(s *job.Spec) { s.CronExpression = "0 0 0 1 * *" })
+	// As after an outage of months: the missed row's partition does not exist.
+	exec(t, b.database.OwnerURL, "ALTER TABLE scheduled_jobs NO FORCE ROW LEVEL SECURITY")
+	exec(t, b.database.OwnerURL, "UPDATE scheduled_jobs SET next_execution_at = (date_trunc('month', now() AT TIME ZONE 'UTC') - interval '5 months') AT TIME ZONE 'UTC'")
+	if _, err := b.promoter.Pass(t.Context(), time.Time{}); err == nil {
+		t.Fatal("the row went into a partition that does not exist")
+	}
+	report := b.pass(t, b.promoter, time.Time{})
+	if rows := b.rows(t, j); report.Missed != 5 || len(rows) != 2 || rows[0].Status != execution.Missed || rows[0].MissedCount != 5 {
+		t.Errorf("after the partitions were made: %+v, rows %+v", report, rows)
+	}
+}
+
+func exec(t *testing.T, url, sql string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), sql); err != nil {
+		t.Fatal(err)
+	}
+}

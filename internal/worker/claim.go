@@ -1,0 +1,121 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+)
+
+// wish is an execution that a hint named and a slot is held for.
+type wish struct {
+	id      uuid.UUID
+	token   uuid.UUID // the lease token that the claim would have
+	inc     *incarnation
+	decided *sync.WaitGroup
+}
+
+// claimed is an attempt that is ours.
+type claimed struct {
+	id, tenant, job uuid.UUID
+	version         int
+	scheduledAt     time.Time
+	availableAt     time.Time
+	trigger         string
+	jobType         string
+	priority        int
+	parameters      json.RawMessage
+	attempt         int
+	maxAttempts     int
+	token           uuid.UUID
+	timeout         time.Duration
+	claimedAt       time.Time // the database's clock
+}
+
+// claim takes what it can of a batch and starts the runs. Without an answer of
+// the database it asks again with the same tokens, so that a claim whose
+// commit was lost on the way finds its own rows.
+func (w *Worker) claim(ctx context.Context, wishes []wish) {
+	var inc *incarnation
+	live := wishes[:0:0]
+	for _, x := range wishes {
+		if x.inc.ctx.Err() != nil {
+			x.decided.Done()
+			w.free()
+			continue
+		}
+		inc = x.inc // all live wishes are of the one live incarnation
+		live = append(live, x)
+	}
+	if len(live) == 0 {
+		return
+	}
+	rows, specs := w.claimUntilAnswered(ctx, inc, live)
+	won := make(map[uuid.UUID]claimed, len(rows))
+	for _, r := range rows {
+		won[r.id] = r
+	}
+	for _, x := range live {
+		if r, ok := won[x.id]; ok {
+			delete(won, x.id) // the same id twice in one batch is one claim
+			w.start(inc, r, specs[versionKey{r.job, r.version}])
+		} else {
+			w.free()
+		}
+		x.decided.Done()
+	}
+}
+
+// claimUntilAnswered asks until the database answers or the incarnation is
+// over. While it waits the slots stay taken: that is the backpressure.
+func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, wishes []wish) ([]claimed, map[versionKey]definition) {
+	wait := 250 * time.Millisecond
+	for {
+		rows, specs, err := w.claimOnce(inc.ctx, inc, wishes)
+		if err == nil {
+			return rows, specs
+		}
+		if inc.ctx.Err() != nil {
+			return nil, nil
+		}
+		w.Log.WarnContext(ctx, "claim failed, asking again", "error", err, "executions", len(wishes))
+		pause(inc.ctx, wait)
+		wait = min(2*wait, 2*time.Second)
+	}
+}
+
+func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, wishes []wish) ([]claimed, map[versionKey]definition, error) {
+	rows, err := w.store.claim(ctx, inc.member.ID, wishes)
+	if err != nil {
+		return nil, nil, err
+	}
+	w.Metrics.RoundTrips("claim", 1)
+	w.Metrics.Batch("claim", len(rows))
+	keys := make([]versionKey, len(rows))
+	for i, r := range rows {
+		keys[i] = versionKey{r.job, r.version}
+	}
+	specs, err := w.specs.of(ctx, keys)
+	return rows, specs, err
+}
+
+// pause waits for d or until ctx is done.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// lateness is how long after it was allowed to an attempt was claimed, by the
+// database's clock alone. A retry may start at its availableAt.
+func (c claimed) lateness() time.Duration { return c.claimedAt.Sub(c.availableAt) }
+
+// elapsed measures an attempt.
+func elapsed(m clock.Mark) int64 { return m.Elapsed().Milliseconds() }

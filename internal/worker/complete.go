@@ -1,0 +1,76 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/queue"
+)
+
+// ended is an attempt with its outcome.
+type ended struct {
+	claimed
+	inc        *incarnation
+	outcome    executor.Outcome
+	durationMS int64
+	retryMS    int64 // -1: not tried again
+}
+
+// verdict is what the database made of an outcome.
+type verdict struct {
+	id      uuid.UUID
+	status  string // completed, failed, cancelled, or retrying
+	jobType string
+}
+
+// complete writes a batch of outcomes until the database accepted or refused
+// each. Repeating it is safe: an outcome that landed is no longer this
+// attempt's to write. Only then are the slots free.
+func (w *Worker) complete(ctx context.Context, batch []ended) {
+	verdicts := w.completeUntilAnswered(ctx, batch)
+	w.Metrics.RoundTrips("complete", 1)
+	w.Metrics.Batch("complete", len(batch))
+	byID := make(map[uuid.UUID]verdict, len(verdicts))
+	for _, v := range verdicts {
+		byID[v.id] = v
+	}
+	for _, e := range batch {
+		v, accepted := byID[e.id]
+		switch {
+		case !accepted:
+			w.Metrics.StaleCompletions(1)
+			w.Log.WarnContext(ctx, "outcome refused: the execution was handed on", "execution_id", e.id, "attempt", e.attempt)
+		case v.status == "retrying":
+			w.announceRetry(ctx, e)
+		default:
+			w.Metrics.ExecutionOver(v.jobType, v.status, time.Duration(e.durationMS)*time.Millisecond)
+		}
+		e.inc.remove(e.claimed)
+		w.free()
+	}
+}
+
+func (w *Worker) completeUntilAnswered(ctx context.Context, batch []ended) []verdict {
+	wait := 100 * time.Millisecond
+	for {
+		verdicts, err := w.store.complete(ctx, batch)
+		if err == nil {
+			return verdicts
+		}
+		w.Log.WarnContext(ctx, "outcomes not written, trying again", "error", err, "executions", len(batch))
+		pause(ctx, wait)
+		wait = min(2*wait, 2*time.Second)
+	}
+}
+
+// announceRetry sends the hint of the next attempt; the sweeper does when it
+// is lost.
+func (w *Worker) announceRetry(ctx context.Context, e ended) {
+	delay := time.Duration(e.retryMS) * time.Millisecond
+	if err := w.Hints.PublishIn(ctx, queue.LaneFor(e.priority), []uuid.UUID{e.id}, delay); err != nil {
+		w.Log.DebugContext(ctx, "hint of a retry not sent, the sweeper sends it", "error", err)
+	}
+}

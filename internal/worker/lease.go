@@ -1,0 +1,255 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/queue"
+)
+
+// incarnation is a lease and what runs under it. When the lease is lost it is
+// over for good: the worker goes on under a new one.
+type incarnation struct {
+	member fleet.Member
+	ctx    context.Context //nolint:containedctx // the life of the lease: every run under it ends with it
+	end    context.CancelCauseFunc
+
+	mu      sync.Mutex
+	running map[uuid.UUID]held
+	// good is when the last heartbeat that was answered was sent. Counted from
+	// sending, so that this side always lets go before the database does.
+	good clock.Mark
+	// unknown are rows that the database says run here and do not, as the last
+	// heartbeat found them: by execution, the lease token.
+	unknown map[uuid.UUID]uuid.UUID
+}
+
+// held is a run under the lease.
+type held struct {
+	token    uuid.UUID
+	priority int
+	stop     context.CancelCauseFunc
+}
+
+// incarnations takes one lease after the other until ctx is cancelled.
+func (w *Worker) incarnations(ctx context.Context) {
+	for ctx.Err() == nil {
+		inc, err := w.incarnate(ctx)
+		if err != nil {
+			w.Log.ErrorContext(ctx, "worker cannot register, trying again", "error", err)
+			pause(ctx, time.Second)
+			continue
+		}
+		w.current.Store(inc)
+		w.ready.Store(true)
+		w.hold(ctx, inc)
+		w.ready.Store(false)
+		w.current.Store(nil)
+	}
+}
+
+// incarnate registers a new incarnation.
+func (w *Worker) incarnate(ctx context.Context) (*incarnation, error) {
+	inc := &incarnation{
+		member:  fleet.Member{ID: uuid.New(), Host: w.Host, PID: w.PID, Slots: w.Slots, Lease: w.Lease},
+		running: map[uuid.UUID]held{}, good: clock.Start(),
+	}
+	if err := w.members.Register(ctx, inc.member); err != nil {
+		return nil, err
+	}
+	inc.ctx, inc.end = context.WithCancelCause(ctx)
+	w.Log.InfoContext(ctx, "worker registered", "worker_id", inc.member.ID, "slots", w.Slots)
+	return inc, nil
+}
+
+// hold keeps the lease until it is lost or ctx is cancelled. The fence runs
+// apart from the heartbeat, so that a heartbeat that hangs cannot delay it.
+func (w *Worker) hold(ctx context.Context, inc *incarnation) {
+	var both sync.WaitGroup
+	both.Go(func() { w.fence(inc) })
+	both.Go(func() { w.beat(inc) })
+	both.Wait()
+	if ctx.Err() == nil {
+		return
+	}
+	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := w.members.Retire(leaving, inc.member.ID); err != nil {
+		w.Log.WarnContext(leaving, "worker could not retire; its lease will run out", "error", err)
+	}
+}
+
+// fence ends the incarnation when no heartbeat was answered for too long.
+func (w *Worker) fence(inc *incarnation) {
+	for inc.ctx.Err() == nil {
+		left := w.Fence - inc.lastGood().Elapsed()
+		if left <= 0 {
+			w.Metrics.SelfFenced()
+			w.Log.ErrorContext(inc.ctx, "no heartbeat was answered: ending all runs before the database hands them on",
+				"worker_id", inc.member.ID, "running", inc.count())
+			inc.end(errLeaseLost)
+			return
+		}
+		pause(inc.ctx, left)
+	}
+}
+
+// beat renews the lease and acts on what comes back, until the lease is lost.
+func (w *Worker) beat(inc *incarnation) {
+	for inc.ctx.Err() == nil {
+		pause(inc.ctx, w.Heartbeat)
+		sent := clock.Start()
+		stands, err := w.renew(inc)
+		switch {
+		case inc.ctx.Err() != nil:
+			return
+		case err != nil:
+			w.Log.WarnContext(inc.ctx, "heartbeat not answered", "error", err)
+		case !stands:
+			w.Log.ErrorContext(inc.ctx, "lease lost: the database counts this worker as dead", "worker_id", inc.member.ID)
+			inc.end(errLeaseLost)
+			return
+		default:
+			inc.answered(sent)
+			w.compare(inc)
+		}
+	}
+}
+
+func (w *Worker) renew(inc *incarnation) (stands bool, err error) {
+	ctx, cancel := context.WithTimeout(inc.ctx, w.Heartbeat)
+	defer cancel()
+	w.Metrics.SetActiveJobs(inc.count())
+	w.Metrics.RoundTrips("heartbeat", 2)
+	return w.members.Renew(ctx, inc.member, inc.count())
+}
+
+// compare reads the rows that the database says this worker runs.
+func (w *Worker) compare(inc *incarnation) {
+	ctx, cancel := context.WithTimeout(inc.ctx, w.Heartbeat)
+	defer cancel()
+	rows, err := w.store.held(ctx, inc.member.ID)
+	if err != nil {
+		w.Log.WarnContext(ctx, "held executions not read; the next heartbeat reads them", "error", err)
+		return
+	}
+	w.giveUp(ctx, inc, rows)
+}
+
+// giveUp ends the runs whose cancellation was asked for, and gives back rows
+// that two heartbeats in a row found here without a run: a claim whose answer
+// was lost, or what a failover brought back.
+func (w *Worker) giveUp(ctx context.Context, inc *incarnation, rows []heldRow) {
+	var disowned []heldRow
+	inc.mu.Lock()
+	unknown := map[uuid.UUID]uuid.UUID{}
+	for _, r := range rows {
+		run, here := inc.running[r.id]
+		switch {
+		case here && run.token == r.token:
+			if r.cancelling {
+				run.stop(errCancelled)
+			}
+		case inc.unknown[r.id] == r.token:
+			disowned = append(disowned, r)
+		default:
+			unknown[r.id] = r.token
+		}
+	}
+	inc.unknown = unknown
+	inc.mu.Unlock()
+	if len(disowned) > 0 {
+		w.Metrics.Disowned(len(disowned))
+		w.Log.WarnContext(ctx, "giving back executions that this worker does not run", "executions", len(disowned))
+		w.handBack(ctx, disowned)
+	}
+}
+
+// handBack makes executions pending again and hints them.
+func (w *Worker) handBack(ctx context.Context, rows []heldRow) {
+	if len(rows) == 0 {
+		return
+	}
+	released, err := w.store.release(ctx, rows)
+	if err != nil {
+		w.Log.WarnContext(ctx, "executions not handed back; the sweeper takes them when the lease ran out", "error", err, "executions", len(rows))
+		return
+	}
+	for lane, ids := range released {
+		if err := w.Hints.Publish(ctx, lane, ids); err != nil {
+			w.Log.DebugContext(ctx, "hints not sent, the sweeper sends them", "error", err)
+		}
+	}
+}
+
+// add notes a run; it reports false when the lease is lost already.
+func (inc *incarnation) add(c claimed, stop context.CancelCauseFunc) bool {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	if inc.ctx.Err() != nil {
+		return false
+	}
+	inc.running[c.id] = held{token: c.token, priority: c.priority, stop: stop}
+	return true
+}
+
+// remove forgets a run, unless a later attempt of the same execution took its
+// place.
+func (inc *incarnation) remove(c claimed) {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	if inc.running[c.id].token == c.token {
+		delete(inc.running, c.id)
+	}
+}
+
+// endAll ends every run and answers which.
+func (inc *incarnation) endAll(why error) []heldRow {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	rows := make([]heldRow, 0, len(inc.running))
+	for id, h := range inc.running {
+		h.stop(why)
+		rows = append(rows, heldRow{id: id, token: h.token})
+	}
+	return rows
+}
+
+func (inc *incarnation) count() int {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	return len(inc.running)
+}
+
+func (inc *incarnation) lastGood() clock.Mark {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	return inc.good
+}
+
+func (inc *incarnation) answered(sent clock.Mark) {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	inc.good = sent
+}
+
+// lanesOf groups released executions by lane.
+func lanesOf(rows []released) map[queue.Lane][]uuid.UUID {
+	out := map[queue.Lane][]uuid.UUID{}
+	for _, r := range rows {
+		lane := queue.LaneFor(r.priority)
+		out[lane] = append(out[lane], r.id)
+	}
+	return out
+}
+
+// released is an execution that waits again.
+type released struct {
+	id       uuid.UUID
+	priority int
+}

@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/queue"
+)
+
+// store is the worker's door to the database. Its queries see all tenants;
+// they are a short, named list in package arch.
+type store struct {
+	db   *postgres.DB
+	beat *postgres.DB // the heartbeat's own connection
+}
+
+// heldRow is an execution that the database says a worker runs.
+type heldRow struct {
+	id, token  uuid.UUID
+	cancelling bool
+}
+
+func (s *store) claim(ctx context.Context, worker uuid.UUID, wishes []wish) ([]claimed, error) {
+	p := db.ClaimExecutionsParams{WorkerID: &worker, Ids: make([]uuid.UUID, len(wishes)), LeaseTokens: make([]uuid.UUID, len(wishes))}
+	for i, w := range wishes {
+		p.Ids[i], p.LeaseTokens[i] = w.id, w.token
+	}
+	rows, err := db.New(s.db.Pool()).ClaimExecutions(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("claim executions: %w", postgres.Fault(err))
+	}
+	out := make([]claimed, len(rows))
+	for i, r := range rows {
+		out[i] = claimed{
+			id: r.ID, tenant: r.TenantID, job: r.JobID, version: int(r.JobVersion), scheduledAt: r.ScheduledAt.UTC(),
+			availableAt: r.DueAt.UTC(), trigger: r.TriggerType, jobType: r.JobType, priority: int(r.Priority), parameters: r.Parameters,
+			attempt: int(r.Attempt), maxAttempts: int(r.MaxAttempts), token: *r.LeaseToken,
+			timeout: time.Duration(r.TimeoutMs) * time.Millisecond, claimedAt: r.ClaimedAt.UTC(),
+		}
+	}
+	return out, nil
+}
+
+func (s *store) versions(ctx context.Context, keys []versionKey) (map[versionKey]definition, error) {
+	p := db.ListJobVersionsByKeysParams{JobIds: make([]uuid.UUID, len(keys)), Versions: make([]int32, len(keys))}
+	for i, k := range keys {
+		p.JobIds[i], p.Versions[i] = k.job, int32(k.version)
+	}
+	rows, err := db.New(s.db.Pool()).ListJobVersionsByKeys(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("read job versions: %w", postgres.Fault(err))
+	}
+	out := make(map[versionKey]definition, len(rows))
+	for _, r := range rows {
+		d := definition{size: len(r.Spec) + 256}
+		d.err = json.Unmarshal(r.Spec, &d.spec)
+		out[versionKey{r.JobID, int(r.Version)}] = d
+	}
+	return out, nil
+}
+
+func (s *store) complete(ctx context.Context, batch []ended) ([]verdict, error) {
+	rows, err := db.New(s.db.Pool()).CompleteExecutions(ctx, completeParams(batch))
+	if err != nil {
+		return nil, fmt.Errorf("complete executions: %w", postgres.Fault(err))
+	}
+	out := make([]verdict, len(rows))
+	for i, r := range rows {
+		out[i] = verdict{id: r.ID, status: r.Verdict, jobType: r.JobType}
+	}
+	return out, nil
+}
+
+// completeParams takes one array per column, all of one length.
+func completeParams(batch []ended) db.CompleteExecutionsParams {
+	n := len(batch)
+	p := db.CompleteExecutionsParams{
+		Ids: make([]uuid.UUID, n), Attempts: make([]int32, n), LeaseTokens: make([]uuid.UUID, n), Succeeded: make([]bool, n),
+		RetryMs: make([]int64, n), DurationsMs: make([]int64, n), Results: make([]string, n), ErrorTypes: make([]string, n),
+		ErrorMessages: make([]string, n), ErrorStacks: make([]string, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
+	}
+	for i, e := range batch {
+		p.Ids[i], p.Attempts[i], p.LeaseTokens[i] = e.id, int32(e.attempt), e.token
+		p.Succeeded[i], p.RetryMs[i], p.DurationsMs[i] = e.outcome.Err == nil, e.retryMS, e.durationMS
+		p.Results[i], p.MemoryMb[i], p.CpuMs[i] = string(e.outcome.Result), float32(e.outcome.MemoryPeakMB), e.outcome.CPUTime.Milliseconds()
+		if err := e.outcome.Err; err != nil {
+			p.ErrorTypes[i], p.ErrorMessages[i], p.ErrorStacks[i] = string(err.Type), err.Message, err.Stack
+		}
+	}
+	return p
+}
+
+func (s *store) held(ctx context.Context, worker uuid.UUID) ([]heldRow, error) {
+	rows, err := db.New(s.beat.Pool()).ListHeldExecutions(ctx, db.ListHeldExecutionsParams{WorkerID: &worker})
+	if err != nil {
+		return nil, fmt.Errorf("list held executions: %w", postgres.Fault(err))
+	}
+	out := make([]heldRow, len(rows))
+	for i, r := range rows {
+		out[i] = heldRow{id: r.ID, token: *r.LeaseToken, cancelling: r.Cancelling}
+	}
+	return out, nil
+}
+
+func (s *store) release(ctx context.Context, rows []heldRow) (map[queue.Lane][]uuid.UUID, error) {
+	p := db.ReleaseExecutionsParams{Ids: make([]uuid.UUID, len(rows)), LeaseTokens: make([]uuid.UUID, len(rows))}
+	for i, r := range rows {
+		p.Ids[i], p.LeaseTokens[i] = r.id, r.token
+	}
+	back, err := db.New(s.db.Pool()).ReleaseExecutions(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("release executions: %w", postgres.Fault(err))
+	}
+	out := make([]released, len(back))
+	for i, r := range back {
+		out[i] = released{id: r.ID, priority: int(r.Priority)}
+	}
+	return lanesOf(out), nil
+}
