@@ -1,0 +1,174 @@
+// Package contract checks requests against openapi.yaml.
+//
+// It owns what the contract says of each operation (its permission, its
+// parameters, its body) and how a violation reads as fields of a fault. It
+// refuses to authenticate, to read bodies (package strictjson does) and to
+// route. Called by rest for each request that found its route.
+package contract
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/fault"
+)
+
+// Public is the permission of an operation that needs no token.
+const Public = "public"
+
+// maxFaults bounds the fields of one answer, as the contract states it.
+const maxFaults = 50
+
+// Contract is the parsed contract. It does not change once loaded and may be
+// used by any number of goroutines.
+type Contract struct {
+	operations map[string]*Operation
+	paths      []string
+}
+
+// Operation is what the contract says of one method of one path.
+type Operation struct {
+	// ID is its operationId.
+	ID string
+	// Permission is what a caller needs; Public for none.
+	Permission string
+
+	route      *routers.Route
+	parameters []*openapi3.Parameter
+	body       *openapi3.RequestBody
+	formats    []openapi3.SchemaValidationOption
+}
+
+// Load reads the embedded contract. It fails for an operation that names no
+// permission: what nobody thought about is not served.
+func Load() (*Contract, error) {
+	document, err := api.GetSpec()
+	if err != nil {
+		return nil, fmt.Errorf("read the contract: %w", err)
+	}
+	c := &Contract{operations: map[string]*Operation{}}
+	for path, item := range document.Paths.Map() {
+		c.paths = append(c.paths, path)
+		for method, described := range item.Operations() {
+			permission, _ := described.Extensions["x-permission"].(string)
+			if permission == "" {
+				return nil, fmt.Errorf("the contract's operation %s names no x-permission", described.OperationID)
+			}
+			operation := &Operation{
+				ID: described.OperationID, Permission: permission,
+				route:   &routers.Route{Spec: document, Path: path, PathItem: item, Method: method, Operation: described},
+				formats: formats(),
+			}
+			for _, parameter := range slices.Concat(item.Parameters, described.Parameters) {
+				operation.parameters = append(operation.parameters, parameter.Value)
+			}
+			if described.RequestBody != nil {
+				operation.body = described.RequestBody.Value
+			}
+			c.operations[method+" "+path] = operation
+		}
+	}
+	slices.Sort(c.paths)
+	return c, nil
+}
+
+// Operation finds what the contract says of a method and a path as it writes
+// it, with its parameters in braces.
+func (c *Contract) Operation(method, path string) (*Operation, bool) {
+	operation, ok := c.operations[method+" "+path]
+	return operation, ok
+}
+
+// Operations lists all of them by method and path ("GET /health").
+func (c *Contract) Operations() map[string]*Operation { return c.operations }
+
+// TakesBody reports whether the operation describes a body, and whether it
+// needs one.
+func (o *Operation) TakesBody() (takes, needs bool) {
+	return o.body != nil, o.body != nil && o.body.Required
+}
+
+// CheckParameters reports every parameter in path, query and header that the
+// contract does not allow.
+func (o *Operation) CheckParameters(r *http.Request, path map[string]string) []fault.Field {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return []fault.Field{{Path: "query", Rule: "syntax", Message: "is not a well-formed query"}}
+	}
+	fields := o.strayParameters(query, r.Header)
+	input := &openapi3filter.RequestValidationInput{
+		Request: r, PathParams: path, QueryParams: query, Route: o.route,
+		Options: &openapi3filter.Options{MultiError: true, SkipSettingDefaults: true, SchemaValidationOptions: o.formats},
+	}
+	for _, parameter := range o.parameters {
+		if err := openapi3filter.ValidateParameter(r.Context(), input, parameter); err != nil {
+			fields = append(fields, parameterFields(parameter, err)...)
+		}
+	}
+	return ordered(fields)
+}
+
+// strayParameters finds query parameters that the operation does not know, and
+// parameters that stand more often than they may.
+func (o *Operation) strayParameters(query url.Values, header http.Header) []fault.Field {
+	var fields []fault.Field
+	for name, values := range query {
+		i := slices.IndexFunc(o.parameters, func(p *openapi3.Parameter) bool { return p.In == "query" && p.Name == name })
+		switch {
+		case i < 0:
+			fields = append(fields, fault.Field{Path: shorten(name), Rule: "unknown", Message: "is not a parameter of this operation"})
+		case len(values) > 1 && !o.parameters[i].Schema.Value.Type.Is("array"):
+			fields = append(fields, fault.Field{Path: name, Rule: "duplicate", Message: "stands more than once"})
+		}
+	}
+	for _, p := range o.parameters {
+		if p.In == "header" && len(header.Values(p.Name)) > 1 {
+			fields = append(fields, fault.Field{Path: p.Name, Rule: "duplicate", Message: "stands more than once"})
+		}
+	}
+	return fields
+}
+
+// CheckBody reports everything about a body, as strictjson decoded it, that
+// the contract does not allow.
+func (o *Operation) CheckBody(value any) []fault.Field {
+	schema := o.body.Content["application/json"].Schema.Value
+	err := schema.VisitJSON(value, slices.Concat(o.formats, []openapi3.SchemaValidationOption{openapi3.MultiErrors(), openapi3.VisitAsRequest()})...)
+	if err == nil {
+		return nil
+	}
+	return ordered(bodyFields(value, err))
+}
+
+// formats are the formats as this API means them, given to each validation
+// because the validator's own are process-wide variables: UUIDs of all
+// versions, and instants that the decoder behind the contract reads too.
+func formats() []openapi3.SchemaValidationOption {
+	instant := openapi3.NewCallbackValidator(func(text string) error {
+		var at time.Time
+		return at.UnmarshalText([]byte(text))
+	})
+	return []openapi3.SchemaValidationOption{
+		openapi3.WithStringFormatValidator("uuid", openapi3.NewRegexpFormatValidator(openapi3.FormatOfStringForUUIDOfRFC9562)),
+		openapi3.WithStringFormatValidator("date-time", instant),
+	}
+}
+
+// ordered sorts fields by where they stand, drops repetitions and cuts the
+// list.
+func ordered(fields []fault.Field) []fault.Field {
+	slices.SortStableFunc(fields, func(a, b fault.Field) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Rule, b.Rule))
+	})
+	fields = slices.CompactFunc(fields, func(a, b fault.Field) bool { return a.Path == b.Path && a.Rule == b.Rule })
+	return fields[:min(len(fields), maxFaults)]
+}

@@ -1,0 +1,205 @@
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/rest/strictjson"
+)
+
+// parameterFields reads what the validator says of one parameter. All of it
+// is reported under the parameter's name.
+func parameterFields(parameter *openapi3.Parameter, err error) []fault.Field {
+	if errors.Is(err, openapi3filter.ErrInvalidRequired) {
+		return []fault.Field{{Path: parameter.Name, Rule: "required", Message: "is missing"}}
+	}
+	if errors.Is(err, openapi3filter.ErrInvalidEmptyValue) {
+		return []fault.Field{{Path: parameter.Name, Rule: "required", Message: "must not be empty"}}
+	}
+	var fields []fault.Field
+	for _, violation := range violations(err) {
+		fields = append(fields, fault.Field{Path: parameter.Name, Rule: rule(violation), Message: message(violation)})
+	}
+	if len(fields) == 0 { // it could not be read as its type at all
+		fields = append(fields, fault.Field{Path: parameter.Name, Rule: "type", Message: "must be " + kind(parameter.Schema.Value)})
+	}
+	return fields
+}
+
+// bodyFields reads what the validator says of a body.
+func bodyFields(value any, err error) []fault.Field {
+	var fields []fault.Field
+	for _, violation := range violations(err) {
+		path := pathOf(value, violation.JSONPointer())
+		if violation.SchemaField == "properties" {
+			fields = append(fields, unknownNames(path, violation)...)
+			continue
+		}
+		if path == "" {
+			path = "body"
+		}
+		fields = append(fields, fault.Field{Path: path, Rule: rule(violation), Message: message(violation)})
+	}
+	if len(fields) == 0 {
+		fields = append(fields, fault.Field{Path: "body", Rule: "type", Message: "does not have the form that is described"})
+	}
+	return fields
+}
+
+// violations flattens the validator's tree of errors.
+func violations(err error) []*openapi3.SchemaError {
+	var several openapi3.MultiError
+	if errors.As(err, &several) {
+		var all []*openapi3.SchemaError
+		for _, one := range several {
+			all = append(all, violations(one)...)
+		}
+		return all
+	}
+	var one *openapi3.SchemaError
+	if errors.As(err, &one) {
+		return []*openapi3.SchemaError{one}
+	}
+	return nil
+}
+
+// pathOf writes a path as clients do: a[0].b.
+func pathOf(value any, pointer []string) string {
+	path := ""
+	for _, step := range pointer {
+		switch at := value.(type) {
+		case []any:
+			path += "[" + step + "]"
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(at) {
+				return path
+			}
+			value = at[i]
+		case map[string]any:
+			path = strictjson.Join(path, step)
+			value = at[step]
+		default:
+			path = strictjson.Join(path, step)
+		}
+	}
+	return path
+}
+
+// unknownNames finds the names that an object has and its schema does not. The
+// validator reports each by itself and does not say which it means.
+func unknownNames(path string, violation *openapi3.SchemaError) []fault.Field {
+	object, _ := violation.Value.(map[string]any)
+	var fields []fault.Field
+	for name := range object {
+		if violation.Schema.Properties[name] != nil {
+			continue
+		}
+		words := "is not a field here"
+		for known := range violation.Schema.Properties {
+			if strings.EqualFold(known, name) {
+				words += "; the name is written " + known
+			}
+		}
+		fields = append(fields, fault.Field{Path: strictjson.Join(path, name), Rule: "unknown", Message: words})
+	}
+	return fields
+}
+
+func rule(v *openapi3.SchemaError) string {
+	if v.SchemaField == "nullable" {
+		return "type"
+	}
+	return v.SchemaField
+}
+
+// message says what would be right, without the value that was sent.
+func message(v *openapi3.SchemaError) string {
+	s := v.Schema
+	switch v.SchemaField {
+	case "required":
+		return "is missing"
+	case "type", "nullable":
+		return "must be " + kind(s)
+	case "enum":
+		return "must be one of " + list(s.Enum)
+	case "format":
+		return "must be " + formatted(s)
+	case "minLength":
+		return fmt.Sprintf("must have at least %s", count(s.MinLength, "character"))
+	case "maxLength":
+		return fmt.Sprintf("must have at most %s", count(*s.MaxLength, "character"))
+	case "minItems":
+		return fmt.Sprintf("must have at least %s", count(s.MinItems, "item"))
+	case "maxItems":
+		return fmt.Sprintf("must have at most %s", count(*s.MaxItems, "item"))
+	case "uniqueItems":
+		return "must not name the same thing twice"
+	case "minimum":
+		return fmt.Sprintf("must be at least %v", plain(*s.Min))
+	case "maximum":
+		return fmt.Sprintf("must be at most %v", plain(*s.Max))
+	case "pattern":
+		if words, ok := s.Extensions["x-pattern-means"].(string); ok {
+			return "must be " + words
+		}
+		return "must match " + s.Pattern
+	default:
+		return v.Reason
+	}
+}
+
+func count(n uint64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// plain writes a bound without an exponent.
+func plain(bound float64) string { return strconv.FormatFloat(bound, 'f', -1, 64) }
+
+func list(values []any) string {
+	texts := make([]string, 0, len(values))
+	for _, v := range values {
+		texts = append(texts, fmt.Sprint(v))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// kind names a schema's type for a person.
+func kind(s *openapi3.Schema) string {
+	words := map[string]string{
+		"string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list", "object": "an object",
+	}
+	for name, text := range words {
+		if s.Type.Is(name) {
+			if s.Format != "" && name == "string" {
+				return formatted(s)
+			}
+			return text
+		}
+	}
+	return "of another type"
+}
+
+func formatted(s *openapi3.Schema) string {
+	switch s.Format {
+	case "uuid":
+		return "a UUID"
+	case "date-time":
+		return "an instant such as 2026-03-01T09:00:00Z"
+	case "int64":
+		return "a whole number of at most 64 bits"
+	default:
+		return "in the format " + s.Format
+	}
+}
+
+// shorten cuts a name that came from outside.
+func shorten(name string) string { return strictjson.Join("", name) }
