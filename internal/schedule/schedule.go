@@ -11,93 +11,43 @@
 package schedule
 
 import (
+	"errors"
+	"fmt"
+	"math"
 	"time"
-
 	_ "time/tzdata" // the zones, for images that carry none
+
+	"github.com/adhocore/gronx"
+
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/schedule/cron"
 )
 
-// Definition is what a tenant wrote. At most one of Cron, Interval and RunAt is
-// set; a definition with none of them is due only when triggered by hand.
-type Definition struct {
-	// Cron is the expression, 5 to 7 fields or an alias, at most 256 bytes.
-	Cron string
-	// Zone is the IANA name of the zone in which Cron is read; empty is UTC.
-	Zone string
-	// Interval is the distance between instants, 1 s to 366 days in whole
-	// milliseconds; the instants are Anchor + k·Interval for k ≥ 1, so a late
-	// run moves none of the later ones.
-	Interval time.Duration
-	// Anchor is the origin of Interval, the instant the job was created or
-	// resumed at; zero is 1970-01-01T00:00:00Z.
-	Anchor time.Time
-	// RunAt is the only instant of a one-off.
-	RunAt time.Time
-	// Start and End bound the slots to [Start, End); zero is open.
-	Start, End time.Time
-	// DSTGap says what happens to a wall time that a clock change skips.
-	DSTGap Gap
-	// DSTOverlap says which pass of a repeated wall time counts.
-	DSTOverlap Overlap
-	// Jitter spreads each instant over [slot, slot+Jitter), 0 to 24 h, by a
-	// stable hash of Key and slot; it never reaches the next slot.
-	Jitter time.Duration
-	// Key is the job's id. It seeds Jitter and the H of expressions, and may be
-	// empty for a preview of a job that is not stored yet.
-	Key string
-	// Calendars each have to admit an instant; at most 10.
-	Calendars []Calendar
-}
+const (
+	gapShift     Gap     = "shift"
+	gapSkip      Gap     = "skip"
+	overlapFirst Overlap = "first"
+	overlapLast  Overlap = "last"
+	overlapBoth  Overlap = "both"
 
-// Gap is what to do with a wall time that a clock change skips: "shift" (also
-// empty) runs it once, later by as much as the clock moved; "skip" does not.
-type Gap string
-
-// Overlap is which of the two passes of a repeated wall time is due: "first"
-// (also empty), "last" or "both".
-type Overlap string
-
-// Calendar is a set of days and times in a zone, as a value.
-type Calendar struct {
-	// Mode is "exclude" (also empty), which drops what falls into Days, or
-	// "include", which drops everything else.
-	Mode string
-	// Zone is the IANA name of the zone in which Days are read; empty is UTC.
-	Zone string
-	// Days lists the ranges, at most 1000, in any order.
-	Days []DateRange
-}
-
-// DateRange is the wall-clock time [Start, End) in a calendar's zone. Of both
-// only date and time of day are read, never the location, in whole seconds.
-type DateRange struct {
-	Start time.Time
-	// End is the first moment no longer in the range; zero means the midnight
-	// that ends Start's day.
-	End time.Time
-	// Yearly repeats the range in every year, also in those before Start. It
-	// may last at most 183 days; one that begins on 29 February exists in leap
-	// years only.
-	Yearly bool
-}
+	maxJitter = 24 * time.Hour
+)
 
 // Schedule is a compiled definition. It is immutable and safe for any number of
 // goroutines.
 type Schedule struct {
+	rule       rule
+	zone       *zone
+	start, end int64 // the window of slots in µs, [start, end)
+	jitter     int64 // µs, whole milliseconds
+	seed       uint64
+	calendars  []calendar
 }
 
-// Owed is the answer to "what was due between two instants".
-type Owed struct {
-	// Instants are the last ones, at most as many as asked for, ascending.
-	Instants []time.Time
-	// Count is how many there were in all. Counting stops at 100,000.
-	Count int
-	// Capped says that counting stopped and there were more than Count.
-	Capped bool
-	// First and Last are the first and the last of those left out of
-	// Instants; zero when none was.
-	First, Last time.Time
-	// Next is the first instant after the window; zero when there is none.
-	Next time.Time
+// rule gives slots in µs, without window, calendars and jitter: the first one
+// strictly after an instant.
+type rule interface {
+	slot(after int64) (int64, bool)
 }
 
 // Compile checks a definition and makes it answer questions. It refuses what is
@@ -107,52 +57,197 @@ type Owed struct {
 // The error is a *fault.Error of kind Invalid that lists every wrong field by
 // its JSON name. Its code is INVALID_CRON_EXPRESSION where the expression is
 // wrong, else VALIDATION_FAILED.
-func Compile(def Definition) (*Schedule, error) { return &Schedule{}, nil }
+func Compile(def Definition) (*Schedule, error) {
+	var c complaints
+	s := c.compile(def)
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
 
 // Validate is Compile for a definition that is new at now: it also refuses a
 // one-off or an end that has passed, an end that is not after the start, and a
 // schedule with no instant left after now.
-func Validate(def Definition, now time.Time) error { return nil }
-
-// Next is the first instant strictly after after, in UTC; false means never
-// again.
-func (s *Schedule) Next(after time.Time) (time.Time, bool) { return time.Time{}, false }
-
-// Owed gives the instants in (after, until]: the last limit (at most 10,000) of
-// them, how many there are, and the first instant after until.
-func (s *Schedule) Owed(after, until time.Time, limit int) Owed { return Owed{} }
-
-// Occurrence is one line of a preview.
-type Occurrence struct {
-	// Slot is the instant that the expression names, in the schedule's zone.
-	Slot time.Time
-	// At is Slot with its jitter: the instant that Next answers.
-	At time.Time
-	// Wall is the local time that the expression names, as
-	// 2006-01-02T15:04:05; it differs from Slot where a clock change moved it.
-	Wall string
-	// Change is "moved" where the wall time does not exist and the slot was
-	// moved, "repeated" where this is the second pass of a wall time, or "".
-	Change string
-	// Dropped says why the slot does not run: "calendar", "gap", "overlap", or
-	// "" when it does.
-	Dropped string
+func Validate(def Definition, now time.Time) error {
+	var c complaints
+	s := c.compile(def)
+	if !def.RunAt.IsZero() && !def.RunAt.After(now) {
+		c.add("runAt", "past", "%s has passed", def.RunAt.UTC().Format(time.RFC3339))
+	}
+	if !def.End.IsZero() {
+		switch {
+		case !def.Start.IsZero() && !def.End.After(def.Start):
+			c.add("endDate", "order", "is not after startDate")
+		case !def.End.After(now):
+			c.add("endDate", "past", "%s has passed", def.End.UTC().Format(time.RFC3339))
+		}
+	}
+	if len(c.fields) == 0 && s.rule != nil {
+		c.mustFire(s, def, now)
+	}
+	return c.err()
 }
 
-// Preview lists the next count (at most 1000) occurrences that run, from from
-// on, and between them the ones that are dropped, at most count of those.
-func (s *Schedule) Preview(from time.Time, count int) []Occurrence { return nil }
-
-// Warning is something that is allowed and probably not meant.
-type Warning struct {
-	Code    string // stable, for programs: SKIPS_MONTHS, ENDS, …
-	Message string // for a person
+// mustFire complains about a schedule without an instant after now, and names
+// the field to blame.
+func (c *complaints) mustFire(s *Schedule, def Definition, now time.Time) {
+	if _, ok := s.Next(now); ok {
+		return
+	}
+	bare := *s
+	bare.calendars = nil
+	if _, ok := bare.Next(now); ok {
+		c.add("calendars", "never", "drop every instant, so the schedule would never fire")
+		return
+	}
+	from := max(micro(now), s.start-1)
+	_, left := s.rule.slot(from)
+	switch {
+	case def.Cron != "" && !left:
+		c.badCron(fault.Field{Path: "cronExpression", Rule: "never", Message: neverAgain(s.rule.(*clockRule), from/second)})
+	case !def.RunAt.IsZero():
+		c.add("runAt", "window", "does not lie between startDate and endDate, so the schedule would never fire")
+	default:
+		c.add("endDate", "never", "comes before the first instant, so the schedule would never fire")
+	}
 }
 
-// Lint looks at the schedule from now on and warns.
-func (s *Schedule) Lint(now time.Time) []Warning { return nil }
+// neverAgain says why an expression has nothing left: its years are over, or
+// clock changes take each of its times.
+func neverAgain(c *clockRule, from int64) string {
+	if c.onClock(from, c.zone.at(from).offset) < farFuture {
+		return "hour: each matching time falls into a clock change, where dstGap or dstOverlap drops it, so the expression would never fire"
+	}
+	return "year: nothing matches after " + moment(from*second).Format(time.RFC3339) + ", so the expression would never fire"
+}
 
-// ParseInterval reads an ISO 8601 duration ("PT30S", "P1D", "P1W") or a Go
-// duration ("30s", "1h30m") of 1 s to 366 days. Years and months are refused:
-// their length varies. The error is a *fault.Error naming the field interval.
-func ParseInterval(text string) (time.Duration, error) { return 0, nil }
+// complaints gathers what is wrong with a definition, in the order found.
+type complaints struct {
+	fields  []fault.Field
+	cronBad bool
+}
+
+func (c *complaints) add(path, rule, format string, args ...any) {
+	c.fields = append(c.fields, fault.Field{Path: path, Rule: rule, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *complaints) badCron(f fault.Field) {
+	c.fields = append(c.fields, f)
+	c.cronBad = true
+}
+
+func (c *complaints) err() error {
+	switch {
+	case len(c.fields) == 0:
+		return nil
+	case c.cronBad:
+		return fault.Wrong("INVALID_CRON_EXPRESSION", "The cron expression is wrong.", c.fields...)
+	}
+	return fault.Wrong("VALIDATION_FAILED", "The schedule is wrong.", c.fields...)
+}
+
+// compile does what it can of a definition; what it returns is complete only
+// where nothing was added to c.
+func (c *complaints) compile(def Definition) *Schedule {
+	s := &Schedule{start: math.MinInt64 + 1, end: math.MaxInt64, seed: seedOf(def.Key)}
+	var err error
+	if s.zone, err = loadZone(def.Zone); err != nil {
+		c.add("timezone", "zone", "%q %v", shorten(def.Zone), err)
+	}
+	c.oneRule(def)
+	switch {
+	case def.Cron != "":
+		s.rule = c.cron(def, s.zone)
+	case def.Interval != 0:
+		s.rule = c.every(def)
+	case !def.RunAt.IsZero():
+		s.rule = once(micro(def.RunAt))
+	}
+	if c.known("startDate", def.Start) {
+		s.start = micro(def.Start)
+	}
+	if c.known("endDate", def.End) {
+		s.end = micro(def.End)
+	}
+	c.known("runAt", def.RunAt)
+	if s.jitter = def.Jitter.Microseconds(); def.Jitter < 0 || def.Jitter > maxJitter || def.Jitter%time.Millisecond != 0 {
+		c.add("jitterSeconds", "range", "must lie between 0 and %d, in whole milliseconds", maxJitter/time.Second)
+	}
+	s.calendars = c.compileCalendars(def.Calendars)
+	return s
+}
+
+// known says whether an instant is given, and complains when it lies outside
+// the years that the engine knows.
+func (c *complaints) known(path string, t time.Time) bool {
+	if t.IsZero() {
+		return false
+	}
+	if t.Unix() < 0 || t.Unix() > lastSecond {
+		c.add(path, "range", "must lie between %d and %d", firstYear, cron.LastYear)
+	}
+	return true
+}
+
+// oneRule complains about each rule beyond the first.
+func (c *complaints) oneRule(def Definition) {
+	const message = "give only one of cronExpression, interval and runAt"
+	if def.Interval != 0 && def.Cron != "" {
+		c.add("interval", "conflict", message)
+	}
+	if !def.RunAt.IsZero() && (def.Cron != "" || def.Interval != 0) {
+		c.add("runAt", "conflict", message)
+	}
+}
+
+func (c *complaints) cron(def Definition, z *zone) rule {
+	r := &clockRule{zone: z, gap: def.DSTGap, overlap: def.DSTOverlap}
+	switch r.gap {
+	case "":
+		r.gap = gapShift
+	case gapShift, gapSkip:
+	default:
+		c.add("dstGap", "enum", "%q is not known; write shift or skip", shorten(string(r.gap)))
+	}
+	switch r.overlap {
+	case "":
+		r.overlap = overlapFirst
+	case overlapFirst, overlapLast, overlapBoth:
+	default:
+		c.add("dstOverlap", "enum", "%q is not known; write first, last or both", shorten(string(r.overlap)))
+	}
+	expr, err := cron.Parse(def.Cron, def.Key)
+	if err == nil {
+		err = secondLock(expr.String())
+	}
+	var wrong *cron.Error
+	if errors.As(err, &wrong) {
+		for _, p := range wrong.Problems {
+			c.badCron(fault.Field{Path: "cronExpression", Rule: p.Field, Message: p.Message})
+		}
+	}
+	r.expr = expr
+	return r
+}
+
+// secondLock has gronx, an independent parser, read the canonical form too.
+// gronx does not decide what a tenant may write, because it lets a third of all
+// wrong expressions pass, nor when a job is due, because around clock changes
+// it loses ticks and can answer its own input; but a canonical form that it
+// refuses would mean that our own parser let something odd through, and then
+// no job may be made of it.
+func secondLock(canonical string) error {
+	if gronx.IsValid(canonical) {
+		return nil
+	}
+	return &cron.Error{Problems: []cron.Problem{{
+		Field: "expression", Message: "expression: is read differently by two parsers; write it in another way"}}}
+}
+
+func shorten(text string) string {
+	if len(text) > 64 {
+		return text[:64] + "…"
+	}
+	return text
+}

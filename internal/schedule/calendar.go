@@ -1,0 +1,187 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/schedule/cron"
+)
+
+const (
+	maxCalendars = 10
+	maxDays      = 1000
+	maxYearly    = 183 * day
+)
+
+// calendar is a compiled Calendar. Its ranges are wall seconds of its zone,
+// merged and ascending, so that one look-up is a binary search.
+type calendar struct {
+	include bool
+	zone    *zone
+	dated   []span
+	yearly  [2][]span // within a common year and within a leap year
+}
+
+// span is [from, to).
+type span struct{ from, to int64 }
+
+// free is the slot itself where the calendar admits it, else the first moment
+// at which it might admit one again, but no later than the zone's next clock
+// change, where the question has to be asked anew.
+func (c *calendar) free(slot int64) int64 {
+	at := floorDiv(slot, second)
+	p := c.zone.at(at)
+	wall := at + p.offset
+	end, inside := c.covers(wall)
+	if inside == c.include {
+		return slot
+	}
+	if c.include {
+		end = c.following(wall)
+	}
+	return min(end-p.offset, p.to) * second
+}
+
+// covers says whether a wall second lies in a range, and where that one ends.
+func (c *calendar) covers(wall int64) (end int64, inside bool) {
+	if s := find(c.dated, wall); s.from <= wall {
+		return s.to, true
+	}
+	start, leap := yearStart(wall)
+	if s := find(c.yearly[leap], wall-start); s.from <= wall-start {
+		return start + s.to, true
+	}
+	return 0, false
+}
+
+// following is where the next range begins that covers does not know yet.
+func (c *calendar) following(wall int64) int64 {
+	next := find(c.dated, wall).from
+	for range 9 { // two leap years are eight years apart at most
+		start, leap := yearStart(wall)
+		if s := find(c.yearly[leap], wall-start); s.from < day*366 {
+			return min(next, start+s.from)
+		}
+		wall = start + int64(365+leap)*day
+	}
+	return next
+}
+
+// find is the first span that ends after a point; one in the far future where
+// there is none.
+func find(spans []span, point int64) span {
+	i, _ := slices.BinarySearchFunc(spans, point, func(s span, point int64) int {
+		if s.to <= point {
+			return -1
+		}
+		return 1
+	})
+	if i == len(spans) {
+		return span{farFuture, farFuture}
+	}
+	return spans[i]
+}
+
+// yearStart is the wall second at which a wall second's year began, and 1 when
+// it is a leap year.
+func yearStart(wall int64) (start int64, leap int) {
+	year := time.Unix(wall, 0).UTC().Year()
+	first := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+	return first.Unix(), first.AddDate(1, 0, -1).YearDay() - 365
+}
+
+func (c *complaints) compileCalendars(given []Calendar) []calendar {
+	if len(given) > maxCalendars {
+		c.add("calendars", "maximum", "has %d items; at most %d", len(given), maxCalendars)
+		return nil
+	}
+	var compiled []calendar
+	for i, g := range given {
+		compiled = append(compiled, c.calendar(fmt.Sprintf("calendars[%d].", i), g))
+	}
+	return compiled
+}
+
+func (c *complaints) calendar(path string, given Calendar) calendar {
+	var out calendar
+	switch given.Mode {
+	case "", "exclude":
+	case "include":
+		out.include = true
+	default:
+		c.add(path+"mode", "enum", "%q is not known; write exclude or include", shorten(given.Mode))
+	}
+	var err error
+	if out.zone, err = loadZone(given.Zone); err != nil {
+		c.add(path+"zone", "zone", "%q %v", shorten(given.Zone), err)
+	}
+	if len(given.Days) > maxDays {
+		c.add(path+"days", "maximum", "has %d items; at most %d", len(given.Days), maxDays)
+		return out
+	}
+	for i, r := range given.Days {
+		if message := out.add(r); message != "" {
+			c.add(fmt.Sprintf("%sdays[%d]", path, i), "range", "%s", message)
+		}
+	}
+	out.dated = merge(out.dated)
+	out.yearly[0], out.yearly[1] = merge(out.yearly[0]), merge(out.yearly[1])
+	return out
+}
+
+// add takes a range in; it answers what is wrong with it.
+func (c *calendar) add(r DateRange) string {
+	from, to := wallOf(r.Start), wallOf(r.End)
+	if r.End.IsZero() {
+		to = from - from%day + day
+	}
+	switch {
+	case r.Start.IsZero() || r.Start.Year() < firstYear || r.Start.Year() > cron.LastYear || to > wallOf(time.Unix(lastSecond+1, 0)):
+		return fmt.Sprintf("must lie between %d and %d", firstYear, cron.LastYear)
+	case to <= from:
+		return "ends before it begins"
+	case !r.Yearly:
+		c.dated = append(c.dated, span{from, to})
+		return ""
+	case to-from > maxYearly:
+		return "repeats yearly and may last at most 183 days"
+	}
+	length := to - from
+	for leap, year := range [2]int{2001, 2000} { // any common and any leap year
+		first := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+		start := time.Date(year, r.Start.Month(), r.Start.Day(), 0, 0, 0, 0, time.UTC)
+		if start.Month() != r.Start.Month() {
+			continue // 29 February of a common year
+		}
+		begin := start.Unix() - first.Unix() + from%day
+		size := int64(365+leap) * day
+		c.yearly[leap] = append(c.yearly[leap], span{begin, min(begin+length, size)})
+		if over := begin + length - size; over > 0 {
+			// The rest falls into the next year, which can be of either kind,
+			// as can this one.
+			c.yearly[0] = append(c.yearly[0], span{0, over})
+			c.yearly[1] = append(c.yearly[1], span{0, over})
+		}
+	}
+	return ""
+}
+
+// wallOf reads a time's date and time of day, not its location.
+func wallOf(t time.Time) int64 {
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC).Unix()
+}
+
+// merge sorts spans and joins those that touch.
+func merge(spans []span) []span {
+	slices.SortFunc(spans, func(a, b span) int { return int(a.from - b.from) })
+	var out []span
+	for _, s := range spans {
+		if n := len(out); n > 0 && s.from <= out[n-1].to {
+			out[n-1].to = max(out[n-1].to, s.to)
+		} else {
+			out = append(out, s)
+		}
+	}
+	return out
+}
