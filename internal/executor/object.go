@@ -71,6 +71,15 @@ func (o *Object) Read(name string, into any, kind string) bool {
 	return true
 }
 
+// Require is Read for a member that must be there.
+func (o *Object) Require(name string, into any, kind string) bool {
+	if raw, ok := o.members[name]; o.members != nil && (!ok || string(raw) == "null") {
+		o.Fault(name, "required", "is missing; it must be "+kind)
+		return false
+	}
+	return o.Read(name, into, kind)
+}
+
 // Fault notes something wrong with a member, or with the whole where name is
 // empty.
 func (o *Object) Fault(name, rule, message string) {

@@ -64,6 +64,32 @@ func TestReadObjectBoundsItsFaults(t *testing.T) {
 	}
 }
 
+func TestRequire(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		raw  string
+		want []string
+	}{
+		{`{"a":"x"}`, nil},
+		{`{}`, []string{"config.a required"}},
+		{`{"a":null}`, []string{"config.a required"}},
+		{`{"a":1}`, []string{"config.a type"}},
+		{`[]`, []string{"config type"}},
+	} {
+		t.Run(test.raw, func(t *testing.T) {
+			t.Parallel()
+			object := executor.ReadObject("config", json.RawMessage(test.raw), "a")
+			var a string
+			if got := object.Require("a", &a, "a text"); got != (test.want == nil) {
+				t.Errorf("Require = %v", got)
+			}
+			if diff := cmp.Diff(test.want, rules(object.Faults())); diff != "" {
+				t.Errorf("faults differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // Whatever bytes come, reading them ends without a panic, and what passes
 // without a fault is an object that encoding/json reads the same way.
 func TestReadObjectNeverPanics(t *testing.T) {
