@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -143,10 +144,11 @@ func (p *Postgres) ready() (bool, error) {
 // socket, so there is no password.
 func (p *Postgres) URL(database, user string) string {
 	u := url.URL{
-		Scheme:   "postgres",
-		User:     url.User(user),
-		Path:     "/" + database,
-		RawQuery: url.Values{"host": {p.Socket}}.Encode(),
+		Scheme: "postgres",
+		User:   url.User(user),
+		Path:   "/" + database,
+		// Clients of PostgreSQL do not read a plus sign as a space.
+		RawQuery: "host=" + strings.ReplaceAll(url.QueryEscape(p.Socket), "+", "%20"),
 	}
 	return u.String()
 }

@@ -1,6 +1,13 @@
 package devstack
 
 import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -65,5 +72,100 @@ func TestPostgresKeepsDurableData(t *testing.T) {
 	}
 	if got := ask(t, second.AdminURL, "SELECT current_setting('timezone') || ' ' || current_setting('fsync')"); got != "UTC on" {
 		t.Errorf("settings: %s", got)
+	}
+}
+
+func TestThrowaway(t *testing.T) {
+	t.Parallel()
+	p := startPostgres(t, Options{})
+	const want = "off  300 C UTF8"
+	if got := ask(t, p.AdminURL, `SELECT concat_ws(' ', current_setting('fsync'), current_setting('listen_addresses'), current_setting('max_connections'), datcollate, current_setting('server_encoding'))
+		FROM pg_database WHERE datname = current_database()`); got != want {
+		t.Errorf("settings %q, want %q", got, want)
+	}
+	info, err := os.Stat(p.Socket)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the socket's directory: %v, %v", info.Mode(), err)
+	}
+	home := p.cluster.dir
+	for range 2 {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	<-p.Done()
+	if exists(home) || exists(p.Socket) {
+		t.Error("something is left of it")
+	}
+}
+
+func TestURL(t *testing.T) {
+	t.Parallel()
+	p := &Postgres{Socket: "/tmp/a b"}
+	config, err := pgx.ParseConfig(p.URL("da/ta?base", "us:er"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Database != "da/ta?base" || config.User != "us:er" || config.Host != "/tmp/a b" {
+		t.Errorf("got %q %q %q", config.Database, config.User, config.Host)
+	}
+}
+
+func TestTwoOnOneDirectory(t *testing.T) {
+	t.Parallel()
+	o := Options{Dir: openDir(t), Durable: true}
+	startPostgres(t, o)
+	_, err := StartPostgres(t.Context(), o)
+	want := "it is in use by process " + strconv.Itoa(os.Getpid())
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v does not say %q", err, want)
+	}
+}
+
+func TestDoneWhenTheServerEnds(t *testing.T) {
+	t.Parallel()
+	p := startPostgres(t, Options{})
+	if err := syscall.Kill(p.process.PID(), syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if err := p.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStartIsGivenUp(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := openDir(t)
+	if _, err := StartPostgres(ctx, Options{Dir: dir, Durable: true}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	startPostgres(t, Options{Dir: dir, Durable: true})
+}
+
+// A server that does not start must say why, in the error.
+func TestStartFails(t *testing.T) {
+	t.Parallel()
+	o := Options{Dir: openDir(t), Durable: true}
+	p := startPostgres(t, o)
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	conf := filepath.Join(p.cluster.data, "postgresql.conf")
+	if err := os.WriteFile(conf, []byte("no_such_setting = 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := StartPostgres(t.Context(), o)
+	if !errors.Is(err, errEnded) || !strings.Contains(err.Error(), "no_such_setting") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestDurableNeedsADirectory(t *testing.T) {
+	t.Parallel()
+	if _, err := StartPostgres(t.Context(), Options{Durable: true}); err == nil {
+		t.Error("no error")
 	}
 }

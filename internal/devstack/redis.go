@@ -92,12 +92,17 @@ func startRedisServer(ctx context.Context, o Options, path, kind string) (*Redis
 		done: process.Done(),
 		stopFn: func() error {
 			defer h.close()
-			return process.Stop(redisStopSteps()...)
+			return process.Stop(redisStopSteps(h.durable)...)
 		},
 	}, nil
 }
 
-func redisStopSteps() []child.Step {
+// redisStopSteps ask it to write everything out. It looks ten times a second
+// whether it was asked, for which a throwaway is not worth waiting.
+func redisStopSteps(durable bool) []child.Step {
+	if !durable {
+		return []child.Step{{Signal: syscall.SIGKILL, Within: 10 * time.Second}}
+	}
 	return []child.Step{{Signal: syscall.SIGTERM, Within: 10 * time.Second}}
 }
 
@@ -145,7 +150,7 @@ func runRedis(ctx context.Context, h *home, path, kind string) (*child.Process, 
 		}
 	})
 	if err != nil {
-		_ = process.Stop(redisStopSteps()...)
+		_ = process.Stop(redisStopSteps(h.durable)...)
 		said, _ := os.ReadFile(logPath)
 		return nil, fmt.Errorf("%w: %s", err, lastLines(said))
 	}

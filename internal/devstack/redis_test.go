@@ -1,10 +1,17 @@
 package devstack
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/devstack/child"
 )
 
 // client opens the server at both of its addresses' readings, as asynq and as
@@ -62,5 +69,134 @@ func TestRedisKeepsDurableData(t *testing.T) {
 	}
 	if second.URL != first.URL {
 		t.Errorf("the address changed from %s to %s", first.URL, second.URL)
+	}
+}
+
+func TestThrowawayRedis(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t, Options{})
+	c := client(t, r)
+	for _, tc := range []struct{ setting, want string }{
+		{"save", ""}, {"appendonly", "no"}, {"maxmemory-policy", "noeviction"}, {"port", "0"},
+	} {
+		got, err := c.ConfigGet(t.Context(), tc.setting).Result()
+		if err != nil || got[tc.setting] != tc.want {
+			t.Errorf("%s is %q, want %q (%v)", tc.setting, got[tc.setting], tc.want, err)
+		}
+	}
+	dir := c.ConfigGet(t.Context(), "dir").Val()["dir"]
+	for range 2 {
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	<-r.Done()
+	if exists(dir) {
+		t.Errorf("%s is still there", dir)
+	}
+}
+
+// TestSurvivingRedisIsStopped has one on the socket that nothing told of its
+// parent's end.
+func TestSurvivingRedisIsStopped(t *testing.T) {
+	t.Parallel()
+	o := Options{Dir: openDir(t), Durable: true}
+	path, kind := thisMachine().redis()
+	h := &home{dir: o.Dir, name: "redis", durable: true}
+	if err := h.openSocket(child.Self()); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(o.Dir, "redis")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	survivor := exec.CommandContext(t.Context(), path, redisArgs(h, data)...)
+	survivor.Args[0] = kind
+	if err := survivor.Start(); err != nil {
+		t.Fatal(err)
+	}
+	socket := h.redisSocket()
+	eventually(t, "the survivor", func() bool { _, err := say(socket, "PING"); return err == nil })
+	old := &Redis{URL: "redis-socket://" + socket, ClientURL: "unix://" + socket}
+	if err := client(t, old).Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	r := startRedis(t, o)
+	if err := survivor.Wait(); err != nil {
+		t.Errorf("it was not stopped in order: %v", err)
+	}
+	if r.URL != old.URL {
+		t.Errorf("the address changed from %s to %s", old.URL, r.URL)
+	}
+	if got := client(t, r).Get(t.Context(), "k").Val(); got != "v" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestRedisIsInstalledOrReplaced(t *testing.T) {
+	t.Parallel()
+	dirs := openDir(t)
+	path, _ := thisMachine().redis()
+	// As Debian's redis-tools have it: the server under another name.
+	link := "mkdir '" + dirs + "/bin' && cp '" + path + "' '" + dirs + "/bin/redis-check-rdb'"
+	for _, tc := range []struct {
+		name    string
+		on      *machine
+		install bool
+		want    string
+	}{
+		{"not allowed", withManager(dirs, "", link), false, KindMiniredis},
+		{"it fails", withManager(dirs, "", "exit 7"), true, KindMiniredis},
+		{"it helps", withManager(dirs, "", link), true, KindRedis},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := startRedis(t, Options{Install: tc.install, on: tc.on})
+			if r.Kind != tc.want {
+				t.Errorf("got %s, want %s", r.Kind, tc.want)
+			}
+			client(t, r)
+		})
+	}
+}
+
+// In a miniredis no time-out passes unless its clock is moved: asynq's unique
+// locks and leases would stand for ever.
+func TestMiniredisTimePasses(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t, Options{on: bare()})
+	c := client(t, r)
+	const life = 300 * time.Millisecond
+	mark := clock.Start()
+	if err := c.Set(t.Context(), "k", "v", life).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of the key's life", func() bool { return c.Exists(t.Context(), "k").Val() == 0 })
+	// The key came in between two ticks: one tick's worth of error is allowed.
+	if got := mark.Elapsed(); got < life-clockEvery {
+		t.Errorf("it ended after %v instead of %v", got, life)
+	}
+	for range 2 {
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	<-r.Done()
+	if err := c.Ping(t.Context()).Err(); err == nil {
+		t.Error("it still answers")
+	}
+}
+
+func TestMiniredisAsksForItsPassword(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t, Options{on: bare()})
+	opt, err := redis.ParseURL(r.ClientURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.Password = ""
+	c := redis.NewClient(opt)
+	defer c.Close()
+	if err := c.Ping(t.Context()).Err(); err == nil {
+		t.Error("it answers to anybody on this machine")
 	}
 }
