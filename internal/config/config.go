@@ -44,14 +44,14 @@ func (p Process) MetricsAddr() string {
 // standalone both URLs may be left out: it then starts private ones.
 type Stores struct {
 	DatabaseURL  URL    `env:"DATABASE_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the login of the processes, which owns nothing; migrate makes that login ready when this is set, and standalone starts a private server when it is not"`
-	RedisURL     URL    `env:"REDIS_URL" scheme:"redis,rediss" standalone:"" doc:"Redis, which carries hints and holds no truth; standalone starts a private one when this is not set"`
+	RedisURL     URL    `env:"REDIS_URL" scheme:"redis,rediss,unix,redis-socket" standalone:"" doc:"Redis, which carries hints and holds no truth; standalone starts a private one when this is not set"`
 	QueueBackend string `env:"QUEUE_BACKEND" default:"redis" oneof:"redis" doc:"what carries hints from promoter to worker"`
 }
 
 // Tokens says which JWTs are believed. An empty issuer or audience is not
 // checked.
 type Tokens struct {
-	JWTSecret   Secret `env:"JWT_SECRET" min:"32" doc:"key of the HS256 tokens that tenants present; the auth service signs with the same"`
+	JWTSecret   Secret `env:"JWT_SECRET" min:"32" standalone:"" doc:"key of the HS256 tokens that tenants present; the auth service signs with the same; standalone makes one below DATA_DIR when this is not set"`
 	JWTIssuer   string `env:"JWT_ISSUER" default:"" doc:"the iss that a token must carry; empty: any"`
 	JWTAudience string `env:"JWT_AUDIENCE" default:"" doc:"the aud that a token must carry; empty: any"`
 }
@@ -71,9 +71,10 @@ type API struct {
 	Process
 	Stores
 	Tokens
-	ReplicaURL       URL    `env:"DATABASE_REPLICA_URL" default:"" scheme:"postgres,postgresql" doc:"read replica for lists and statistics; empty: DATABASE_URL serves them"`
-	HTTPAddr         string `env:"HTTP_ADDR" default:":3009" form:"address" doc:"address that the REST API listens on"`
-	TenantAutoCreate bool   `env:"TENANT_AUTO_CREATE" default:"false" standalone:"true" doc:"a valid token of a tenant not known yet creates it with the default limits; otherwise it is answered 403"`
+	HTTPAddr         string         `env:"HTTP_ADDR" default:":3009" form:"address" doc:"address that the REST API listens on"`
+	JobTimeout       time.Duration  `env:"SCHEDULER_JOB_TIMEOUT_MS" default:"300000" min:"1000" max:"86400000" doc:"time limit of one attempt of a job that names none, in whole seconds"`
+	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"networks that jobs may reach although they are private; the same for API and worker"`
+	TenantAutoCreate bool           `env:"TENANT_AUTO_CREATE" default:"false" standalone:"true" doc:"a valid token of a tenant not known yet creates it with the default limits; otherwise it is answered 403"`
 }
 
 // Promoter is the configuration of cmd/promoter.
@@ -88,9 +89,8 @@ type Worker struct {
 	Stores
 	Lease
 	Slots        int            `env:"SCHEDULER_MAX_CONCURRENT_JOBS" default:"100" min:"1" max:"10000" doc:"executions that one worker runs at once"`
-	JobTimeout   time.Duration  `env:"SCHEDULER_JOB_TIMEOUT_MS" default:"300000" min:"1000" max:"86400000" doc:"longest time that one attempt may take, whatever its job says"`
 	DrainTimeout time.Duration  `env:"SCHEDULER_DRAIN_TIMEOUT_MS" default:"25000" min:"0" max:"600000" doc:"how long a worker told to stop lets what it runs finish before it hands it back"`
-	EgressAllow  []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"networks that jobs may reach although they are private"`
+	EgressAllow  []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"see API"`
 }
 
 // Migrate is the configuration of cmd/migrate, which runs once and ends. With
@@ -111,6 +111,13 @@ type Standalone struct {
 	Worker   Worker
 	Migrate  Migrate
 	DataDir  string `env:"DATA_DIR" default:".data" doc:"folder of the private PostgreSQL and Redis that are started when their URLs are left out"`
+}
+
+// WithJWTSecret returns the configuration with the signing key that standalone
+// made.
+func (s Standalone) WithJWTSecret(key string) Standalone {
+	s.API.JWTSecret = newSecret(key)
+	return s
 }
 
 // WithStores returns the configuration with the addresses of the private

@@ -45,13 +45,13 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 	}
 	got := map[string]any{
 		"level": api.LogLevel, "metrics": api.MetricsAddr(), "addr": api.HTTPAddr, "backend": api.QueueBackend,
-		"create": api.TenantAutoCreate, "replica": api.ReplicaURL.IsZero(), "database": api.DatabaseURL.Reveal(),
-		"secret": api.JWTSecret.Reveal(), "slots": worker.Slots, "timeout": worker.JobTimeout, "lease": worker.Lease,
+		"create": api.TenantAutoCreate, "database": api.DatabaseURL.Reveal(),
+		"secret": api.JWTSecret.Reveal(), "slots": worker.Slots, "timeout": api.JobTimeout, "lease": worker.Lease,
 		"drain": worker.DrainTimeout, "egress": len(worker.EgressAllow),
 	}
 	want := map[string]any{
 		"level": slog.LevelInfo, "metrics": ":9464", "addr": ":3009", "backend": "redis",
-		"create": false, "replica": true, "database": database,
+		"create": false, "database": database,
 		"secret": signing, "slots": 100, "timeout": 5 * time.Minute,
 		"lease": config.Lease{Heartbeat: 2 * time.Second, Fence: 7 * time.Second, TTL: 10 * time.Second},
 		"drain": 25 * time.Second, "egress": 0,
@@ -64,13 +64,13 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 func TestValuesReachTheirFields(t *testing.T) {
 	t.Parallel()
 	worker, err := config.Load[config.Worker](env("LOG_LEVEL", "Debug", "METRICS_ENABLED", "false",
-		"SCHEDULER_MAX_CONCURRENT_JOBS", "7", "SCHEDULER_JOB_TIMEOUT_MS", "1500", "EGRESS_ALLOW", "10.0.0.0/8, fd00::/8",
+		"SCHEDULER_MAX_CONCURRENT_JOBS", "7", "EGRESS_ALLOW", "10.0.0.0/8, fd00::/8",
 		"SCHEDULER_DRAIN_TIMEOUT_MS", "", "SCHEDULER_HEARTBEAT_MS", "20", "SCHEDULER_FENCE_MS", "70", "SCHEDULER_LEASE_TTL_MS", "100"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
-	if worker.LogLevel != slog.LevelDebug || worker.MetricsAddr() != "" || worker.Slots != 7 || worker.JobTimeout != 1500*time.Millisecond {
+	if worker.LogLevel != slog.LevelDebug || worker.MetricsAddr() != "" || worker.Slots != 7 {
 		t.Errorf("got %+v", worker)
 	}
 	if worker.DrainTimeout != 25*time.Second {
@@ -137,7 +137,9 @@ func TestMissingVariablesAreNamed(t *testing.T) {
 	_, promoter := config.Load[config.Promoter](empty)
 	_, worker := config.Load[config.Worker](empty)
 	_, migrate := config.Load[config.Migrate](empty)
-	_, standalone := config.Load[config.Standalone](empty)
+	if _, err := config.Load[config.Standalone](empty); err != nil {
+		t.Errorf("standalone makes what it is not given, but: %v", err)
+	}
 	tests := []struct {
 		name string
 		err  error
@@ -147,7 +149,6 @@ func TestMissingVariablesAreNamed(t *testing.T) {
 		{"promoter", promoter, []string{"DATABASE_URL", "REDIS_URL"}},
 		{"worker", worker, []string{"DATABASE_URL", "REDIS_URL"}},
 		{"migrate", migrate, []string{"DATABASE_OWNER_URL"}},
-		{"standalone", standalone, []string{"JWT_SECRET"}},
 	}
 	for _, tt := range tests {
 		if tt.err == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -281,7 +282,7 @@ func TestEmptyRedisBringsEveryWaitingHintAgain(t *testing.T) {
 		b.create(t, nil)
 	}
 	var due time.Time
-	for report := b.pass(t, b.promoter, time.Now().Add(2*time.Second)); report.Claimed > 0; {
+	for report := b.pass(t, b.promoter, clock.Now().Add(2*time.Second)); report.Claimed > 0; {
 		due = report.At
 		report = b.pass(t, b.promoter, due)
 	}
@@ -312,7 +313,7 @@ func TestPausedJobIsNotPromoted(t *testing.T) {
 func TestOneOffBecomesInactive(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	at := clock.Now().Add(time.Hour).UTC().Truncate(time.Second)
 	j := b.create(t, func(s *job.Spec) { s.CronExpression, s.RunAt = "", &at })
 	b.pass(t, b.promoter, at)
 	after, err := b.jobs.Get(t.Context(), b.who, j.ID)

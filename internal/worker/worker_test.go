@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
@@ -233,7 +234,7 @@ func TestDuplicateAndForgedHintsStartNothing(t *testing.T) {
 	w := b.start(nil)
 	e, late := b.pending(nil), b.pending(nil)
 	b.exec("UPDATE active_executions SET available_at = now() + interval '1 hour' WHERE id = $1", late.ID)
-	b.handle(w, e.ID, e.ID, uuid.New(), late.ID, execution.ScheduledID(uuid.New(), time.Now()))
+	b.handle(w, e.ID, e.ID, uuid.New(), late.ID, execution.ScheduledID(uuid.New(), clock.Now()))
 	b.handle(w, e.ID)
 	b.reaches(e.ID, execution.Completed)
 	b.handle(w, e.ID, late.ID)

@@ -1,0 +1,83 @@
+// Package app wires the processes: one file and one function each.
+//
+// It owns the order in which the parts of a process start and stop, and
+// nothing else; production, the standalone program and the end-to-end tests
+// call the same functions with another configuration. It refuses to decide
+// anything that a package below could. Called by the mains under cmd.
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
+)
+
+// The connections of each process. An API request holds one for a few
+// milliseconds; promoter and worker write in batches and need few.
+const (
+	apiConns      = 20
+	promoterConns = 6
+	workerConns   = 6
+)
+
+// process is what every process has.
+type process struct {
+	log      *slog.Logger
+	registry *prometheus.Registry
+	metrics  *telemetry.Metrics
+}
+
+func newProcess(log *slog.Logger) process {
+	registry := telemetry.NewRegistry()
+	return process{log: log, registry: registry, metrics: telemetry.NewMetrics(registry)}
+}
+
+// named is the process with a name on its log lines.
+func (p process) named(name string) process {
+	p.log = p.log.With("process", name)
+	return p
+}
+
+// stores opens what a process talks to: the database acting as a role, and
+// the queue.
+func (p process) stores(ctx context.Context, s config.Stores, role postgres.Role, name string, conns int) (*postgres.DB, *queue.Publisher, error) {
+	db, err := postgres.Open(ctx, postgres.Config{URL: s.DatabaseURL.Reveal(), Role: role, Name: "scheduler-" + name, MaxConns: conns})
+	if err != nil {
+		return nil, nil, err
+	}
+	hints, err := queue.NewPublisher(queue.Config{URL: s.RedisURL.Reveal()}, p.log)
+	if err != nil {
+		db.Close()
+		return nil, nil, fmt.Errorf("REDIS_URL: %w", err)
+	}
+	return db, hints, nil
+}
+
+// together runs parts until the first fails or ctx is cancelled, and waits for
+// all of them.
+func together(ctx context.Context, parts ...func(ctx context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range parts {
+		group.Go(func() error { return part(ctx) })
+	}
+	return group.Wait()
+}
+
+// hintOne announces one execution to the workers; an error only costs time,
+// because the sweeper announces it again.
+func hintOne(hints *queue.Publisher, log *slog.Logger) func(ctx context.Context, priority int, id uuid.UUID) {
+	return func(ctx context.Context, priority int, id uuid.UUID) {
+		if err := hints.Publish(ctx, queue.LaneFor(priority), []uuid.UUID{id}); err != nil {
+			log.DebugContext(ctx, "hint not sent, the sweeper sends it", "error", err, "execution_id", id)
+		}
+	}
+}

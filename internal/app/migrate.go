@@ -1,0 +1,38 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/partition"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+// Migrate brings the schema up to date, makes the partitions of the coming
+// months, and, where DATABASE_URL is set, makes its login a member of the
+// processes' roles.
+func Migrate(ctx context.Context, c config.Migrate, log *slog.Logger) error {
+	owner := c.OwnerURL.Reveal()
+	applied, err := postgres.Migrate(ctx, owner)
+	if err != nil {
+		return err
+	}
+	var made int
+	err = postgres.AsOwner(ctx, owner, func(q *db.Queries) error {
+		made, err = partition.Keep(ctx, q, time.Time{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !c.DatabaseURL.IsZero() {
+		if err := postgres.EnsureLogin(ctx, owner, c.DatabaseURL.Reveal()); err != nil {
+			return err
+		}
+	}
+	log.InfoContext(ctx, "the schema is up to date", "migrations_applied", applied, "partitions_made", made)
+	return nil
+}

@@ -1,0 +1,91 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/egress"
+	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/executor/function"
+	"github.com/scheduler-service/scheduler/internal/executor/http"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/worker"
+)
+
+// hintHandlers is how many hints a worker holds at once. They are served in
+// turn, so more only keep hints from workers that are idle.
+const hintHandlers = 16
+
+// Worker runs a worker until ctx is cancelled and what it runs is finished or
+// handed back.
+func Worker(ctx context.Context, c config.Worker, log *slog.Logger) error {
+	p := newProcess(log)
+	return together(ctx,
+		func(ctx context.Context) error { return p.worker(ctx, c, nil) },
+		func(ctx context.Context) error { return telemetry.Serve(ctx, c.MetricsAddr(), p.registry) })
+}
+
+// worker runs one; jobs may reach the endpoints beside what the configuration
+// allows.
+func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.AddrPort) error {
+	p = p.named("worker")
+	db, hints, err := p.stores(ctx, c.Stores, postgres.Engine, "worker", workerConns)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	defer hints.Close()
+	if err := db.CheckSchema(ctx); err != nil {
+		return err
+	}
+	beat, err := postgres.Open(ctx, postgres.Config{
+		URL: c.DatabaseURL.Reveal(), Role: postgres.Engine, Name: "scheduler-worker-heartbeat", MaxConns: 1,
+	})
+	if err != nil {
+		return err
+	}
+	defer beat.Close()
+	executors, close, err := newExecutors(c.EgressAllow, endpoints)
+	if err != nil {
+		return err
+	}
+	defer close()
+	w := worker.New(p.workerConfig(c), worker.Deps{
+		DB: db, Beat: beat, Executor: executors, Hints: hints, Metrics: p.metrics, Log: p.log,
+	})
+	consumer, err := queue.NewConsumer(queue.Config{URL: c.RedisURL.Reveal(), Concurrency: hintHandlers}, w.Handle, p.log)
+	if err != nil {
+		return fmt.Errorf("REDIS_URL: %w", err)
+	}
+	return w.Run(ctx, consumer.Run)
+}
+
+func (p process) workerConfig(c config.Worker) worker.Config {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return worker.Config{
+		Host: host, PID: os.Getpid(), Slots: c.Slots, Heartbeat: c.Heartbeat, Fence: c.Fence, Lease: c.TTL, Drain: c.DrainTimeout,
+	}
+}
+
+// newExecutors makes the job types that this version has. The API makes the
+// same, to check configurations before they are stored.
+func newExecutors(allow []netip.Prefix, endpoints []netip.AddrPort) (*executor.Registry, func(), error) {
+	client, err := egress.New(egress.Config{Allow: allow, Endpoints: endpoints})
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the client for outgoing calls: %w", err)
+	}
+	return executor.NewRegistry(map[string]executor.Executor{
+		"http":     http.New(client, clock.Now),
+		"function": function.New(function.Builtin()),
+	}), client.Close, nil
+}
