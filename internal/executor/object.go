@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/scheduler-service/scheduler/internal/fault"
@@ -27,8 +28,20 @@ type Object struct {
 	faults  []fault.Field
 }
 
-// ReadObject splits raw into its members. Faults carry paths below path.
+// ReadObject splits raw into its members, which must be among the known names.
+// Faults carry paths below path.
 func ReadObject(path string, raw json.RawMessage, known ...string) *Object {
+	o := ReadMap(path, raw)
+	for _, name := range slices.Sorted(maps.Keys(o.members)) {
+		if !slices.Contains(known, name) {
+			o.Fault(text(name, 60), "unknown", "is not a field here; the fields are: "+strings.Join(known, ", "))
+		}
+	}
+	return o
+}
+
+// ReadMap is ReadObject for an object whose names are free.
+func ReadMap(path string, raw json.RawMessage) *Object {
 	o := &Object{path: path}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		o.Fault("", "required", "is missing")
@@ -47,11 +60,6 @@ func ReadObject(path string, raw json.RawMessage, known ...string) *Object {
 	if err := json.Unmarshal(raw, &o.members); err != nil || o.members == nil {
 		o.Fault("", "type", "must be an object")
 		return o
-	}
-	for _, name := range slices.Sorted(maps.Keys(o.members)) {
-		if !slices.Contains(known, name) {
-			o.Fault(text(name, 60), "unknown", "is not a field here; the fields are: "+strings.Join(known, ", "))
-		}
 	}
 	o.findTwins(json.NewDecoder(bytes.NewReader(raw)), path)
 	return o
@@ -80,6 +88,19 @@ func (o *Object) Require(name string, into any, kind string) bool {
 	return o.Read(name, into, kind)
 }
 
+// Seconds reads a time limit of 0.001 to 86,400 seconds; absent is 0.
+func (o *Object) Seconds(name string) time.Duration {
+	var seconds float64
+	if !o.Read(name, &seconds, "a number of seconds") {
+		return 0
+	}
+	if seconds < 0.001 || seconds > 86_400 {
+		o.Fault(name, "range", "must be from 0.001 to 86400 seconds")
+		return 0
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
 // Fault notes something wrong with a member, or with the whole where name is
 // empty.
 func (o *Object) Fault(name, rule, message string) {
@@ -87,17 +108,17 @@ func (o *Object) Fault(name, rule, message string) {
 	if name != "" {
 		path += "." + name
 	}
-	o.add(fault.Field{Path: path, Rule: rule, Message: message})
+	o.Add(fault.Field{Path: path, Rule: rule, Message: message})
+}
+
+// Add notes faults that somebody else found.
+func (o *Object) Add(faults ...fault.Field) {
+	room := maxFaults - len(o.faults)
+	o.faults = append(o.faults, faults[:min(room, len(faults))]...)
 }
 
 // Faults lists what was found wrong so far; none is nil. The list is cut at 50.
 func (o *Object) Faults() []fault.Field { return o.faults }
-
-func (o *Object) add(f fault.Field) {
-	if len(o.faults) < maxFaults {
-		o.faults = append(o.faults, f)
-	}
-}
 
 // findTwins reads one value and notes the names that stand twice in an object:
 // readers disagree about which of the two counts. The nesting is bounded by
@@ -105,7 +126,7 @@ func (o *Object) add(f fault.Field) {
 func (o *Object) findTwins(decoder *json.Decoder, path string) {
 	token, err := decoder.Token()
 	if err != nil && !errors.Is(err, io.EOF) {
-		o.add(fault.Field{Path: path, Rule: "syntax", Message: "cannot be read"})
+		o.Add(fault.Field{Path: path, Rule: "syntax", Message: "cannot be read"})
 		return
 	}
 	switch token {
@@ -116,7 +137,7 @@ func (o *Object) findTwins(decoder *json.Decoder, path string) {
 			name := fmt.Sprint(token)
 			child := path + "." + text(name, 60)
 			if seen[name] {
-				o.add(fault.Field{Path: child, Rule: "duplicate", Message: "stands more than once"})
+				o.Add(fault.Field{Path: child, Rule: "duplicate", Message: "stands more than once"})
 			}
 			seen[name] = true
 			o.findTwins(decoder, child)

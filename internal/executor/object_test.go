@@ -38,7 +38,7 @@ func TestReadObjectListsAllFaults(t *testing.T) {
 		{"NUL", `{"a":"\u0000"}`, []string{"config characters"}},
 		{"number out of range", `{"b":1e5000}`, []string{"config range"}},
 		{"too deep", `{"b":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`, []string{"config range"}},
-		{"several at once", `{"a":1,"q":1,"b":1,"b":1}`, []string{"config.q unknown", "config.b duplicate", "config.a type"}},
+		{"several at once", `{"a":1,"q":1,"b":1,"b":1}`, []string{"config.b duplicate", "config.q unknown", "config.a type"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

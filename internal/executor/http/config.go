@@ -15,9 +15,8 @@ import (
 )
 
 const (
-	maxURL     = 4 << 10
-	maxBody    = 256 << 10
-	maxTimeout = 24 * 60 * 60 // seconds
+	maxURL  = 4 << 10
+	maxBody = 256 << 10
 )
 
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead}
@@ -45,14 +44,7 @@ func (e *Executor) parse(config json.RawMessage) (*call, []fault.Field) {
 	}
 	readHeaders(object, c.headers)
 	c.readBody(object)
-	var seconds float64
-	if object.Read("timeout", &seconds, "a number of seconds") {
-		if seconds < 0.001 || seconds > maxTimeout {
-			object.Fault("timeout", "range", "must be from 0.001 to 86400 seconds")
-		} else {
-			c.timeout = time.Duration(seconds * float64(time.Second))
-		}
-	}
+	c.timeout = object.Seconds("timeout")
 	c.readStatuses(object)
 	return c, object.Faults()
 }
