@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/devstack/child"
@@ -223,19 +222,14 @@ func (c *cluster) copied(ctx context.Context) error {
 // some other program.
 func (c *cluster) stopLeftover(ctx context.Context, o Options) error {
 	pidFile := filepath.Join(c.data, "postmaster.pid")
-	text, err := os.ReadFile(pidFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	pid, err := c.leftover(pidFile)
 	if err != nil {
 		return err
 	}
-	first, _, _ := bytes.Cut(text, []byte("\n"))
-	pid, err := strconv.Atoi(string(first))
-	if err != nil || pid <= 1 || !c.servedBy(pid) {
+	if pid == 0 {
 		return removeFile(pidFile)
 	}
-	o.log().WarnContext(ctx, "stopping the PostgreSQL that a killed process left behind", "pid", pid)
+	o.log().WarnContext(ctx, "stopping the PostgreSQL that an earlier process left behind", "pid", pid)
 	for _, step := range stopSteps(c.durable) {
 		err := c.endLeftover(ctx, pid, step)
 		if err == nil {
@@ -248,8 +242,38 @@ func (c *cluster) stopLeftover(ctx context.Context, o Options) error {
 	return fmt.Errorf("the PostgreSQL with process id %d still runs in %s and does not stop: end it first", pid, c.data)
 }
 
+// left reports whether the server was left running on purpose and still does.
+func (c *cluster) left() bool {
+	if _, err := os.Stat(filepath.Join(c.dir, leftName)); err != nil {
+		return false
+	}
+	pid, _ := c.leftover(filepath.Join(c.data, "postmaster.pid"))
+	return pid != 0
+}
+
+// leftover is the process id of a server that runs on the data, 0 if none does.
+func (c *cluster) leftover(pidFile string) (pid int, err error) {
+	text, err := os.ReadFile(pidFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := bytes.Cut(text, []byte("\n"))
+	pid, err = strconv.Atoi(string(first))
+	if err != nil || pid <= 1 || !c.servedBy(pid) {
+		return 0, nil // a lock file that nobody holds
+	}
+	return pid, nil
+}
+
 func (c *cluster) endLeftover(ctx context.Context, pid int, step child.Step) error {
-	if err := syscall.Kill(pid, step.Signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+	process, err := os.FindProcess(pid)
+	if err == nil {
+		err = process.Signal(step.Signal)
+	}
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop the PostgreSQL with process id %d that runs in %s: %w", pid, c.data, err)
 	}
 	return until(ctx, step.Within, func() (bool, error) { return !c.servedBy(pid), nil })

@@ -22,6 +22,8 @@ const (
 	socketName = ".s.PGSQL.5432.lock"
 	// throwaway begins the name of each throwaway server's directory.
 	throwaway = "scheduler-test-"
+	// leftName is a file in a home whose server was left running on purpose.
+	leftName = "left"
 )
 
 // home is the directory of one server, ours alone while we hold its lock.
@@ -106,9 +108,11 @@ func sweep(ctx context.Context, base string) {
 		}
 		h := &home{dir: dir, name: "postgres", lock: lock}
 		c := &cluster{home: h, data: filepath.Join(dir, "postgres")}
-		if c.stopLeftover(ctx, Options{}) == nil {
-			h.close()
+		if c.left() || c.stopLeftover(ctx, Options{}) != nil {
+			_ = lock.Close()
+			continue
 		}
+		h.close()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -97,22 +98,11 @@ func StartPostgres(ctx context.Context, o Options) (*Postgres, error) {
 
 func (p *Postgres) start(ctx context.Context) error {
 	c := p.cluster
-	out, err := os.OpenFile(c.logPath, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	cmd, release, err := c.command()
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	args := []string{"-D", c.data, "-k", c.socket}
-	own := throwawaySettings()
-	if c.durable {
-		own = durableSettings()
-	}
-	for _, s := range append(settings(), own...) {
-		args = append(args, "-c", s)
-	}
-	cmd := c.account.Command(context.Background(), serverEnv(), c.bins.postgres(), args...)
-	// A file and not a pipe: the server outlives us by its shutdown.
-	cmd.Stdout, cmd.Stderr = out, out
+	defer release()
 	if p.process, err = child.Start(cmd); err != nil {
 		return err
 	}
@@ -124,20 +114,43 @@ func (p *Postgres) start(ctx context.Context) error {
 	return nil
 }
 
+// command is the server's, to be released when it was started. It writes to a
+// file and not to a pipe, because it may outlive us by its shutdown.
+func (c *cluster) command() (cmd *exec.Cmd, release func(), err error) {
+	out, err := os.OpenFile(c.logPath, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	args := []string{"-D", c.data, "-k", c.socket}
+	own := throwawaySettings()
+	if c.durable {
+		own = durableSettings()
+	}
+	for _, s := range append(settings(), own...) {
+		args = append(args, "-c", s)
+	}
+	cmd = c.account.Command(context.Background(), serverEnv(), c.bins.postgres(), args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	return cmd, func() { _ = out.Close() }, nil
+}
+
 // ready reads the server's own word for it, the eighth line of its lock file.
 func (p *Postgres) ready() (bool, error) {
 	select {
 	case <-p.process.Done():
 		return false, errEnded
 	default:
+		return p.cluster.ready(p.process.PID()), nil
 	}
-	text, err := os.ReadFile(filepath.Join(p.cluster.data, "postmaster.pid"))
+}
+
+func (c *cluster) ready(pid int) bool {
+	text, err := os.ReadFile(filepath.Join(c.data, "postmaster.pid"))
 	if err != nil {
-		return false, nil // not written yet
+		return false // not written yet
 	}
 	lines := bytes.Split(text, []byte("\n"))
-	return len(lines) >= 8 && string(bytes.TrimSpace(lines[7])) == "ready" &&
-		string(lines[0]) == strconv.Itoa(p.process.PID()), nil
+	return len(lines) >= 8 && string(bytes.TrimSpace(lines[7])) == "ready" && string(lines[0]) == strconv.Itoa(pid)
 }
 
 // URL connects to a database as a user. The server trusts whoever reaches its
@@ -165,6 +178,36 @@ func (p *Postgres) Stop() error {
 		p.cluster.close()
 	})
 	return p.stopErr
+}
+
+// Leave restarts the server so that it outlives us, for a person who wants to
+// look into a database that a test has left, and returns its process id. Stop
+// does nothing afterwards; SIGINT ends the server, and a throwaway's data is
+// removed by the next start of another throwaway.
+func (p *Postgres) Leave() (pid int, err error) {
+	p.stop.Do(func() { pid, err = p.leave() })
+	return pid, err
+}
+
+func (p *Postgres) leave() (pid int, err error) {
+	c := p.cluster
+	if err := p.process.Stop(stopSteps(c.durable)...); err != nil {
+		return 0, err
+	}
+	if err := os.WriteFile(filepath.Join(c.dir, leftName), nil, 0o600); err != nil {
+		return 0, err
+	}
+	cmd, release, err := c.command()
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	cmd.SysProcAttr.Setsid = true
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	pid = cmd.Process.Pid
+	return pid, until(context.Background(), startWithin, func() (bool, error) { return c.ready(pid), nil })
 }
 
 // stopSteps are PostgreSQL's ways to stop, from the polite one. SIGINT ends

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/internal/devstack/child"
 )
 
 // ask runs one query that answers with a text.
@@ -52,6 +55,18 @@ func startPostgres(t *testing.T, o Options) *Postgres {
 		}
 	})
 	return p
+}
+
+// signal goes to one process: package os refuses the ids that mean several.
+func signal(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	process, err := os.FindProcess(pid)
+	if err == nil {
+		err = process.Signal(sig)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestPostgresKeepsDurableData(t *testing.T) {
@@ -125,9 +140,7 @@ func TestTwoOnOneDirectory(t *testing.T) {
 func TestDoneWhenTheServerEnds(t *testing.T) {
 	t.Parallel()
 	p := startPostgres(t, Options{})
-	if err := syscall.Kill(p.process.PID(), syscall.SIGQUIT); err != nil {
-		t.Fatal(err)
-	}
+	signal(t, p.process.PID(), syscall.SIGQUIT)
 	<-p.Done()
 	if err := p.Stop(); err != nil {
 		t.Error(err)
@@ -167,5 +180,43 @@ func TestDurableNeedsADirectory(t *testing.T) {
 	t.Parallel()
 	if _, err := StartPostgres(t.Context(), Options{Durable: true}); err == nil {
 		t.Error("no error")
+	}
+}
+
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	base := openDir(t)
+	p := startPostgres(t, Options{Dir: base})
+	tell(t, p.AdminURL, "CREATE TABLE kept AS SELECT 'still here' AS what")
+	pid, err := p.Leave()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(child.Args(pid), p.cluster.data) {
+		t.Fatalf("process %d is not the left server", pid)
+	}
+	if err := p.Stop(); err != nil {
+		t.Error(err)
+	}
+	// As our end would do.
+	if err := p.cluster.lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	startPostgres(t, Options{Dir: base})
+	eventually(t, "the left server", func() bool {
+		conn, err := pgx.Connect(t.Context(), p.AdminURL)
+		if err == nil {
+			_ = conn.Close(t.Context())
+		}
+		return err == nil
+	})
+	if got := ask(t, p.AdminURL, "SELECT what FROM kept"); got != "still here" {
+		t.Errorf("got %q", got)
+	}
+	signal(t, pid, syscall.SIGINT)
+	eventually(t, "its end", func() bool { return child.Args(pid) == nil })
+	startPostgres(t, Options{Dir: base})
+	if exists(p.cluster.dir) {
+		t.Error("its data is still there")
 	}
 }
