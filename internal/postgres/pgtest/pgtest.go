@@ -13,6 +13,7 @@ package pgtest
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"strings"
@@ -24,18 +25,10 @@ import (
 	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
 )
 
-const (
-	// zone is the time zone of every session in a test's database, unless it
-	// asks for another: half an hour off and with a daylight saving of half an
-	// hour, so that code which relies on the session's zone is wrong by an
-	// amount that shows.
-	zone = "Australia/Lord_Howe"
-	// owner owns the schema. It may create roles, as the migrations do, and is
-	// no superuser, to whom no policy would apply.
-	owner = "scheduler_owner"
-	// login is what the processes log in as: a member of their two roles.
-	login = "scheduler"
-)
+// zone is the time zone of every session in a test's database, unless it asks
+// for another: half an hour off and with a daylight saving of half an hour, so
+// that code which relies on the session's zone is wrong by an amount that shows.
+const zone = "Australia/Lord_Howe"
 
 // Database is one test's own database.
 type Database struct {
@@ -52,17 +45,25 @@ type Database struct {
 
 // New gives the test a database with the schema in it and nothing else. It is
 // dropped when the test ends; with PGTEST_KEEP set, a failed test's database is
-// kept and its address printed.
+// kept, the server left running and the address printed.
+//
+// A test that runs in a synctest bubble calls New before it enters: the server
+// belongs to all tests.
 func New(t testing.TB) *Database {
 	t.Helper()
-	return create(t, (*server).template)
+	s := sharedServer(t)
+	template, err := s.template()
+	if err != nil {
+		t.Fatalf("make the template database: %v", err)
+	}
+	return s.create(t, template)
 }
 
 // Empty gives the test a database without the schema, for tests of the
 // migrations themselves.
 func Empty(t testing.TB) *Database {
 	t.Helper()
-	return create(t, func(*server) (string, error) { return "template0", nil })
+	return sharedServer(t).create(t, "template0")
 }
 
 // Main runs a package's tests, stops their server and looks for goroutines left
@@ -71,24 +72,25 @@ func Empty(t testing.TB) *Database {
 //	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 func Main(m *testing.M) int { return leaktest.Main(m) }
 
-func create(t testing.TB, template func(*server) (string, error)) *Database {
+func sharedServer(t testing.TB) *server {
 	t.Helper()
 	s, err := shared()
 	if err != nil {
 		t.Fatalf("no PostgreSQL for the test: %v", err)
 	}
-	from, err := template(s)
-	if err != nil {
-		t.Fatalf("make the template database: %v", err)
-	}
+	return s
+}
+
+func (s *server) create(t testing.TB, template string) *Database {
+	t.Helper()
 	name := databaseName(t)
-	err = s.exec(t.Context(),
-		fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s %s", quote(name), quote(from), owner, s.cloning),
+	err := s.exec(t.Context(),
+		fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s %s", quote(name), quote(template), s.owner, s.cloning),
 		fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'", quote(name), zone))
 	if err != nil {
 		t.Fatalf("make the test's database: %v", err)
 	}
-	db := &Database{Name: name, URL: s.url(name, login), OwnerURL: s.url(name, owner), AdminURL: s.url(name, "")}
+	db := &Database{Name: name, URL: s.url(name, s.login), OwnerURL: s.url(name, s.owner), AdminURL: s.url(name, "")}
 	t.Cleanup(func() { s.remove(t, db) })
 	return db
 }
@@ -96,7 +98,8 @@ func create(t testing.TB, template func(*server) (string, error)) *Database {
 // remove drops the database, also when something is still connected to it.
 func (s *server) remove(t testing.TB, db *Database) {
 	if t.Failed() && os.Getenv("PGTEST_KEEP") != "" {
-		s.keep(t, db)
+		s.kept.Store(true)
+		t.Logf("kept: psql '%s'", db.OwnerURL)
 		return
 	}
 	// The test's own context has ended.
@@ -120,8 +123,11 @@ func plain(r rune) rune {
 	return '_'
 }
 
+// prefix begins the name of each test's database.
+const prefix = "scheduler_test_"
+
 // databaseName is unique and tells a person which test it belongs to.
 func databaseName(t testing.TB) string {
 	name := strings.Map(plain, strings.TrimPrefix(t.Name(), "Test"))
-	return fmt.Sprintf("test_%s_%.40s", random(), name)
+	return fmt.Sprintf("%s%s_%.39s", prefix, strings.ToLower(rand.Text()[:8]), name) // at most 63 bytes
 }

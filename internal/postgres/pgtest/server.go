@@ -2,7 +2,6 @@ package pgtest
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -13,7 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"testing"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,44 +29,61 @@ import (
 type server struct {
 	// admin is the superuser's address.
 	admin *url.URL
-	// password is that of the roles made here; empty for a private server,
-	// which asks for none.
+	// owner owns the schema. It may create roles, as the migrations do, and is
+	// no superuser, for whom no policy would hold.
+	owner string
+	// login is what the processes log in as, a member of their two roles.
+	login string
+	// password is that of the two; empty for a private server, which asks for
+	// none.
 	password string
 	// cloning is how a template is copied: file by file where nothing waits for
 	// the disk, otherwise as the server thinks best.
 	cloning string
-	// migrated makes the template at its first call and returns its name.
-	migrated func() (string, error)
+	// template makes the migrated database at its first call and returns its
+	// name.
+	template func() (string, error)
+	// kept says that a failed test's database is to be looked into.
+	kept atomic.Bool
 }
 
 // shared is the server of this package's tests, found or started by the first
-// test that asks. It is global as the tests have nothing else in common.
+// test that asks. It is global because the tests have nothing else in common.
 var shared = sync.OnceValues(func() (*server, error) {
-	s, err := open(os.Getenv("TEST_DATABASE_URL"))
-	if err != nil {
-		return nil, err
-	}
-	s.migrated = sync.OnceValues(s.migrate)
-	return s, s.alone(s.makeOwner)
-})
-
-func open(address string) (*server, error) {
-	if address != "" {
+	if address := os.Getenv("TEST_DATABASE_URL"); address != "" {
 		return external(address)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	return private()
+})
+
+// private starts a server for this package's tests alone. That takes a tenth of
+// a second, and nothing has to outlive the process, as a server shared by all
+// packages of a run would.
+func private() (*server, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // it may have to be installed
 	defer cancel()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	pg, err := devstack.StartPostgres(ctx, devstack.Options{Install: true, Log: log})
 	if err != nil {
 		return nil, err
 	}
-	leaktest.AtEnd(pg.Stop)
-	admin, err := url.Parse(pg.AdminURL)
-	return &server{admin: admin, cloning: "STRATEGY file_copy"}, err
+	s := &server{owner: "scheduler_owner", login: "scheduler", cloning: "STRATEGY file_copy"}
+	leaktest.AtEnd(func() error {
+		if !s.kept.Load() {
+			return pg.Stop()
+		}
+		pid, err := pg.Leave()
+		fmt.Fprintf(os.Stderr, "PostgreSQL was left running for the kept databases; kill -INT %d ends it\n", pid)
+		return err
+	})
+	if s.admin, err = url.Parse(pg.AdminURL); err != nil {
+		return nil, err
+	}
+	return s, s.prepare()
 }
 
-// external is a server that somebody else runs.
+// external is a server that somebody else runs, perhaps also for the program
+// itself: roles that may log in there get names of their own.
 func external(address string) (*server, error) {
 	admin, err := url.Parse(address)
 	if err != nil || admin.User == nil || !strings.HasPrefix(admin.Scheme, "postgres") {
@@ -75,8 +91,19 @@ func external(address string) (*server, error) {
 	}
 	// The same in every process that uses the server, and known only to those
 	// who may connect to it as its superuser.
-	sum := sha256.Sum256([]byte("pgtest " + address))
-	return &server{admin: admin, password: hex.EncodeToString(sum[:16])}, nil
+	sum := sha256.Sum256([]byte("pgtest " + admin.User.String()))
+	s := &server{admin: admin, owner: "scheduler_owner_test", login: "scheduler_test", password: hex.EncodeToString(sum[:16])}
+	return s, s.prepare()
+}
+
+func (s *server) prepare() error {
+	s.template = sync.OnceValues(s.migrate)
+	return s.alone(func(ctx context.Context, conn *pgx.Conn) error {
+		if s.password != "" {
+			sweep(ctx, conn)
+		}
+		return s.makeOwner(ctx, conn)
+	})
 }
 
 // url is the address of a database for a role; for the superuser when the role
@@ -112,8 +139,6 @@ func execOn(ctx context.Context, conn *pgx.Conn, statements ...string) error {
 	return nil
 }
 
-func (s *server) template() (string, error) { return s.migrated() }
-
 // ownLock excludes the other packages' tests on a server that is not ours
 // while roles or a template are made. The number is arbitrary.
 const ownLock = 7_310_529_114
@@ -133,15 +158,46 @@ func (s *server) alone(fn func(ctx context.Context, conn *pgx.Conn) error) error
 	return fn(ctx, conn)
 }
 
-// makeOwner makes the role that owns the schema, unless it is there.
+// makeOwner makes the role that owns the schema, unless it is there. From
+// PostgreSQL 16 on, a role that may create roles may grant only its own; those
+// of the processes may be another owner's here.
 func (s *server) makeOwner(ctx context.Context, conn *pgx.Conn) error {
 	return execOn(ctx, conn,
-		fmt.Sprintf(`DO $$ BEGIN
+		fmt.Sprintf(`DO $$ DECLARE r text; BEGIN
 			IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '%[1]s') THEN
 				CREATE ROLE %[1]s LOGIN CREATEDB CREATEROLE NOSUPERUSER NOBYPASSRLS;
-			END IF; END $$`, owner),
-		fmt.Sprintf("ALTER ROLE %s PASSWORD '%s'", owner, s.password))
+			END IF;
+			FOR r IN SELECT rolname FROM pg_roles WHERE rolname IN ('scheduler_api', 'scheduler_engine')
+				AND current_setting('server_version_num')::int >= 160000 LOOP
+				EXECUTE format('GRANT %%I TO %[1]s WITH ADMIN TRUE, INHERIT FALSE, SET FALSE', r);
+			END LOOP; END $$`, s.owner),
+		fmt.Sprintf("ALTER ROLE %s PASSWORD '%s'", s.owner, s.password))
 }
+
+// sweep drops what is older than a day: databases of tests that were killed, and
+// templates, whose partitions were made for the months to come. A database is
+// as old as a file that is written when it is made; who may not see that file
+// cannot sweep, and need not.
+func sweep(ctx context.Context, conn *pgx.Conn) {
+	rows, err := conn.Query(ctx, `SELECT datname::text FROM pg_database
+		WHERE (starts_with(datname, $1) OR starts_with(datname, $2))
+		AND (pg_stat_file(format('base/%s/PG_VERSION', oid), true)).modification < now() - interval '1 day'`,
+		prefix, templatePrefix)
+	if err != nil {
+		return
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		// Not by force: who is connected to it is looking into it.
+		_, _ = conn.Exec(ctx, "DROP DATABASE IF EXISTS "+quote(name))
+	}
+}
+
+// templatePrefix begins the name of each template.
+const templatePrefix = "scheduler_template_"
 
 // migrate makes the template unless it is there, and returns its name. It is
 // built under another name, so that a template that is there is complete.
@@ -150,7 +206,7 @@ func (s *server) migrate() (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	name = "scheduler_template_" + sum
+	name = templatePrefix + sum
 	return name, s.alone(func(ctx context.Context, conn *pgx.Conn) error {
 		var there bool
 		err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&there)
@@ -165,12 +221,12 @@ func (s *server) build(ctx context.Context, conn *pgx.Conn, name string) error {
 	unfinished := name + "_unfinished"
 	err := execOn(ctx, conn,
 		"DROP DATABASE IF EXISTS "+unfinished+" WITH (FORCE)",
-		"CREATE DATABASE "+unfinished+" OWNER "+owner,
+		"CREATE DATABASE "+unfinished+" OWNER "+s.owner,
 		"ALTER DATABASE "+unfinished+" SET timezone = '"+zone+"'")
 	if err != nil {
 		return err
 	}
-	ownerURL := s.url(unfinished, owner)
+	ownerURL := s.url(unfinished, s.owner)
 	if _, err := postgres.Migrate(ctx, ownerURL); err != nil {
 		return err
 	}
@@ -181,10 +237,12 @@ func (s *server) build(ctx context.Context, conn *pgx.Conn, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := postgres.EnsureLogin(ctx, ownerURL, s.url(unfinished, login)); err != nil {
+	if err := postgres.EnsureLogin(ctx, ownerURL, s.url(unfinished, s.login)); err != nil {
 		return err
 	}
-	return execOn(ctx, conn, "ALTER DATABASE "+unfinished+" RENAME TO "+name)
+	return execOn(ctx, conn,
+		fmt.Sprintf("ALTER ROLE %s PASSWORD '%s'", s.login, s.password),
+		"ALTER DATABASE "+unfinished+" RENAME TO "+name)
 }
 
 // migrationsHash names the schema: the text of every migration.
@@ -201,9 +259,3 @@ func migrationsHash() (string, error) {
 	})
 	return hex.EncodeToString(sum.Sum(nil)[:6]), err
 }
-
-func (s *server) keep(t testing.TB, db *Database) {
-	t.Logf("kept: psql '%s'", db.OwnerURL)
-}
-
-func random() string { return strings.ToLower(rand.Text()[:8]) }
