@@ -4,17 +4,22 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/fault"
 )
 
 // Config says which Redis, and how hard a consumer works on it.
 type Config struct {
-	// URL is redis://, rediss:// or unix://, with user, password and database
-	// number where needed. Its password appears in no error and no log.
+	// URL is redis://, rediss:// (with TLS) or unix:// (also written
+	// redis-socket://, as asynq does), with user, password and database number
+	// where needed. Its password appears in no error and no log.
 	URL string
 	// Concurrency is how many hints a consumer handles at once, by default 64.
 	// A publisher does not look at it.
@@ -35,7 +40,11 @@ const (
 // dial five times and run a command up to four times, which repeats the
 // consumer's pop (it is not idempotent) and makes an outage cost seconds a call.
 func options(cfg Config, pool int) (*redis.Options, error) {
-	o, err := redis.ParseURL(cfg.URL)
+	address := cfg.URL
+	if path, ok := strings.CutPrefix(address, "redis-socket://"); ok {
+		address = "unix://" + path
+	}
+	o, err := redis.ParseURL(address)
 	if err != nil {
 		// The error of net/url quotes the whole URL, password included.
 		return nil, errors.New("queue: the Redis URL is not valid (" + schemeOf(cfg.URL) + ")")
@@ -65,18 +74,124 @@ func schemeOf(raw string) string {
 }
 
 // open makes a client. It dials nothing yet.
+//
+// The logger of go-redis is one for the whole process and writes a line to
+// stderr for each failed dial, many a second during an outage. Every failure
+// comes back as an error too and is told from there, so that one is off.
 func open(o *redis.Options) *redis.Client {
-	silence()
+	logging.Disable()
 	return redis.NewClient(o)
 }
 
-// silence takes away the logger of go-redis, which is one for the whole
-// process and writes a line to stderr for each failed dial, many a second
-// during an outage. Every failure comes back as an error too, and is logged
-// from there. It runs before the first client is made, and once.
-var silence = sync.OnceFunc(func() { redis.SetLogger(mute{}) })
+// pause keeps a consumer from spinning. asynq asks again at once when a pop
+// fails, and without go-redis's own retries nothing would slow it: an outage,
+// or a key of the wrong type, would cost a whole core and flood Redis.
+type pause struct {
+	length time.Duration
+	// stop ends every pause, so that a consumer stops quickly in an outage.
+	stop <-chan struct{}
+}
 
-type mute struct{}
+// DialHook changes nothing: a failed dial fails its command too.
+func (p pause) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// Printf drops the line.
-func (mute) Printf(context.Context, string, ...any) {}
+// ProcessHook waits after a command that failed.
+func (p pause) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err != nil && !expected(err) {
+			p.wait(ctx)
+		}
+		return err
+	}
+}
+
+// ProcessPipelineHook changes nothing: asynq's server sends no pipelines.
+func (p pause) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (p pause) wait(ctx context.Context) {
+	timer := time.NewTimer(p.length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.stop:
+	case <-ctx.Done():
+	}
+}
+
+// expected are the errors of a Redis that is well: an empty lane, a script
+// that it has not seen since its restart, and the acknowledgement of a task
+// that was wiped meanwhile.
+func expected(err error) bool {
+	return errors.Is(err, redis.Nil) ||
+		redis.HasErrorPrefix(err, "NOSCRIPT") ||
+		redis.HasErrorPrefix(err, "NOT FOUND")
+}
+
+// Stats is what /health tells about Redis and the pool of one publisher.
+type Stats struct {
+	// Latency is the round trip of one PING, and zero when it failed.
+	Latency time.Duration
+	// Size is the most connections that the pool keeps; Total are open, Idle of
+	// them wait for use. Stale counts those removed since the start.
+	Size, Total, Idle, Stale int
+	// Hits, Misses and Timeouts count, since the start, how often a free
+	// connection was found, was not found, and did not come in time.
+	Hits, Misses, Timeouts int
+	// Utilisation is the share of Size in use, 0 to 1.
+	Utilisation float64
+}
+
+// Stats pings Redis, for at most a second, and counts the connections. The
+// counts are good beside an error too, which is of kind fault.Unavailable and
+// says that Redis is away.
+func (p *Publisher) Stats(ctx context.Context) (Stats, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandLimit)
+	defer cancel()
+	mark := clock.Start()
+	err := p.rdb.Ping(ctx).Err()
+	took := mark.Elapsed()
+
+	pool := p.rdb.PoolStats()
+	s := Stats{
+		Size:  publisherPool,
+		Total: int(pool.TotalConns), Idle: int(pool.IdleConns), Stale: int(pool.StaleConns),
+		Hits: int(pool.Hits), Misses: int(pool.Misses), Timeouts: int(pool.Timeouts),
+	}
+	s.Utilisation = float64(max(s.Total-s.Idle, 0)) / float64(s.Size)
+	if err != nil {
+		return s, fault.Wrap(fault.Unavailable, "", "queue: ping", err)
+	}
+	s.Latency = took
+	return s, nil
+}
+
+// Depth counts the hints that wait in each lane, without delayed ones and
+// without those that a worker holds. It reads the lists that asynq keeps; the
+// inspector of asynq would sample memory and fail on a lane never used.
+func (p *Publisher) Depth(ctx context.Context) (map[Lane]int, error) {
+	counts := make(map[Lane]*redis.IntCmd)
+	err := p.guarded(ctx, "depth", func(ctx context.Context) error {
+		_, err := p.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for _, lane := range lanes() {
+				counts[lane] = pipe.LLen(ctx, asynqKey(lane, "pending"))
+			}
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	depth := make(map[Lane]int, len(counts))
+	for lane, count := range counts {
+		depth[lane] = int(count.Val())
+	}
+	return depth, nil
+}
+
+// asynqKey is the name of a key of asynq 0.26. The prefix is fixed there; the
+// braces keep a lane in one slot of a cluster.
+func asynqKey(lane Lane, what string) string { return "asynq:{" + string(lane) + "}:" + what }

@@ -1,0 +1,184 @@
+package queue
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/scheduler-service/scheduler/internal/queue/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
+// patience bounds every wait of these tests.
+const patience = 20 * time.Second
+
+// eventually waits until cond holds, which changes by what another process or
+// goroutine does and tells nobody.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	limit := time.After(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("after %v still not: %s", patience, what)
+		}
+	}
+}
+
+// fragile is a Redis that a test kills, starts again at the same address, and
+// freezes. It keeps nothing on disk.
+type fragile struct {
+	t   testing.TB
+	dir string
+	cmd *exec.Cmd
+}
+
+// newFragile picks the address; start starts the server.
+func newFragile(t testing.TB) *fragile {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "queue") // short: a socket's path is limited to 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fragile{t: t, dir: dir}
+	t.Cleanup(func() {
+		f.kill()
+		_ = os.RemoveAll(dir)
+	})
+	return f
+}
+
+func (f *fragile) url() string { return "unix://" + filepath.Join(f.dir, "s") }
+
+func (f *fragile) start() {
+	f.t.Helper()
+	f.cmd = exec.Command("redis-server", "--port", "0", "--unixsocket", filepath.Join(f.dir, "s"),
+		"--save", "", "--appendonly", "no", "--dir", f.dir)
+	f.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := f.cmd.Start(); err != nil {
+		f.t.Fatalf("no redis-server: %v", err)
+	}
+	rdb := client(f.t, f.url())
+	eventually(f.t, "redis answers", func() bool { return rdb.Ping(context.Background()).Err() == nil })
+	if err := rdb.Close(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fragile) kill() {
+	if f.cmd != nil {
+		_ = f.cmd.Process.Kill()
+		_ = f.cmd.Wait() // killed is what it says
+		f.cmd = nil
+	}
+}
+
+func (f *fragile) signal(sig syscall.Signal) {
+	f.t.Helper()
+	if err := f.cmd.Process.Signal(sig); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// client is a plain client of the test's own, closed by the caller.
+func client(t testing.TB, url string) *redis.Client {
+	t.Helper()
+	o, err := options(Config{URL: url}, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open(o)
+}
+
+func newPublisher(t testing.TB, url string, log *slog.Logger) *Publisher {
+	t.Helper()
+	p, err := NewPublisher(Config{URL: url}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return p
+}
+
+// consume runs a consumer until the test ends or the returned stop is called,
+// which gives what Run returned.
+func consume(t testing.TB, cfg Config, log *slog.Logger, handle Handler) (c *Consumer, stop func() error) {
+	t.Helper()
+	c, err := NewConsumer(cfg, handle, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	var stopped bool
+	stop = sync.OnceValue(func() error {
+		stopped = true
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() {
+		if stopped {
+			return // the test saw what Run returned
+		}
+		if err := stop(); err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	return c, stop
+}
+
+// inbox is a handler that keeps what it gets.
+type inbox struct {
+	mu  sync.Mutex
+	got map[uuid.UUID][]Lane
+}
+
+func newInbox() *inbox { return &inbox{got: make(map[uuid.UUID][]Lane)} }
+
+func (b *inbox) handle(_ context.Context, lane Lane, ids []uuid.UUID) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range ids {
+		b.got[id] = append(b.got[id], lane)
+	}
+	return nil
+}
+
+// has says whether every id came.
+func (b *inbox) has(ids ...uuid.UUID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !slices.ContainsFunc(ids, func(id uuid.UUID) bool { return len(b.got[id]) == 0 })
+}
+
+// lines is a logger that counts.
+type lines struct{ n atomic.Int64 }
+
+func (l *lines) logger() *slog.Logger { return slog.New(l) }
+
+func (l *lines) Enabled(context.Context, slog.Level) bool      { return true }
+func (l *lines) Handle(_ context.Context, _ slog.Record) error { l.n.Add(1); return nil }
+func (l *lines) WithAttrs([]slog.Attr) slog.Handler            { return l }
+func (l *lines) WithGroup(string) slog.Handler                 { return l }
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
