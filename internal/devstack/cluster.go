@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -155,6 +154,9 @@ func (c *cluster) probe(ctx context.Context, acc child.Account, dir string) erro
 	return nil
 }
 
+// unfinished is in the name of a data directory that is being made.
+const unfinished = ".unfinished-"
+
 // initArgs are initdb's arguments but for the directory.
 func (c *cluster) initArgs() []string {
 	args := []string{"-U", superuser, "-A", "trust", "-E", "UTF8", "--locale=C"}
@@ -168,12 +170,15 @@ func (c *cluster) initArgs() []string {
 // initdb makes the data directory. It is filled under another name and renamed
 // when it is complete, so that a data directory that is there is always whole.
 func (c *cluster) initdb(ctx context.Context) error {
-	fresh := c.data + ".unfinished"
 	// What an initdb that was killed has left never held anybody's data.
-	if err := os.RemoveAll(fresh); err != nil {
-		return err
+	old, _ := filepath.Glob(c.data + unfinished + "*") // fails only for a malformed pattern
+	for _, dir := range old {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
 	}
-	if err := os.Mkdir(fresh, 0o700); err != nil {
+	fresh, err := os.MkdirTemp(filepath.Dir(c.data), filepath.Base(c.data)+unfinished)
+	if err != nil {
 		return err
 	}
 	if err := c.account.Give(fresh); err != nil {
@@ -281,7 +286,7 @@ func (c *cluster) endLeftover(ctx context.Context, pid int, step child.Step) err
 
 // servedBy reports whether the process is a server on this data directory: it
 // is named on its command line.
-func (c *cluster) servedBy(pid int) bool { return slices.Contains(child.Args(pid), c.data) }
+func (c *cluster) servedBy(pid int) bool { return child.HasArgument(pid, c.data) }
 
 func removeFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

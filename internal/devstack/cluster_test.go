@@ -143,12 +143,16 @@ func TestAnotherVersionsDataIsLeftAlone(t *testing.T) {
 func TestUnfinishedInitdbIsDoneAgain(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
-	if err := os.MkdirAll(filepath.Join(dir, "postgres.unfinished", "base"), 0o700); err != nil {
+	old := filepath.Join(dir, "postgres.unfinished-1")
+	if err := os.MkdirAll(filepath.Join(old, "base"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	p := startPostgres(t, Options{Dir: dir, Durable: true})
 	if got := ask(t, p.AdminURL, "SELECT 'alive'"); got != "alive" {
 		t.Errorf("got %q", got)
+	}
+	if exists(old) {
+		t.Error("the unfinished directory is still there")
 	}
 }
 
@@ -186,7 +190,7 @@ func TestStaleLockFiles(t *testing.T) {
 			if err := again.Stop(); err != nil {
 				t.Error(err)
 			}
-			if child.Args(bystander.PID()) == nil {
+			if !child.HasArgument(bystander.PID(), "1000") {
 				t.Error("the bystander was ended")
 			}
 		})

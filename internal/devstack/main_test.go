@@ -154,7 +154,7 @@ func TestKilledProgramLeavesNothingRunning(t *testing.T) {
 	_ = cmd.Wait()
 	pg := startPostgres(t, Options{Dir: dir, Durable: true})
 	r := startRedis(t, Options{Dir: dir, Durable: true})
-	if child.Args(told.PostgresPID) != nil {
+	if child.HasArgument(told.PostgresPID, told.Data) {
 		t.Errorf("the killed program's server, process %d, still runs", told.PostgresPID)
 	}
 	if got := ask(t, pg.AdminURL, "SELECT what FROM kept"); got != "still here" {
@@ -185,7 +185,7 @@ func TestKilledTestsAreSweptUp(t *testing.T) {
 	if exists(told.Home) {
 		t.Error("the killed one's directory is still there")
 	}
-	eventually(t, "the end of its server", func() bool { return child.Args(told.PostgresPID) == nil })
+	eventually(t, "the end of its server", func() bool { return !child.HasArgument(told.PostgresPID, told.Data) })
 	for _, p := range []*Postgres{first, second} {
 		if got := ask(t, p.AdminURL, "SELECT 'alive'"); got != "alive" {
 			t.Errorf("got %q", got)

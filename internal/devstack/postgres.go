@@ -3,6 +3,7 @@ package devstack
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -25,9 +26,10 @@ type Postgres struct {
 	Socket string
 
 	cluster *cluster
+
+	mu      sync.Mutex
 	process *child.Process
-	stop    sync.Once
-	stopErr error
+	stopped bool
 }
 
 // settings hold for every server. They are meant for a laptop: small enough for
@@ -166,30 +168,56 @@ func (p *Postgres) URL(database, user string) string {
 	return u.String()
 }
 
-// Done is closed when the server has ended, by Stop or by itself.
-func (p *Postgres) Done() <-chan struct{} { return p.process.Done() }
+// Done is closed when the server has ended, by Stop or by itself. A restart
+// ends it too, and the new one has another Done.
+func (p *Postgres) Done() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.process.Done()
+}
 
 // Stop shuts the server down, cutting its connections, and waits until it is
 // gone: a second or less as a rule, a minute at most. A throwaway server's data
-// goes with it. Further calls return the first one's answer.
+// goes with it. Further calls do nothing.
 func (p *Postgres) Stop() error {
-	p.stop.Do(func() {
-		p.stopErr = p.process.Stop(stopSteps(p.cluster.durable)...)
-		p.cluster.close()
-	})
-	return p.stopErr
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return nil
+	}
+	p.stopped = true
+	defer p.cluster.close()
+	return p.process.Stop(stopSteps(p.cluster.durable)...)
 }
+
+// Restart shuts the server down and starts it again on the same data and
+// address, for tests of what its clients make of that.
+func (p *Postgres) Restart(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return errStopped
+	}
+	if err := p.process.Stop(stopSteps(p.cluster.durable)...); err != nil {
+		return err
+	}
+	return p.start(ctx)
+}
+
+// errStopped is what a stopped server answers.
+var errStopped = errors.New("the server was stopped")
 
 // Leave restarts the server so that it outlives us, for a person who wants to
 // look into a database that a test has left, and returns its process id. Stop
 // does nothing afterwards; SIGINT ends the server, and a throwaway's data is
 // removed by the next start of another throwaway.
 func (p *Postgres) Leave() (pid int, err error) {
-	p.stop.Do(func() { pid, err = p.leave() })
-	return pid, err
-}
-
-func (p *Postgres) leave() (pid int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return 0, errStopped
+	}
+	p.stopped = true
 	c := p.cluster
 	if err := p.process.Stop(stopSteps(c.durable)...); err != nil {
 		return 0, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -192,7 +191,7 @@ func TestLeave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(child.Args(pid), p.cluster.data) {
+	if !child.HasArgument(pid, p.cluster.data) {
 		t.Fatalf("process %d is not the left server", pid)
 	}
 	if err := p.Stop(); err != nil {
@@ -214,9 +213,29 @@ func TestLeave(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	signal(t, pid, syscall.SIGINT)
-	eventually(t, "its end", func() bool { return child.Args(pid) == nil })
+	eventually(t, "its end", func() bool { return !child.HasArgument(pid, p.cluster.data) })
 	startPostgres(t, Options{Dir: base})
 	if exists(p.cluster.dir) {
 		t.Error("its data is still there")
+	}
+}
+
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	p := startPostgres(t, Options{})
+	tell(t, p.AdminURL, "CREATE TABLE kept AS SELECT 'still here' AS what")
+	before := p.Done()
+	if err := p.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-before
+	if got := ask(t, p.AdminURL, "SELECT what FROM kept"); got != "still here" {
+		t.Errorf("got %q", got)
+	}
+	if err := p.Stop(); err != nil {
+		t.Error(err)
+	}
+	if err := p.Restart(t.Context()); err == nil {
+		t.Error("a stopped server started again")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -38,20 +39,59 @@ type Redis struct {
 	// Kind is one of the constants above.
 	Kind string
 
-	done    <-chan struct{}
-	stop    sync.Once
-	stopFn  func() error
-	stopErr error
+	home    *home  // nil for a miniredis, as the next two
+	program string // the server's path
+	process *child.Process
+	mini    *miniredisClock
+
+	mu      sync.Mutex // guards process and stopped
+	stopped bool
 }
 
-// Done is closed when the server has ended, by Stop or by itself.
-func (r *Redis) Done() <-chan struct{} { return r.done }
+// Done is closed when the server has ended, by Stop or by itself. A restart
+// ends it too, and the new one has another Done.
+func (r *Redis) Done() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mini != nil {
+		return r.mini.done
+	}
+	return r.process.Done()
+}
 
-// Stop shuts the server down and waits until it is gone. Further calls return
-// the first one's answer.
+// Stop shuts the server down and waits until it is gone. A throwaway is given
+// no time to say goodbye, as in a crash. Further calls do nothing.
 func (r *Redis) Stop() error {
-	r.stop.Do(func() { r.stopErr = r.stopFn() })
-	return r.stopErr
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped {
+		return nil
+	}
+	r.stopped = true
+	if r.mini != nil {
+		r.mini.stop()
+		return nil
+	}
+	defer r.home.close()
+	return r.process.Stop(redisStopSteps(r.home.durable)...)
+}
+
+// Restart stops the server and starts it again on the same address, for tests
+// of what its clients make of that. A throwaway comes back empty. A miniredis
+// cannot do it.
+func (r *Redis) Restart(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mini != nil {
+		return errors.New("a miniredis does not restart")
+	}
+	if r.stopped {
+		return errStopped
+	}
+	if err := r.process.Stop(redisStopSteps(r.home.durable)...); err != nil {
+		return err
+	}
+	return r.run(ctx)
 }
 
 // StartRedis starts a Redis that serves only us: redis-server or valkey-server
@@ -77,25 +117,25 @@ func startRedisServer(ctx context.Context, o Options, path, kind string) (*Redis
 	if err != nil {
 		return nil, err
 	}
-	var process *child.Process
-	socket := filepath.Join(h.socketDir(child.Self()), "redis.sock")
-	if err = endRedis(ctx, socket); err == nil {
-		process, err = runRedis(ctx, h, path, kind)
+	r := &Redis{Kind: kind, home: h, program: path}
+	if err = endRedis(ctx, filepath.Join(h.socketDir(child.Self()), redisSocket)); err == nil {
+		err = h.openSocket(child.Self())
+	}
+	if err == nil {
+		err = r.run(ctx)
 	}
 	if err != nil {
 		h.close()
 		return nil, err
 	}
-	socket = h.redisSocket()
-	return &Redis{
-		URL: "redis-socket://" + socket, ClientURL: "unix://" + socket, Kind: kind,
-		done: process.Done(),
-		stopFn: func() error {
-			defer h.close()
-			return process.Stop(redisStopSteps(h.durable)...)
-		},
-	}, nil
+	socket := filepath.Join(h.socket, redisSocket)
+	r.URL = (&url.URL{Scheme: "redis-socket", Path: socket}).String()
+	r.ClientURL = (&url.URL{Scheme: "unix", Path: socket}).String()
+	return r, nil
 }
+
+// redisSocket is the socket's name in its directory.
+const redisSocket = "redis.sock"
 
 // redisStopSteps ask it to write everything out. It looks ten times a second
 // whether it was asked, for which a throwaway is not worth waiting.
@@ -119,54 +159,50 @@ func endRedis(ctx context.Context, socket string) error {
 	return nil
 }
 
-func runRedis(ctx context.Context, h *home, path, kind string) (*child.Process, error) {
-	if err := h.openSocket(child.Self()); err != nil {
-		return nil, err
-	}
-	data := filepath.Join(h.dir, "redis")
+// run starts the server in its home and waits until it answers.
+func (r *Redis) run(ctx context.Context) error {
+	data := filepath.Join(r.home.dir, "redis")
 	if err := os.MkdirAll(data, 0o700); err != nil {
-		return nil, err
+		return err
 	}
-	logPath := filepath.Join(h.dir, "redis.log")
+	logPath := filepath.Join(r.home.dir, "redis.log")
 	out, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer out.Close()
-	cmd := child.Self().Command(context.Background(), serverEnv(), path, redisArgs(h, data)...)
-	cmd.Args[0] = kind
+	socket := filepath.Join(r.home.socket, redisSocket)
+	cmd := child.Self().Command(context.Background(), serverEnv(), r.program, redisArgs(r.home.durable, data, socket)...)
+	cmd.Args[0] = r.Kind
 	cmd.Stdout, cmd.Stderr = out, out
-	process, err := child.Start(cmd)
-	if err != nil {
-		return nil, err
+	if r.process, err = child.Start(cmd); err != nil {
+		return err
 	}
 	err = until(ctx, startWithin, func() (bool, error) {
 		select {
-		case <-process.Done():
+		case <-r.process.Done():
 			return false, errEnded
 		default:
-			answer, err := say(h.redisSocket(), "PING")
+			answer, err := say(socket, "PING")
 			return err == nil && answer == "+PONG\r\n", nil
 		}
 	})
 	if err != nil {
-		_ = process.Stop(redisStopSteps(h.durable)...)
+		_ = r.process.Stop(redisStopSteps(r.home.durable)...)
 		said, _ := os.ReadFile(logPath)
-		return nil, fmt.Errorf("%w: %s", err, lastLines(said))
+		return fmt.Errorf("%w: %s", err, lastLines(said))
 	}
-	return process, nil
+	return nil
 }
 
-func (h *home) redisSocket() string { return filepath.Join(h.socket, "redis.sock") }
-
-func redisArgs(h *home, data string) []string {
+func redisArgs(durable bool, data, socket string) []string {
 	args := []string{
-		"--port", "0", "--unixsocket", h.redisSocket(), "--unixsocketperm", "700",
+		"--port", "0", "--unixsocket", socket, "--unixsocketperm", "700",
 		"--dir", data, "--save", "", "--daemonize", "no",
 		// A full Redis must refuse hints and not forget some in silence.
 		"--maxmemory-policy", "noeviction",
 	}
-	if h.durable {
+	if durable {
 		return append(args, "--appendonly", "yes", "--appendfsync", "everysec")
 	}
 	return append(args, "--appendonly", "no")
@@ -198,39 +234,44 @@ func say(socket, command string) (string, error) {
 // do not pass by themselves, and asynq's leases and unique locks are time-outs.
 const clockEvery = 100 * time.Millisecond
 
+// miniredisClock is a miniredis and what moves its clock on.
+type miniredisClock struct {
+	server     *miniredis.Miniredis
+	quit, done chan struct{}
+}
+
 func startMiniredis() (*Redis, error) {
 	server, password := miniredis.NewMiniRedis(), rand.Text()
 	server.RequireAuth(password) // any user of this machine reaches a loopback port
 	if err := server.StartAddr("127.0.0.1:0"); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("start a Redis inside this process: %w", err)
 	}
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		moveClock(server, quit)
-		server.Close()
-	}()
-	address := "redis://:" + password + "@" + server.Addr()
-	return &Redis{URL: address, ClientURL: address, Kind: KindMiniredis, done: done, stopFn: func() error {
-		close(quit)
-		<-done
-		return nil
-	}}, nil
+	m := &miniredisClock{server: server, quit: make(chan struct{}), done: make(chan struct{})}
+	go m.run()
+	address := (&url.URL{Scheme: "redis", User: url.UserPassword("", password), Host: server.Addr()}).String()
+	return &Redis{URL: address, ClientURL: address, Kind: KindMiniredis, mini: m}, nil
 }
 
-// moveClock lets as much time pass for the server as really did, until quit.
-func moveClock(server *miniredis.Miniredis, quit <-chan struct{}) {
+// run lets as much time pass for the server as really did, until stop.
+func (m *miniredisClock) run() {
+	defer close(m.done)
+	defer m.server.Close()
 	tick := time.NewTicker(clockEvery)
 	defer tick.Stop()
 	mark, moved := clock.Start(), time.Duration(0)
 	for {
 		select {
-		case <-quit:
+		case <-m.quit:
 			return
 		case <-tick.C:
 			passed := mark.Elapsed()
-			server.FastForward(passed - moved)
+			m.server.FastForward(passed - moved)
 			moved = passed
 		}
 	}
+}
+
+func (m *miniredisClock) stop() {
+	close(m.quit)
+	<-m.done
 }

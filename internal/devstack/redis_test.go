@@ -110,12 +110,12 @@ func TestSurvivingRedisIsStopped(t *testing.T) {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	survivor := exec.CommandContext(t.Context(), path, redisArgs(h, data)...)
+	survivor := exec.CommandContext(t.Context(), path, redisArgs(true, data, filepath.Join(h.socket, redisSocket))...)
 	survivor.Args[0] = kind
 	if err := survivor.Start(); err != nil {
 		t.Fatal(err)
 	}
-	socket := h.redisSocket()
+	socket := filepath.Join(h.socket, redisSocket)
 	eventually(t, "the survivor", func() bool { _, err := say(socket, "PING"); return err == nil })
 	old := &Redis{URL: "redis-socket://" + socket, ClientURL: "unix://" + socket}
 	if err := client(t, old).Set(t.Context(), "k", "v", 0).Err(); err != nil {
@@ -198,5 +198,36 @@ func TestMiniredisAsksForItsPassword(t *testing.T) {
 	defer c.Close()
 	if err := c.Ping(t.Context()).Err(); err == nil {
 		t.Error("it answers to anybody on this machine")
+	}
+}
+
+func TestRedisRestart(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		durable bool
+		want    string
+	}{{"durable keeps its data", true, "v"}, {"a throwaway comes back empty", false, ""}} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r := startRedis(t, Options{Dir: openDir(t), Durable: tc.durable})
+			if err := client(t, r).Set(t.Context(), "k", "v", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			before := r.Done()
+			if err := r.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			<-before
+			if got := client(t, r).Get(t.Context(), "k").Val(); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+			if err := r.Stop(); err != nil {
+				t.Error(err)
+			}
+			if err := r.Restart(t.Context()); err == nil {
+				t.Error("a stopped server started again")
+			}
+		})
 	}
 }

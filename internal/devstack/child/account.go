@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // Account is who a child runs as. The zero value is ourselves.
@@ -88,6 +89,7 @@ func (a Account) Command(ctx context.Context, env []string, name string, args ..
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = "/"
 	cmd.Env = env
+	cmd.WaitDelay = time.Second // what it started may hold its output open
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if a.other {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}

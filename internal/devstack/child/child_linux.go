@@ -3,10 +3,10 @@
 package child
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -33,12 +33,9 @@ func namespace(attr *syscall.SysProcAttr) {
 
 const hasNamespaces = true
 
-// Args is the command line of a live process, nil when there is none with this
-// id (a zombie counts as none).
-func Args(pid int) []string {
+// HasArgument reports whether a process with this id lives (a zombie does not)
+// and was started with the argument arg.
+func HasArgument(pid int, arg string) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil || len(line) == 0 {
-		return nil
-	}
-	return strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00")
+	return err == nil && slices.Contains(strings.Split(string(line), "\x00"), arg)
 }

@@ -48,12 +48,10 @@ const hasNamespaces = false
 
 func namespace(*syscall.SysProcAttr) {}
 
-// Args is the command line of a live process, nil when there is none with this
-// id (a zombie counts as none).
-func Args(pid int) []string {
+// HasArgument reports whether a process with this id lives (a zombie does not)
+// and was started with the argument arg.
+func HasArgument(pid int, arg string) bool {
 	out, err := exec.Command("ps", "-ww", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
-	if err != nil || strings.Contains(string(out), "<defunct>") {
-		return nil
-	}
-	return strings.Fields(string(out))
+	// The arguments come as one line, in which arg may have spaces of its own.
+	return err == nil && strings.Contains(" "+strings.TrimSpace(string(out))+" ", " "+arg+" ")
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -80,14 +79,14 @@ func TestChildEndsWithAKilledParent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if args := Args(pid); !slices.Contains(args, "1000") {
-				t.Fatalf("process %d is no sleeper: %v", pid, args)
+			if !HasArgument(pid, "1000") {
+				t.Fatalf("process %d is no sleeper", pid)
 			}
 			if err := parent.Process.Signal(how); err != nil {
 				t.Fatal(err)
 			}
 			_ = parent.Wait()
-			eventually(t, "the end of the child", func() bool { return Args(pid) == nil })
+			eventually(t, "the end of the child", func() bool { return !HasArgument(pid, "1000") })
 		})
 	}
 }
@@ -159,18 +158,30 @@ func TestStartOfNothing(t *testing.T) {
 	}
 }
 
-func TestArgs(t *testing.T) {
+func TestHasArgument(t *testing.T) {
 	t.Parallel()
-	if got := Args(os.Getpid()); len(got) == 0 || got[0] != os.Args[0] {
-		t.Errorf("of ourselves: %q", got)
+	const spaced = "two words"
+	cmd := exec.Command("/bin/sh", "-c", "read -r _", spaced)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	cmd := exec.Command("/bin/true")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// Not waited for, it becomes a zombie: its id is taken, but nothing runs.
-	eventually(t, "a zombie counts as none", func() bool { return Args(cmd.Process.Pid) == nil })
-	if err := cmd.Wait(); err != nil {
+	pid := cmd.Process.Pid
+	for arg, want := range map[string]bool{spaced: true, "-c": true, "wor": false, spaced + "s": false} {
+		if got := HasArgument(pid, arg); got != want {
+			t.Errorf("%q: %v", arg, got)
+		}
+	}
+	if err := in.Close(); err != nil {
 		t.Fatal(err)
+	}
+	// Not waited for, it becomes a zombie: its id is taken, but nothing runs.
+	eventually(t, "a zombie has none", func() bool { return !HasArgument(pid, spaced) })
+	_ = cmd.Wait()
+	if HasArgument(pid, spaced) {
+		t.Error("a process that is gone has one")
 	}
 }

@@ -55,6 +55,15 @@ func (s *Server) Stop() {
 	_ = s.redis.Stop()
 }
 
+// Restart brings the server back on the same address, empty, as after a crash
+// that lost everything.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	if err := s.redis.Restart(t.Context()); err != nil {
+		t.Fatalf("restart Redis: %v", err)
+	}
+}
+
 // Main runs a package's tests and looks for goroutines left behind. It returns
 // the exit code:
 //

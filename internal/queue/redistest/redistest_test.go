@@ -48,3 +48,16 @@ func TestStop(t *testing.T) {
 		t.Error("it still answers")
 	}
 }
+
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	s := redistest.New(t)
+	c := connect(t, s)
+	if err := c.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.Restart(t)
+	if got, err := c.Exists(t.Context(), "k").Result(); err != nil || got != 0 {
+		t.Errorf("%d keys, error %v: the same client should find an empty server", got, err)
+	}
+}
