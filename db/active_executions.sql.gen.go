@@ -257,16 +257,22 @@ func (q *Queries) CompleteExecutions(ctx context.Context, arg CompleteExecutions
 	return items, nil
 }
 
-const CountWaiting = `-- name: CountWaiting :one
-SELECT count(*) FROM active_executions WHERE status IN ('pending', 'retrying')
+const CountActiveExecutions = `-- name: CountActiveExecutions :one
+SELECT count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status <> 'running') AS waiting
+FROM active_executions
 `
 
+type CountActiveExecutionsRow struct {
+	Running int64
+	Waiting int64
+}
+
 // Cross-tenant: the service's gauges.
-func (q *Queries) CountWaiting(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, CountWaiting)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+func (q *Queries) CountActiveExecutions(ctx context.Context) (CountActiveExecutionsRow, error) {
+	row := q.db.QueryRow(ctx, CountActiveExecutions)
+	var i CountActiveExecutionsRow
+	err := row.Scan(&i.Running, &i.Waiting)
+	return i, err
 }
 
 const ExpediteExecutions = `-- name: ExpediteExecutions :execrows

@@ -133,18 +133,6 @@ func (q *Queries) ClaimDueJobs(ctx context.Context, arg ClaimDueJobsParams) ([]C
 	return items, nil
 }
 
-const CountActiveJobs = `-- name: CountActiveJobs :one
-SELECT count(*) FROM scheduled_jobs WHERE status = 'active' AND next_execution_at IS NOT NULL
-`
-
-// Cross-tenant: the service's gauges.
-func (q *Queries) CountActiveJobs(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, CountActiveJobs)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const CountJobRun = `-- name: CountJobRun :exec
 UPDATE scheduled_jobs SET last_execution_at = $1::timestamptz, execution_count = execution_count + 1
 WHERE tenant_id = $2 AND id = $3

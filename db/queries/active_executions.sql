@@ -233,6 +233,7 @@ ON CONFLICT (id, scheduled_at) DO NOTHING;
 UPDATE active_executions SET cancel_requested_at = @now::timestamptz
 WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running' AND cancel_requested_at IS NULL;
 
--- name: CountWaiting :one
+-- name: CountActiveExecutions :one
 -- Cross-tenant: the service's gauges.
-SELECT count(*) FROM active_executions WHERE status IN ('pending', 'retrying');
+SELECT count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status <> 'running') AS waiting
+FROM active_executions;

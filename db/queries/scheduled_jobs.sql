@@ -104,7 +104,3 @@ SELECT coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at,
        least(coalesce(sqlc.narg(now)::timestamptz, now()),
              (SELECT min(next_execution_at) FROM scheduled_jobs WHERE status = 'active'),
              (SELECT min(scheduled_at) FROM active_executions))::timestamptz AS oldest;
-
--- name: CountActiveJobs :one
--- Cross-tenant: the service's gauges.
-SELECT count(*) FROM scheduled_jobs WHERE status = 'active' AND next_execution_at IS NOT NULL;

@@ -36,6 +36,9 @@ type Config struct {
 	// (EGRESS_ALLOW). It goes before every refusal of an address, and does not
 	// widen the ports.
 	Allow []netip.Prefix
+	// Endpoints lists single addresses, with their port, that may be reached
+	// although they are not public: the standalone program's own echo.
+	Endpoints []netip.AddrPort
 	// DialTimeout bounds resolving a name and connecting, together; 0 is 10 s.
 	// The TLS handshake after it has the same bound of its own.
 	DialTimeout time.Duration
@@ -68,7 +71,7 @@ func New(config Config) (*Client, error) {
 		// The C library's resolver cannot be cancelled and holds a thread.
 		config.Resolver = &net.Resolver{PreferGo: true}
 	}
-	g := newGuard(config.Allow, own)
+	g := newGuard(config.Allow, config.Endpoints, own)
 	dialer := &net.Dialer{Timeout: config.DialTimeout, Resolver: config.Resolver, Control: g.control}
 	return &Client{guard: g, transport: &http.Transport{
 		Proxy:               nil, // not even from the environment

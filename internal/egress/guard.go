@@ -30,15 +30,16 @@ var closedPorts = []uint16{
 
 // guard decides on addresses and ports.
 type guard struct {
-	allow []netip.Prefix
-	own   []netip.Addr
+	allow     []netip.Prefix
+	endpoints []netip.AddrPort
+	own       []netip.Addr
 	// registry knows the special-purpose registries of IANA.
 	registry *ssrf.Guardian
 }
 
-func newGuard(allow []netip.Prefix, own []netip.Addr) *guard {
+func newGuard(allow []netip.Prefix, endpoints []netip.AddrPort, own []netip.Addr) *guard {
 	return &guard{
-		allow: slices.Clone(allow), own: own,
+		allow: slices.Clone(allow), endpoints: slices.Clone(endpoints), own: own,
 		registry: ssrf.New(ssrf.WithDeniedV4Prefixes(azureWire), ssrf.WithAnyPort()),
 	}
 }
@@ -52,6 +53,9 @@ func (g *guard) control(network, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return blocked("network")
+	}
+	if slices.Contains(g.endpoints, target) {
+		return nil
 	}
 	if !portOpen(target.Port()) {
 		return blocked("port")

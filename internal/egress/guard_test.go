@@ -272,6 +272,14 @@ func TestCheckLetsPublicTargetsPass(t *testing.T) {
 	}
 }
 
+func TestZoneDoesNotHideAnAllowedAddress(t *testing.T) {
+	t.Parallel()
+	c := client(t, egress.Config{Allow: prefixes(t, "fe80::/10")})
+	if err := c.Check(&url.URL{Scheme: "http", Host: "[fe80::1%eth0]"}); err != nil {
+		t.Errorf("error = %v, want it allowed", err)
+	}
+}
+
 // net/http maps wide digits and odd full stops to ASCII when it connects, so
 // the address is what must be refused there.
 func TestInternationalSpellingsOfAddressesAreRefused(t *testing.T) {

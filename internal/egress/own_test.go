@@ -25,7 +25,7 @@ func TestOwnPublicAddressIsRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			err := newGuard(test.allow, []netip.Addr{own}).address(netip.MustParseAddr(test.addr))
+			err := newGuard(test.allow, nil, []netip.Addr{own}).address(netip.MustParseAddr(test.addr))
 			var got string
 			if refused := (*Blocked)(nil); errors.As(err, &refused) {
 				got = refused.Rule
@@ -39,7 +39,7 @@ func TestOwnPublicAddressIsRefused(t *testing.T) {
 
 func TestControlRefusesWhatIsNotTCP(t *testing.T) {
 	t.Parallel()
-	g := newGuard([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}, nil)
+	g := newGuard([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}, nil, nil)
 	for _, test := range []struct{ network, address, want string }{
 		{"unix", "/var/run/docker.sock", "network"},
 		{"udp4", "8.8.8.8:53", "network"},

@@ -3,6 +3,7 @@ package egress
 import (
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,6 +21,9 @@ func (c *Client) Check(target *url.URL) error {
 	}
 	if target.Opaque != "" || len(target.Hostname()) > 255 {
 		return blocked("host")
+	}
+	if exact, err := netip.ParseAddrPort(target.Host); err == nil && slices.Contains(c.guard.endpoints, exact) {
+		return nil
 	}
 	if port := target.Port(); port != "" {
 		number, err := strconv.ParseUint(port, 10, 16)

@@ -28,3 +28,10 @@ type Corpse struct {
 	Host string
 	PID  int
 }
+
+// The gauges of the whole service, which the promoter takes every few seconds
+// for those who may not count across tenants themselves.
+const (
+	GaugeRunning = "running_executions"
+	GaugeWaiting = "waiting_executions"
+)

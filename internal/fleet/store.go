@@ -76,3 +76,17 @@ func (s *Store) Alive(ctx context.Context) (int, error) {
 	}
 	return int(n), nil
 }
+
+// Gauges answers the gauges that the promoter took last. It may be asked as
+// postgres.API.
+func (s *Store) Gauges(ctx context.Context) (map[string]int64, error) {
+	rows, err := s.q.ListGauges(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the gauges: %w", postgres.Fault(err))
+	}
+	gauges := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		gauges[r.Name] = r.Value
+	}
+	return gauges, nil
+}

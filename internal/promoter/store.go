@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
@@ -123,15 +124,14 @@ func (s *store) expedite(ctx context.Context, now time.Time) (int, error) {
 // process may read them.
 func (s *store) gauge(ctx context.Context) error {
 	q := db.New(s.db.Pool())
-	active, err := q.CountActiveJobs(ctx)
+	count, err := q.CountActiveExecutions(ctx)
 	if err != nil {
-		return fmt.Errorf("count active jobs: %w", postgres.Fault(err))
+		return fmt.Errorf("count active executions: %w", postgres.Fault(err))
 	}
-	pending, err := q.CountWaiting(ctx)
-	if err != nil {
-		return fmt.Errorf("count waiting executions: %w", postgres.Fault(err))
-	}
-	err = q.SetGauges(ctx, db.SetGaugesParams{Names: []string{"active_jobs", "waiting_executions"}, Values: []int64{active, pending}})
+	err = q.SetGauges(ctx, db.SetGaugesParams{
+		Names:  []string{fleet.GaugeRunning, fleet.GaugeWaiting},
+		Values: []int64{count.Running, count.Waiting},
+	})
 	if err != nil {
 		return fmt.Errorf("keep the gauges: %w", postgres.Fault(err))
 	}

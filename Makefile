@@ -1,0 +1,42 @@
+# `make` prints this list. Everything a target needs beyond Go it installs or
+# starts by itself, or says in one sentence what to install.
+
+GO      ?= go
+TOOL    := $(GO) tool -modfile=tools/go.mod
+export GOFLAGS += -buildvcs=false
+
+.DEFAULT_GOAL := help
+.PHONY: help run test race lint gen check bench build
+
+help: ## print this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## start the whole service on this machine and say what to do next
+	@$(GO) build -o .data/bin/standalone ./cmd/standalone
+	@exec .data/bin/standalone
+
+test: ## all tests, on a real PostgreSQL and Redis that they start themselves
+	$(GO) vet ./...
+	$(GO) test -shuffle=on ./...
+
+race: ## all tests under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...
+
+lint: ## vet, staticcheck and gofumpt
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+	@unformatted=$$($(TOOL) gofumpt -l cmd internal migrations); \
+	if [ -n "$$unformatted" ]; then echo "not gofumpt-ed:"; echo "$$unformatted"; exit 1; fi
+
+gen: ## regenerate api/ from openapi.yaml, and db/ from migrations/ and db/queries/
+	$(GO) generate ./api
+	$(TOOL) sqlc generate
+
+check: lint gen test ## what CI runs beside the tests: generated code is up to date
+	git diff --exit-code -- api db
+
+bench: ## measure the product beside this machine's own limits
+	$(GO) run ./cmd/bench
+
+build: ## the processes, into .data/bin
+	$(GO) build -o .data/bin/ ./cmd/...

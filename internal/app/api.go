@@ -1,0 +1,79 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// requestDrain bounds how long requests that are being answered may take once
+// the process was told to stop.
+const requestDrain = 10 * time.Second
+
+// API serves the REST API until ctx is cancelled.
+func API(ctx context.Context, c config.API, log *slog.Logger) error {
+	p := newProcess(log)
+	listener, err := net.Listen("tcp", c.HTTPAddr)
+	if err != nil {
+		return fmt.Errorf("HTTP_ADDR: %w", err)
+	}
+	defer listener.Close() // closed by then, unless the start failed
+	return together(ctx,
+		func(ctx context.Context) error { return p.api(ctx, c, listener, nil) },
+		func(ctx context.Context) error { return telemetry.Serve(ctx, c.MetricsAddr(), p.registry) })
+}
+
+// api serves on a listener; jobs may reach the endpoints beside what the
+// configuration allows.
+func (p process) api(ctx context.Context, c config.API, listener net.Listener, endpoints []netip.AddrPort) error {
+	p = p.named("api")
+	db, hints, err := p.stores(ctx, c.Stores, postgres.API, "api", apiConns)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	defer hints.Close()
+	tokens, err := identity.NewTokens(identity.Config{
+		Secret: []byte(c.JWTSecret.Reveal()), Issuer: c.JWTIssuer, Audience: c.JWTAudience, Clock: clock.Now,
+	})
+	if err != nil {
+		return fmt.Errorf("JWT_SECRET: %w", err)
+	}
+	executors, closeExecutors, err := newExecutors(c.EgressAllow, endpoints)
+	if err != nil {
+		return err
+	}
+	defer closeExecutors()
+	handler, err := rest.New(rest.Deps{
+		Jobs: job.NewStore(db), Executions: execution.NewStore(db), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
+		Authenticate: tokens.Authenticate, CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
+		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db)},
+		CursorSecret: []byte(c.JWTSecret.Reveal()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	p.log.InfoContext(ctx, "api listens", "address", listener.Addr().String())
+	return rest.Serve(ctx, rest.Server{Listener: listener, Handler: handler, Log: p.log, Drain: requestDrain})
+}
+
+func portOf(l net.Listener) int {
+	_, text, _ := net.SplitHostPort(l.Addr().String())
+	port, _ := strconv.Atoi(text) // zero when it is no TCP listener
+	return port
+}

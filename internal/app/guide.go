@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/identity"
+)
+
+// demoTenant is the tenant of the development token, the same at each start.
+var demoTenant = uuid.MustParse("00000000-0000-4000-8000-00000000de30")
+
+const (
+	// tokenLife is how long a development token is believed.
+	tokenLife = 30 * 24 * time.Hour
+	// startLimit bounds how long the standalone program waits to be ready.
+	startLimit = time.Minute
+)
+
+// guide tells a person who started the standalone program what to do next.
+type guide struct {
+	config  config.Standalone
+	api     net.Addr
+	echo    string
+	stores  string
+	started clock.Mark
+}
+
+// print waits until the service is ready and then says how to use it.
+func (g guide) print(ctx context.Context, out io.Writer) error {
+	base, err := g.base()
+	if err != nil {
+		return err
+	}
+	if err := untilReady(ctx, base+"/health/ready"); err != nil {
+		return err
+	}
+	token, err := identity.Mint([]byte(g.config.API.JWTSecret.Reveal()), identity.Claims{
+		Subject: "demo", Tenant: demoTenant, Roles: []identity.Role{identity.Admin},
+		Issuer: g.config.API.JWTIssuer, Audience: g.config.API.JWTAudience,
+	}, clock.Now(), tokenLife)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, guideText, base, g.started.Elapsed().Seconds(), g.stores, token, base, g.echo)
+	return err
+}
+
+// guideText is complete commands: each can be pasted as it stands.
+const guideText = `
+The scheduler is ready at %s (started in %.1f s).
+Stores: %s
+
+Paste this first: a token of the demo tenant, valid for 30 days, and the address.
+
+  export TOKEN=%s
+  export API=%s/api/v1/scheduler
+
+Create a job that calls the echo endpoint every 5 seconds, list its executions, run it now, delete it:
+
+  JOB=$(curl -sS "$API/jobs" -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"name":"hello","cronExpression":"*/5 * * * * *","jobType":"http","config":{"url":"%s","method":"POST","body":{"hello":"world"}}}' | tee /dev/stderr | sed 's/.*"id":"\([^"]*\)".*/\1/')
+  curl -sS "$API/jobs/$JOB/executions?limit=3" -H "Authorization: Bearer $TOKEN"
+  curl -sS -X POST "$API/jobs/$JOB/trigger" -H "Authorization: Bearer $TOKEN"
+  curl -sS -X DELETE "$API/jobs/$JOB" -H "Authorization: Bearer $TOKEN" -w '%%{http_code}\n'
+
+Ctrl-C stops it; the data stays for the next start.
+`
+
+// base is the address that a person on this machine reaches the API at.
+func (g guide) base() (string, error) {
+	host, port, err := net.SplitHostPort(g.api.String())
+	if err != nil {
+		return "", fmt.Errorf("read the API's address: %w", err)
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port), nil
+}
+
+// untilReady asks until the answer is 200.
+func untilReady(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, errors.New("the service did not become ready within a minute: see the log above"))
+	defer cancel()
+	tick := time.NewTicker(25 * time.Millisecond)
+	defer tick.Stop()
+	client := &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return fmt.Errorf("ask whether the service is ready: %w", err)
+		}
+		if answer, err := client.Do(request); err == nil {
+			_ = answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), context.Canceled) {
+				return nil // stopped before it was ready
+			}
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/devstack"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
+)
+
+// Standalone is the other processes in one, for a laptop, a demonstration or a
+// small installation: on stores of its own where none are given, with an echo
+// endpoint to call, and with a word about what to do next on out.
+func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, out io.Writer) error {
+	took := clock.Start()
+	listener, err := net.Listen("tcp", c.API.HTTPAddr)
+	if err != nil {
+		return fmt.Errorf("HTTP_ADDR: %w", err)
+	}
+	defer listener.Close() // closed by the API already when it ran
+	c, own, err := privateStores(ctx, c, log)
+	defer own.stop()
+	if err != nil {
+		return err
+	}
+	if c.API.JWTSecret.Reveal() == "" {
+		key, err := keptKey(filepath.Join(c.DataDir, "jwt-key"))
+		if err != nil {
+			return err
+		}
+		c = c.WithJWTSecret(key)
+	}
+	if err := Migrate(ctx, c.Migrate, log); err != nil {
+		return err
+	}
+	echo, err := listenEcho()
+	if err != nil {
+		return err
+	}
+	endpoints := []netip.AddrPort{echo.endpoint()}
+	p := newProcess(log)
+	next := guide{config: c, api: listener.Addr(), echo: echo.url(), stores: own.about(c), started: took}
+	return together(ctx,
+		own.watch,
+		echo.serve,
+		func(ctx context.Context) error { return p.api(ctx, c.API, listener, endpoints) },
+		func(ctx context.Context) error { return p.promoter(ctx, c.Promoter) },
+		func(ctx context.Context) error { return p.worker(ctx, c.Worker, endpoints) },
+		func(ctx context.Context) error { return telemetry.Serve(ctx, c.API.MetricsAddr(), p.registry) },
+		func(ctx context.Context) error { return next.print(ctx, out) })
+}
+
+// stores are the private servers that were started; nil for what was given.
+type stores struct {
+	postgres *devstack.Postgres
+	redis    *devstack.Redis
+	log      *slog.Logger
+}
+
+// privateStores starts what the configuration does not name, and answers the
+// configuration with the addresses. The stores are the caller's to stop, also
+// after an error.
+func privateStores(ctx context.Context, c config.Standalone, log *slog.Logger) (config.Standalone, *stores, error) {
+	s := &stores{log: log}
+	options := devstack.Options{Dir: c.DataDir, Log: log, Durable: true, Install: true}
+	database, owner, redis := c.API.DatabaseURL.Reveal(), c.Migrate.OwnerURL.Reveal(), c.API.RedisURL.Reveal()
+	var err error
+	if database == "" {
+		if s.postgres, err = devstack.StartPostgres(ctx, options); err != nil {
+			return c, s, err
+		}
+		const name, login, schemaOwner = "scheduler", "scheduler", "scheduler_owner"
+		if err := postgres.EnsureDatabase(ctx, s.postgres.AdminURL, name, schemaOwner); err != nil {
+			return c, s, err
+		}
+		database, owner = s.postgres.URL(name, login), s.postgres.URL(name, schemaOwner)
+	}
+	if redis == "" {
+		if s.redis, err = devstack.StartRedis(ctx, options); err != nil {
+			return c, s, err
+		}
+		redis = s.redis.URL
+	}
+	c, err = c.WithStores(database, owner, redis)
+	return c, s, err
+}
+
+// stop ends the private servers; Redis first, since it holds no fact.
+func (s *stores) stop() {
+	if s.redis != nil {
+		if err := s.redis.Stop(); err != nil {
+			s.log.Warn("redis did not stop cleanly", "error", err)
+		}
+	}
+	if s.postgres != nil {
+		if err := s.postgres.Stop(); err != nil {
+			s.log.Warn("postgresql did not stop cleanly", "error", err)
+		}
+	}
+}
+
+// watch fails when a private PostgreSQL ends by itself: nothing works without
+// it. A Redis that ends is survived.
+func (s *stores) watch(ctx context.Context) error {
+	if s.postgres == nil {
+		return nil
+	}
+	select {
+	case <-s.postgres.Done():
+		if ctx.Err() == nil {
+			return errors.New("the private PostgreSQL ended by itself: see its log below DATA_DIR")
+		}
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// about says what the stores are, for a person.
+func (s *stores) about(c config.Standalone) string {
+	database, redis := c.API.DatabaseURL.String(), c.API.RedisURL.String()
+	if s.postgres != nil {
+		database = "a private PostgreSQL, data below " + c.DataDir
+	}
+	if s.redis != nil {
+		redis = "a private " + s.redis.Kind
+	}
+	return database + "; " + redis
+}
+
+// keptKey reads the signing key of the last start, or makes one.
+func keptKey(path string) (string, error) {
+	kept, err := os.ReadFile(path)
+	if err == nil && len(kept) >= 32 {
+		return string(kept), nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("read the signing key of development tokens: %w", err)
+	}
+	random := make([]byte, 48)
+	_, _ = rand.Read(random) // it never fails; see its documentation
+	key := base64.RawURLEncoding.EncodeToString(random)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", fmt.Errorf("keep the signing key of development tokens: %w", err)
+	}
+	if err := os.WriteFile(path, []byte(key), 0o600); err != nil {
+		return "", fmt.Errorf("keep the signing key of development tokens: %w", err)
+	}
+	return key, nil
+}

@@ -1,0 +1,74 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/rest"
+)
+
+// vitals are the API process's: what GET /health and /health/ready tell.
+type vitals struct {
+	db    *postgres.DB
+	hints *queue.Publisher
+	fleet *fleet.Store
+}
+
+// Health looks at each dependency.
+func (v vitals) Health(ctx context.Context) rest.Health {
+	h := rest.Health{Database: v.database(ctx), Redis: v.redis(ctx), JobQueue: v.jobQueue(ctx)}
+	if gauges, err := v.fleet.Gauges(ctx); err == nil {
+		h.ActiveJobs, h.QueueSize = gauge(gauges, fleet.GaugeRunning), gauge(gauges, fleet.GaugeWaiting)
+	}
+	return h
+}
+
+// Ready lists why the process should get no requests. Redis is no reason: it
+// carries hints, and the API answers without them.
+func (v vitals) Ready(ctx context.Context) []string {
+	if err := v.db.Ping(ctx); err != nil {
+		return []string{"the database does not answer"}
+	}
+	if err := v.db.CheckSchema(ctx); err != nil {
+		return []string{"the database's schema is older than this program: run the migrations"}
+	}
+	return nil
+}
+
+func (v vitals) database(ctx context.Context) rest.Dependency {
+	mark := clock.Start()
+	err := v.db.Ping(ctx)
+	s := v.db.Pool().Stat()
+	return rest.Dependency{Healthy: err == nil, Latency: mark.Elapsed(), Details: map[string]any{
+		"totalConnections": s.TotalConns(), "idleConnections": s.IdleConns(), "maxConnections": s.MaxConns(),
+	}}
+}
+
+func (v vitals) redis(ctx context.Context) rest.Dependency {
+	s, err := v.hints.Stats(ctx)
+	return rest.Dependency{Healthy: err == nil, Latency: s.Latency, Details: map[string]any{
+		"totalConnections": s.Total, "idleConnections": s.Idle, "staleConnections": s.Stale,
+		"hits": s.Hits, "misses": s.Misses, "timeouts": s.Timeouts, "utilisation": s.Utilisation,
+	}}
+}
+
+func (v vitals) jobQueue(ctx context.Context) rest.Dependency {
+	mark := clock.Start()
+	depths, err := v.hints.Depth(ctx)
+	d := rest.Dependency{Healthy: err == nil, Latency: mark.Elapsed(), Details: map[string]any{}}
+	for lane, n := range depths {
+		d.Details[fmt.Sprintf("%sHints", lane)] = n
+	}
+	return d
+}
+
+func gauge(gauges map[string]int64, name string) *int64 {
+	if n, ok := gauges[name]; ok {
+		return &n
+	}
+	return nil
+}
