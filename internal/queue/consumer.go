@@ -114,8 +114,9 @@ func (c *Consumer) Tally() Tally {
 
 // Run consumes until ctx is cancelled; it then takes in no more, waits for the
 // handlers that run (Config.Drain, and two seconds more once their contexts
-// are cancelled) and returns nil. Hints that it leaves go back to their lane.
-// It survives every outage of Redis. It can be called once.
+// are cancelled) and returns nil, or an error if handlers still run that
+// ignore their context. Their hints go back to the lane. It survives every
+// outage of Redis. It can be called once.
 func (c *Consumer) Run(ctx context.Context) error {
 	if c.started.Swap(true) {
 		return errors.New("queue: a consumer runs once")
