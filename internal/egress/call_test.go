@@ -40,7 +40,9 @@ func secure(t *testing.T, change func(*httptest.Server)) (*httptest.Server, *x50
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server, roots := secure(t, func(s *httptest.Server) { s.EnableHTTP2 = true })
-	old, oldRoots := secure(t, func(s *httptest.Server) { s.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11} })
+	old, oldRoots := secure(t, func(s *httptest.Server) {
+		s.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
+	})
 	plain := serveOn(t, "127.0.0.1:0", func(http.ResponseWriter, *http.Request) {})
 	named := resolver(func(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} })
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
@@ -141,6 +143,27 @@ func TestDeadlineCoversEverything(t *testing.T) {
 	if _, err := do(c, req); !errors.Is(err, context.Canceled) || err.Error() != "the call was cancelled" {
 		t.Errorf("error = %v, want the cancellation", err)
 	}
+}
+
+// After 101 net/http gives the connection away, and no deadline covers it any
+// more: a target could hold a worker's slot for ever.
+func TestSwitchingProtocolsIsRefused(t *testing.T) {
+	t.Parallel()
+	hungUp := make(chan struct{})
+	target := serveRaw(t, func(conn net.Conn) {
+		defer close(hungUp)
+		reader := bufio.NewReader(conn)
+		_, _ = reader.ReadString('\n')
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		_, _ = io.Copy(io.Discard, reader) // until we hang up
+	})
+	c := client(t, egress.Config{Allow: prefixes(t, "127.0.0.0/8")})
+	_, err := get(t, c, target)
+	var failure *egress.Failure
+	if !errors.As(err, &failure) || err.Error() != "the target switched to another protocol" {
+		t.Errorf("error = %v", err)
+	}
+	<-hungUp
 }
 
 // What a target sent compressed stays compressed: a bomb does not unfold here,

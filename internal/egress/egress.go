@@ -120,6 +120,11 @@ func (c *Client) Do(req *http.Request, final func(status int) bool) (*http.Respo
 	if err != nil {
 		return nil, explain(err)
 	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		// net/http gives the connection away, and ctx no longer ends it.
+		_ = resp.Body.Close()
+		return nil, &Failure{Reason: "the target switched to another protocol"}
+	}
 	return resp, nil
 }
 

@@ -105,6 +105,7 @@ func TestStatuses(t *testing.T) {
 		{"a range missed", `,"expectedStatusCode":"400-404"`, 405, &executor.Error{Type: user}},
 		{"a list", `,"expectedStatusCode":[200,"4XX"]`, 499, nil},
 		{"a redirect expected", `,"expectedStatusCode":302`, 302, nil},
+		{"a redirect to be retried", `,"retryOnStatusCodes":302`, 302, &executor.Error{Type: user, Retry: &yes}},
 		{"listed for a retry", `,"retryOnStatusCodes":[404]`, 404, &executor.Error{Type: user, Retry: &yes}},
 		{"not in the list", `,"retryOnStatusCodes":[404]`, 500, &executor.Error{Type: server, Retry: &no}},
 		{"not ready yet", `,"retryOnStatusCodes":[202]`, 202, &executor.Error{Type: user, Retry: &yes}},

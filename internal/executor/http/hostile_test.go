@@ -41,6 +41,7 @@ func TestBodies(t *testing.T) {
 		{"exactly the limit", big, string(big), "", false},
 		{"one byte more", append(bytes.Clone(big), 'b'), string(big), "", true},
 		{"cut through a character", append(bytes.Clone(big[1:]), "é"...), string(big[1:]), "", true},
+		{"markup to the limit", bytes.Repeat([]byte("<"), limit), strings.Repeat("<", limit), "", false},
 		{"control characters that JSON blows up", control, b64(control), "base64", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
