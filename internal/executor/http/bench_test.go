@@ -34,7 +34,8 @@ func BenchmarkCall(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			if out := registry.Execute(b.Context(), "http", run); out.Err != nil {
-				b.Fatal(out.Err)
+				b.Error(out.Err)
+				return
 			}
 		}
 	})
