@@ -120,7 +120,9 @@ func install(ctx context.Context, o Options, what string, script func(manager) s
 	o.log().WarnContext(ctx, "installing a missing program", "program", what, "with", m.program)
 	ctx, cancel := context.WithTimeout(ctx, installWithin)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.WaitDelay = 5 * time.Second // what the script runs may hold its output open
+	out, err := cmd.CombinedOutput()
 	if there() {
 		return nil
 	}
