@@ -86,6 +86,6 @@ func newExecutors(allow []netip.Prefix, endpoints []netip.AddrPort) (*executor.R
 	}
 	return executor.NewRegistry(map[string]executor.Executor{
 		"http":     http.New(client, clock.Now),
-		"function": function.New(function.Builtin()),
+		"function": function.New(nil),
 	}), client.Close, nil
 }

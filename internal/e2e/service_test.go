@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -101,7 +102,7 @@ func (s *service) clientOf(tenant uuid.UUID, role identity.Role) *api.ClientWith
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	client, err := api.NewClientWithResponses(s.url+"/api/v1/scheduler", api.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+	client, err := api.NewClientWithResponses(s.url, api.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
 		r.Header.Set("Authorization", "Bearer "+token)
 		return nil
 	}))
@@ -217,4 +218,39 @@ func freeAddr(t *testing.T) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
+}
+
+func command(ctx context.Context, path string, env ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Env = env
+	return cmd
+}
+
+// now is the database's clock, by which the rows are stamped.
+func (s *service) now() time.Time { return s.instant("SELECT now()") }
+
+// instant asks the database itself, past the API and row-level security.
+func (s *service) instant(sql string, args ...any) (at time.Time) {
+	s.t.Helper()
+	s.query(&at, sql, args...)
+	return at
+}
+
+// count is how many rows of a job have a status.
+func (s *service) count(job uuid.UUID, status string) (n int) {
+	s.t.Helper()
+	s.query(&n, "SELECT count(*) FROM executions WHERE job_id = $1 AND status = $2", job, status)
+	return n
+}
+
+func (s *service) query(into any, sql string, args ...any) {
+	s.t.Helper()
+	conn, err := pgx.Connect(s.t.Context(), s.database.AdminURL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close(s.t.Context())
+	if err := conn.QueryRow(s.t.Context(), sql, args...).Scan(into); err != nil {
+		s.t.Fatal(err)
+	}
 }

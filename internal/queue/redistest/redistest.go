@@ -9,8 +9,11 @@ package redistest
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +64,24 @@ func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	if err := s.redis.Restart(t.Context()); err != nil {
 		t.Fatalf("restart Redis: %v", err)
+	}
+}
+
+// FlushAll empties the server, as an operator's slip would.
+func (s *Server) FlushAll(t testing.TB) {
+	t.Helper()
+	conn, err := net.Dial("unix", strings.TrimPrefix(s.ClientURL, "unix://"))
+	if err != nil {
+		t.Fatalf("flush Redis: %v", err)
+	}
+	defer conn.Close()
+	answer := make([]byte, 5)
+	_, err = io.WriteString(conn, "FLUSHALL\r\n")
+	if err == nil {
+		_, err = io.ReadFull(conn, answer)
+	}
+	if err != nil || string(answer) != "+OK\r\n" {
+		t.Fatalf("flush Redis: %q, %v", answer, err)
 	}
 }
 

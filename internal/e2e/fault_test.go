@@ -1,0 +1,106 @@
+package e2e_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/api"
+)
+
+// SIGKILL of the worker during a run of 5 s: another worker makes the run
+// again within 15 s, and the row has exactly one outcome.
+func TestKilledWorkersRunIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	s := start(t, 0)
+	victim := s.worker()
+	job := s.create(sleepJob(t, "five seconds", 5*time.Second))
+	run := s.trigger(job.ID)
+	var before api.Execution
+	s.eventually("the run has started", func() bool {
+		before = s.execution(run.ID)
+		return before.Status == api.Running
+	})
+	s.worker()
+	victim.kill()
+	killed := s.now()
+
+	var again api.Execution
+	s.eventually("the run is completed", func() bool {
+		again = s.execution(run.ID)
+		return again.Status == api.Completed
+	})
+	restarted := again.CompletedAt.MustGet().Add(-time.Duration(again.DurationMs.MustGet()) * time.Millisecond)
+	t.Logf("started again %v after the kill", restarted.Sub(killed).Round(time.Millisecond))
+	if late := restarted.Sub(killed); late > 15*time.Second {
+		t.Errorf("made again %v after the kill, want at most 15 s", late)
+	}
+	if again.WorkerID.MustGet() == before.WorkerID.MustGet() || len(again.Attempts) != 1 || again.RetryCount != 1 {
+		t.Errorf("outcome: %+v", again)
+	}
+	if list := s.executions(job.ID); len(list) != 1 {
+		t.Errorf("%d rows for one run", len(list))
+	}
+}
+
+// FLUSHALL while 500 executions are pending: all run within 10 s.
+func TestFlushedRedisLosesNothing(t *testing.T) {
+	t.Parallel()
+	s := start(t, 0)
+	job := s.create(sleepJob(t, "short", 0))
+	ids := make(map[uuid.UUID]bool, 500)
+	for range 500 {
+		ids[s.trigger(job.ID).ID] = true
+	}
+	s.redis.FlushAll(t)
+	flushed := s.now()
+	s.worker()
+	s.eventually("all are completed", func() bool { return s.count(job.ID, "completed") == len(ids) })
+	last := s.instant("SELECT max(completed_at) FROM job_executions WHERE job_id = $1", job.ID)
+	t.Logf("all had run %v after the flush", last.Sub(flushed).Round(time.Millisecond))
+	if late := last.Sub(flushed); late > 10*time.Second {
+		t.Errorf("the last of them ran %v after the flush, want at most 10 s", late)
+	}
+	if n := s.count(job.ID, "completed"); n != 500 {
+		t.Errorf("%d outcomes for 500 executions", n)
+	}
+}
+
+// A process that cannot start says everything that is wrong, in one message,
+// and ends.
+func TestWrongConfigurationIsNamed(t *testing.T) {
+	t.Parallel()
+	s := &service{t: t, database: nil}
+	for name, test := range map[string]struct {
+		program string
+		env     []string
+		want    []string
+	}{
+		"nothing set":        {"api", nil, []string{"DATABASE_URL", "REDIS_URL", "JWT_SECRET"}},
+		"everything wrong":   {"worker", []string{"DATABASE_URL=mysql://x", "REDIS_URL=http://x", "EGRESS_ALLOW=10.0.0.0/99"}, []string{"DATABASE_URL", "REDIS_URL", "EGRESS_ALLOW"}},
+		"no database there":  {"promoter", []string{"DATABASE_URL=postgres://u:hunter2@127.0.0.1:1/x", "REDIS_URL=redis://127.0.0.1:1"}, []string{"database"}},
+		"migrate, no owner":  {"migrate", nil, []string{"DATABASE_OWNER_URL"}},
+		"a guessable secret": {"api", []string{"DATABASE_URL=postgres://u@127.0.0.1:1/x", "REDIS_URL=redis://127.0.0.1:1", "JWT_SECRET=changeme-changeme-changeme-changeme"}, []string{"JWT_SECRET"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			out, err := command(ctx, program(s.t, test.program), append(test.env, "METRICS_ENABLED=false")...).CombinedOutput()
+			if err == nil {
+				t.Fatalf("it ended well:\n%s", out)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("%q is not named in:\n%s", want, out)
+				}
+			}
+			if strings.Contains(string(out), "hunter2") {
+				t.Errorf("the password is shown:\n%s", out)
+			}
+		})
+	}
+}
