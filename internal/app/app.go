@@ -12,7 +12,6 @@ import (
 	"log/slog"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scheduler-service/scheduler/internal/config"
@@ -32,7 +31,7 @@ const (
 // process is what every process has.
 type process struct {
 	log      *slog.Logger
-	registry *prometheus.Registry
+	registry *telemetry.Registry
 	metrics  *telemetry.Metrics
 }
 

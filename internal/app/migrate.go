@@ -3,9 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
-	"time"
 
-	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -20,11 +18,7 @@ func Migrate(ctx context.Context, c config.Migrate, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	var made int
-	err = postgres.AsOwner(ctx, owner, func(q *db.Queries) error {
-		made, err = partition.Keep(ctx, q, time.Time{})
-		return err
-	})
+	made, err := partition.Prepare(ctx, owner)
 	if err != nil {
 		return err
 	}

@@ -17,45 +17,56 @@ import (
 // Test files may import any package of ours, and testing libraries. Everybody
 // may import uuid, which is a word like time.Time.
 const importTable = `
-package           | from us                                                                                 | from others          | in tests also
+package           | from us                                                                                    | from others          | in tests also
 # words: no input or output
-clock             |                                                                                         |                      |
-fault             |                                                                                         |                      |
-schedule/cron     |                                                                                         |                      | gronx
-schedule          | fault schedule/cron                                                                     | gronx                |
+clock             |                                                                                            |                      |
+fault             |                                                                                            |                      |
+schedule/cron     |                                                                                            |                      |
+schedule          | fault schedule/cron                                                                        | gronx                |
 # generated, and the schema
-api               |                                                                                         | chi kin-openapi oapi |
-db                |                                                                                         | pgx                  |
-migrations        |                                                                                         |                      |
+api               |                                                                                            | chi kin-openapi oapi |
+db                |                                                                                            | pgx                  |
+migrations        |                                                                                            |                      |
 # what every process stands on
-config            |                                                                                         |                      |
-telemetry         |                                                                                         | prometheus           |
-postgres          | db fault migrations                                                                     | goose pgx            |
-devstack/child    |                                                                                         |                      |
-devstack          | clock devstack/child                                                                    | miniredis            | asynq go-redis
-devstack/leaktest |                                                                                         | goleak               |
-queue/redistest   | devstack devstack/leaktest                                                              |                      | go-redis
+config            |                                                                                            |                      |
+telemetry         |                                                                                            | prometheus           |
+postgres          | db fault migrations                                                                        | goose pgx            |
+devstack/child    |                                                                                            |                      |
+devstack          | clock devstack/child                                                                       | miniredis            | asynq go-redis
+devstack/leaktest |                                                                                            | goleak               |
+queue/redistest   | devstack devstack/leaktest                                                                 |                      | go-redis
 # who asks, who works, what is kept
-tenant            | clock db:store.go fault postgres                                                        |                      |
-partition         | db:store.go postgres                                                                    |                      |
-fleet             | db:store.go postgres                                                                    |                      |
-postgres/pgtest   | db devstack devstack/leaktest migrations partition postgres                             | pgx                  |
-idempotency       | db:store.go fault                                                                       |                      |
-identity          | clock fault tenant                                                                      | jwt                  |
+tenant            | clock db:store.go fault postgres                                                           |                      |
+partition         | db:store.go postgres                                                                       |                      |
+fleet             | db:store.go postgres                                                                       |                      |
+postgres/pgtest   | devstack devstack/leaktest migrations partition postgres                                   | pgx                  |
+idempotency       | db:store.go fault                                                                          |                      |
+identity          | clock fault tenant                                                                         | jwt                  |
 # what runs
-job               | db:store.go fault idempotency postgres schedule tenant                                  |                      |
-execution         | db:store.go fault idempotency job postgres tenant                                       |                      |
-executor          | fault                                                                                   |                      |
-egress            |                                                                                         | ssrf                 |
-queue             | clock fault                                                                             | asynq go-redis       |
-executor/http     | clock egress executor fault                                                             |                      |
+job               | db:store.go fault idempotency postgres schedule tenant                                     |                      |
+execution         | db:store.go fault idempotency job postgres tenant                                          |                      |
+executor          | fault                                                                                      |                      |
+egress            |                                                                                            | ssrf                 |
+queue             | clock fault                                                                                | asynq go-redis       |
+executor/http     | clock egress executor fault                                                                |                      |
+executor/function | executor fault                                                                             |                      |
 # the processes: the three of them never import one another
-promoter          | clock db:store.go execution fault fleet job partition postgres queue schedule telemetry | sync                 |
-worker            | clock db:store.go executor fleet job postgres queue telemetry                           |                      |
-rest/strictjson   | fault                                                                                   |                      |
-rest/cursor       |                                                                                         |                      |
-rest/contract     | api fault rest/strictjson                                                               | kin-openapi          |
-deploy/probe      |                                                                                         |                      |
+promoter          | clock db:store.go execution fault fleet job partition postgres queue schedule telemetry    | sync                 |
+worker            | clock db:store.go executor fleet job postgres queue telemetry                              |                      |
+rest/strictjson   | fault                                                                                      |                      |
+rest/cursor       |                                                                                            |                      |
+rest/contract     | api fault rest/strictjson                                                                  | kin-openapi          |
+rest              | api clock execution fault idempotency identity job rest/contract rest/cursor rest/strictjson schedule telemetry tenant | chi oapi             | kin-openapi
+# wiring, and the programs
+app               | clock config devstack egress execution executor executor/function executor/http fleet identity job partition postgres promoter queue rest telemetry tenant worker | sync                 |
+cmd/api           | app config telemetry                                                                       |                      |
+cmd/migrate       | app config telemetry                                                                       |                      |
+cmd/promoter      | app config telemetry                                                                       |                      |
+cmd/standalone    | app config telemetry                                                                       |                      |
+cmd/worker        | app config telemetry                                                                       |                      |
+# proof
+e2e               |                                                                                            |                      | oapi
+deploy/probe      |                                                                                            |                      |
 `
 
 // modules gives the third-party modules the names that the table uses.

@@ -32,8 +32,7 @@ var crossTenant = map[string]string{
 	"ExpediteExecutions":           "sweeper",
 	"DeleteExpiredIdempotencyKeys": "sweeper",
 
-	"CountWaiting":    "the service's gauges",
-	"CountActiveJobs": "the service's gauges",
+	"CountActiveExecutions":    "the service's gauges",
 	"CreatePartition": "partition upkeep",
 	"OldestDue":       "partition upkeep",
 }

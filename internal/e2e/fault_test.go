@@ -73,7 +73,7 @@ func TestFlushedRedisLosesNothing(t *testing.T) {
 // and ends.
 func TestWrongConfigurationIsNamed(t *testing.T) {
 	t.Parallel()
-	s := &service{t: t, database: nil}
+	s := &installation{t: t, database: nil}
 	for name, test := range map[string]struct {
 		program string
 		env     []string

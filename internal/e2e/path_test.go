@@ -36,7 +36,7 @@ func sink(t *testing.T) (url string, calls <-chan call) {
 }
 
 // create makes a job through the API.
-func (s *service) create(spec api.JobSpec) api.Job {
+func (s *installation) create(spec api.JobSpec) api.Job {
 	s.t.Helper()
 	answer, err := s.client.CreateJobWithResponse(s.t.Context(), nil, spec)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *service) create(spec api.JobSpec) api.Job {
 }
 
 // trigger runs a job now.
-func (s *service) trigger(id uuid.UUID) api.Execution {
+func (s *installation) trigger(id uuid.UUID) api.Execution {
 	s.t.Helper()
 	answer, err := s.client.TriggerJobWithResponse(s.t.Context(), id, nil, api.TriggerRequest{})
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *service) trigger(id uuid.UUID) api.Execution {
 	return *answer.JSON202
 }
 
-func (s *service) execution(id uuid.UUID) api.Execution {
+func (s *installation) execution(id uuid.UUID) api.Execution {
 	s.t.Helper()
 	answer, err := s.client.GetExecutionWithResponse(s.t.Context(), id)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *service) execution(id uuid.UUID) api.Execution {
 }
 
 // executions are a job's, newest first.
-func (s *service) executions(id uuid.UUID) []api.Execution {
+func (s *installation) executions(id uuid.UUID) []api.Execution {
 	s.t.Helper()
 	limit := 100
 	answer, err := s.client.ListJobExecutionsWithResponse(s.t.Context(), id, &api.ListJobExecutionsParams{Limit: &limit})

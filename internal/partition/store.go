@@ -28,3 +28,13 @@ func Keep(ctx context.Context, q *db.Queries, now time.Time) (made int, err erro
 	}
 	return made, nil
 }
+
+// Prepare is Keep as the owner of the schema, for the migration of a new
+// database, before any process may log in.
+func Prepare(ctx context.Context, ownerURL string) (made int, err error) {
+	err = postgres.AsOwner(ctx, ownerURL, func(q *db.Queries) error {
+		made, err = Keep(ctx, q, time.Time{})
+		return err
+	})
+	return made, err
+}

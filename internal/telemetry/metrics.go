@@ -38,9 +38,12 @@ type Metrics struct {
 	roundTrips    *prometheus.CounterVec
 }
 
+// Registry is where the metrics of a process stand.
+type Registry = prometheus.Registry
+
 // NewRegistry makes an empty registry with the numbers of the Go runtime and
 // of the process itself.
-func NewRegistry() *prometheus.Registry {
+func NewRegistry() *Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
 		collectors.NewGoCollector(),

@@ -17,7 +17,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/devstack"
 	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
 	"github.com/scheduler-service/scheduler/internal/partition"
@@ -230,11 +229,7 @@ func (s *server) build(ctx context.Context, conn *pgx.Conn, name string) error {
 	if _, err := postgres.Migrate(ctx, ownerURL); err != nil {
 		return err
 	}
-	err = postgres.AsOwner(ctx, ownerURL, func(q *db.Queries) error {
-		_, err := partition.Keep(ctx, q, time.Time{})
-		return err
-	})
-	if err != nil {
+	if _, err := partition.Prepare(ctx, ownerURL); err != nil {
 		return err
 	}
 	if err := postgres.EnsureLogin(ctx, ownerURL, s.url(unfinished, s.login)); err != nil {

@@ -57,8 +57,8 @@ func program(t *testing.T, name string) string {
 	return filepath.Join(programs.dir, name)
 }
 
-// service is a running installation: its stores, and its processes by name.
-type service struct {
+// installation is a running installation: its stores, and its processes by name.
+type installation struct {
 	t        *testing.T
 	database *pgtest.Database
 	redis    *redistest.Server
@@ -68,9 +68,9 @@ type service struct {
 }
 
 // start brings up migrate, then an API, a promoter and the workers.
-func start(t *testing.T, workers int) *service {
+func start(t *testing.T, workers int) *installation {
 	t.Helper()
-	s := &service{t: t, database: pgtest.Empty(t), redis: redistest.New(t), tenant: uuid.New()}
+	s := &installation{t: t, database: pgtest.Empty(t), redis: redistest.New(t), tenant: uuid.New()}
 	s.process("migrate", "DATABASE_OWNER_URL="+s.database.OwnerURL).wait()
 	addr := freeAddr(t)
 	s.url = "http://" + addr
@@ -91,12 +91,12 @@ func start(t *testing.T, workers int) *service {
 	return s
 }
 
-func (s *service) worker() *process {
+func (s *installation) worker() *process {
 	return s.process("worker", "EGRESS_ALLOW=127.0.0.0/8", "SCHEDULER_DRAIN_TIMEOUT_MS=2000")
 }
 
 // clientOf is the generated client with a token.
-func (s *service) clientOf(tenant uuid.UUID, role identity.Role) *api.ClientWithResponses {
+func (s *installation) clientOf(tenant uuid.UUID, role identity.Role) *api.ClientWithResponses {
 	s.t.Helper()
 	token, err := identity.Mint([]byte(key), identity.Claims{Subject: "ada", Tenant: tenant, Roles: []identity.Role{role}}, clock.Now(), time.Hour)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *service) clientOf(tenant uuid.UUID, role identity.Role) *api.ClientWith
 }
 
 // eventually waits for what processes bring about.
-func (s *service) eventually(what string, holds func() bool) {
+func (s *installation) eventually(what string, holds func() bool) {
 	s.t.Helper()
 	deadline := time.After(limit)
 	tick := time.NewTicker(25 * time.Millisecond)
@@ -137,7 +137,7 @@ type process struct {
 	err  error
 }
 
-func (s *service) process(name string, env ...string) *process {
+func (s *installation) process(name string, env ...string) *process {
 	s.t.Helper()
 	p := &process{t: s.t, name: name, cmd: exec.Command(program(s.t, name)), log: &lockedBuffer{}, done: make(chan struct{})}
 	p.cmd.Env = append([]string{
@@ -227,23 +227,23 @@ func command(ctx context.Context, path string, env ...string) *exec.Cmd {
 }
 
 // now is the database's clock, by which the rows are stamped.
-func (s *service) now() time.Time { return s.instant("SELECT now()") }
+func (s *installation) now() time.Time { return s.instant("SELECT now()") }
 
 // instant asks the database itself, past the API and row-level security.
-func (s *service) instant(sql string, args ...any) (at time.Time) {
+func (s *installation) instant(sql string, args ...any) (at time.Time) {
 	s.t.Helper()
 	s.query(&at, sql, args...)
 	return at
 }
 
 // count is how many rows of a job have a status.
-func (s *service) count(job uuid.UUID, status string) (n int) {
+func (s *installation) count(job uuid.UUID, status string) (n int) {
 	s.t.Helper()
 	s.query(&n, "SELECT count(*) FROM executions WHERE job_id = $1 AND status = $2", job, status)
 	return n
 }
 
-func (s *service) query(into any, sql string, args ...any) {
+func (s *installation) query(into any, sql string, args ...any) {
 	s.t.Helper()
 	conn, err := pgx.Connect(s.t.Context(), s.database.AdminURL)
 	if err != nil {
