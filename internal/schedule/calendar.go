@@ -86,8 +86,7 @@ func find(spans []span, point int64) span {
 // yearStart is the wall second at which a wall second's year began, and 1 when
 // it is a leap year.
 func yearStart(wall int64) (start int64, leap int) {
-	year := time.Unix(wall, 0).UTC().Year()
-	first := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+	first := time.Date(yearOf(wall), 1, 1, 0, 0, 0, 0, time.UTC)
 	return first.Unix(), first.AddDate(1, 0, -1).YearDay() - 365
 }
 
@@ -98,11 +97,27 @@ func (c *complaints) compileCalendars(given []Calendar) []calendar {
 	}
 	var compiled []calendar
 	for i, g := range given {
-		compiled = append(compiled, c.calendar(fmt.Sprintf("calendars[%d].", i), g))
+		next := c.calendar(fmt.Sprintf("calendars[%d].", i), g)
+		// What several calendars exclude in one zone is looked up as one.
+		same := slices.IndexFunc(compiled, func(k calendar) bool { return !k.include && !next.include && k.zone == next.zone })
+		if same < 0 {
+			compiled = append(compiled, next)
+			continue
+		}
+		k := &compiled[same]
+		k.dated = append(k.dated, next.dated...)
+		for leap := range k.yearly {
+			k.yearly[leap] = append(k.yearly[leap], next.yearly[leap]...)
+		}
+	}
+	for i := range compiled {
+		k := &compiled[i]
+		k.dated, k.yearly[0], k.yearly[1] = merge(k.dated), merge(k.yearly[0]), merge(k.yearly[1])
 	}
 	return compiled
 }
 
+// calendar reads one calendar; its ranges are not merged yet.
 func (c *complaints) calendar(path string, given Calendar) calendar {
 	var out calendar
 	switch given.Mode {
@@ -125,8 +140,6 @@ func (c *complaints) calendar(path string, given Calendar) calendar {
 			c.add(fmt.Sprintf("%sdays[%d]", path, i), "range", "%s", message)
 		}
 	}
-	out.dated = merge(out.dated)
-	out.yearly[0], out.yearly[1] = merge(out.yearly[0]), merge(out.yearly[1])
 	return out
 }
 
@@ -147,25 +160,32 @@ func (c *calendar) add(r DateRange) string {
 	case to-from > maxYearly:
 		return "repeats yearly and may last at most 183 days"
 	}
-	length := to - from
-	for leap, year := range [2]int{2001, 2000} { // any common and any leap year
-		first := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
-		start := time.Date(year, r.Start.Month(), r.Start.Day(), 0, 0, 0, 0, time.UTC)
-		if start.Month() != r.Start.Month() {
-			continue // 29 February of a common year
+	for leap := range c.yearly {
+		begin, ok := sinceNewYear(from, leap)
+		end, exists := sinceNewYear(to, leap)
+		if !exists { // to 29 February: to the end of the 28th
+			end = (31 + 28) * day
 		}
-		begin := start.Unix() - first.Unix() + from%day
-		size := int64(365+leap) * day
-		c.yearly[leap] = append(c.yearly[leap], span{begin, min(begin+length, size)})
-		if over := begin + length - size; over > 0 {
-			// The rest falls into the next year, which can be of either kind,
-			// as can this one.
-			c.yearly[0] = append(c.yearly[0], span{0, over})
-			c.yearly[1] = append(c.yearly[1], span{0, over})
+		switch {
+		case yearOf(to) > yearOf(from):
+			c.yearly[leap] = append(c.yearly[leap], span{begin, int64(365+leap) * day}, span{0, end})
+		case ok:
+			c.yearly[leap] = append(c.yearly[leap], span{begin, end})
 		}
 	}
 	return ""
 }
+
+// sinceNewYear is how far into a common year (0) or a leap year (1) the date
+// and time of a wall second lie; false for 29 February of a common year.
+func sinceNewYear(wall int64, leap int) (int64, bool) {
+	year := [2]int{2001, 2000}[leap]
+	t := time.Unix(wall, 0).UTC()
+	date := time.Date(year, t.Month(), t.Day(), 0, 0, 0, 0, time.UTC)
+	return int64(date.YearDay()-1)*day + wall%day, date.Month() == t.Month()
+}
+
+func yearOf(wall int64) int { return time.Unix(wall, 0).UTC().Year() }
 
 // wallOf reads a time's date and time of day, not its location.
 func wallOf(t time.Time) int64 {
@@ -177,6 +197,9 @@ func merge(spans []span) []span {
 	slices.SortFunc(spans, func(a, b span) int { return int(a.from - b.from) })
 	var out []span
 	for _, s := range spans {
+		if s.from == s.to {
+			continue
+		}
 		if n := len(out); n > 0 && s.from <= out[n-1].to {
 			out[n-1].to = max(out[n-1].to, s.to)
 		} else {

@@ -36,28 +36,29 @@ type invalidCase struct {
 // of the same form, so that cases from elsewhere run without a change here.
 func corpus[T any](t *testing.T, file, variable string) []T {
 	t.Helper()
-	files := []string{file}
+	all := readCorpus[T](t, file)
 	if more, ok := os.LookupEnv(variable); ok {
-		files = append(files, more)
-	}
-	var all []T
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var content struct {
-			Cases []T `json:"cases"`
-		}
-		if err := json.Unmarshal(text, &content); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if len(content.Cases) == 0 {
-			t.Fatalf("%s: no cases", name)
-		}
-		all = append(all, content.Cases...)
+		all = append(all, readCorpus[T](t, more)...)
 	}
 	return all
+}
+
+func readCorpus[T any](t testing.TB, file string) []T {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var content struct {
+		Cases []T `json:"cases"`
+	}
+	if err := json.Unmarshal(text, &content); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	if len(content.Cases) == 0 {
+		t.Fatalf("%s: no cases", file)
+	}
+	return content.Cases
 }
 
 func TestCorpus(t *testing.T) {

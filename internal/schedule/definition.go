@@ -60,8 +60,8 @@ type DateRange struct {
 	// End is the first moment no longer in the range; zero means the midnight
 	// that ends Start's day.
 	End time.Time
-	// Yearly repeats the range in every year, also in those before Start. It
-	// may last at most 183 days; one that begins on 29 February exists in leap
-	// years only.
+	// Yearly repeats the range, from date to date, in every year, also in those
+	// before Start. It may last at most 183 days; one that begins on 29
+	// February exists in leap years only.
 	Yearly bool
 }

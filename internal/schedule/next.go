@@ -114,6 +114,9 @@ func last(next func(int64) (int64, bool), low, high int64) (int64, bool) {
 	if !ok || found > high {
 		return 0, false
 	}
+	if later, ok := next(found); !ok || later > high {
+		return found, true // mostly there is only one
+	}
 	for width := int64(second); high-width > low; width *= 2 {
 		if later, ok := next(high - width); ok && later <= high {
 			found = later

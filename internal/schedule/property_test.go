@@ -223,11 +223,11 @@ func covers(r schedule.DateRange, wall time.Time) bool {
 		end = time.Date(r.Start.Year(), r.Start.Month(), r.Start.Day()+1, 0, 0, 0, 0, time.UTC)
 	}
 	for years := -1; years <= 1; years++ {
-		start := r.Start
-		if r.Yearly {
-			start = start.AddDate(wall.Year()-start.Year()+years, 0, 0)
+		start, end := r.Start, end
+		if shift := wall.Year() - start.Year() + years; r.Yearly {
+			start, end = start.AddDate(shift, 0, 0), end.AddDate(shift, 0, 0)
 		}
-		if !wall.Before(start) && wall.Before(start.Add(end.Sub(r.Start))) {
+		if !wall.Before(start) && wall.Before(end) {
 			return true
 		}
 	}
