@@ -6,11 +6,13 @@
 // ask whether the tenant exists (package tenant) and writes no HTTP answer
 // (package rest, which calls it for each request).
 //
-// A way in is a method Authenticate(http.Header) (Principal, error), so API
-// keys and tokens of a JWKS can stand beside Tokens without a change here.
+// A way in is a function from a request's header to a principal, as
+// Tokens.Authenticate is, so API keys and tokens of a JWKS can stand beside it
+// without a change here.
 package identity
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -90,8 +92,8 @@ func NewTokens(c Config) (*Tokens, error) {
 
 // Authenticate reads the principal from a request's header. Every failure is
 // Unauthenticated and says what is wrong with the token; none repeats a part
-// of it.
-func (t *Tokens) Authenticate(h http.Header) (Principal, error) {
+// of it. The context is for ways in that have to ask somebody.
+func (t *Tokens) Authenticate(_ context.Context, h http.Header) (Principal, error) {
 	token, err := bearer(h)
 	if err != nil {
 		return Principal{}, err

@@ -102,7 +102,7 @@ func TestAuthenticateAcceptsAGoodToken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := newTokens(t).Authenticate(bearer(token))
+			got, err := newTokens(t).Authenticate(t.Context(), bearer(token))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -244,7 +244,7 @@ func TestAuthenticateRefusesOtherHeaders(t *testing.T) {
 			refused(t, header)
 		})
 	}
-	if _, err := newTokens(t).Authenticate(http.Header{"Authorization": {"bEaReR " + good}}); err != nil {
+	if _, err := newTokens(t).Authenticate(t.Context(), http.Header{"Authorization": {"bEaReR " + good}}); err != nil {
 		t.Errorf("the scheme's case counts: %v", err)
 	}
 }
@@ -252,7 +252,7 @@ func TestAuthenticateRefusesOtherHeaders(t *testing.T) {
 // refused demands Unauthenticated with a message that repeats nothing.
 func refused(t *testing.T, header http.Header) {
 	t.Helper()
-	principal, err := newTokens(t).Authenticate(header)
+	principal, err := newTokens(t).Authenticate(t.Context(), header)
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != fault.Unauthenticated || f.Code != "UNAUTHORIZED" {
 		t.Fatalf("Authenticate = %+v, %v; want UNAUTHORIZED", principal, err)
@@ -282,7 +282,7 @@ func TestIssuerAndAudienceAreOptional(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := tokens.Authenticate(bearer(minted))
+	got, err := tokens.Authenticate(t.Context(), bearer(minted))
 	if err != nil || len(got.Roles) != 0 {
 		t.Errorf("Authenticate = %+v, %v; want a principal without roles", got, err)
 	}

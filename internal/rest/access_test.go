@@ -1,0 +1,235 @@
+package rest_test
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/rest/contract"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// samples is one good request for each operation of the contract, with the id
+// that it acts on as {id}. An operation without a line fails the tests below,
+// so a new one cannot be forgotten.
+var samples = map[string]request{
+	"createJob":         {method: "POST", path: base + "/jobs", body: webhook},
+	"listJobs":          {method: "GET", path: base + "/jobs"},
+	"getJob":            {method: "GET", path: base + "/jobs/{id}"},
+	"updateJob":         {method: "PUT", path: base + "/jobs/{id}", body: webhook},
+	"deleteJob":         {method: "DELETE", path: base + "/jobs/{id}"},
+	"triggerJob":        {method: "POST", path: base + "/jobs/{id}/trigger", body: `{"parameters":{"a":1}}`},
+	"pauseJob":          {method: "POST", path: base + "/jobs/{id}/pause", body: `{"reason":"x"}`},
+	"resumeJob":         {method: "POST", path: base + "/jobs/{id}/resume"},
+	"listJobExecutions": {method: "GET", path: base + "/jobs/{id}/executions"},
+	"listExecutions":    {method: "GET", path: base + "/executions"},
+	"getExecution":      {method: "GET", path: base + "/executions/{id}"},
+	"getHealth":         {method: "GET", path: "/health"},
+	"getLiveness":       {method: "GET", path: "/health/live"},
+	"getReadiness":      {method: "GET", path: "/health/ready"},
+}
+
+// sampleOf is the good request for an operation, with the id of a thing of an
+// actor's that is there.
+func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner tenant.Actor) (request, uuid.UUID) {
+	t.Helper()
+	sample, ok := samples[operation.ID]
+	if !ok {
+		t.Fatalf("there is no sample of the operation %s: add one", operation.ID)
+	}
+	made := b.makeJob(t, owner)
+	id := made.ID
+	if operation.ID == "getExecution" {
+		id = b.makeExecution(t, owner, made.ID).ID
+	}
+	sample.path = strings.Replace(sample.path, "{id}", id.String(), 1)
+	return sample, id
+}
+
+func operations(t *testing.T) map[string]*contract.Operation {
+	t.Helper()
+	loaded, err := contract.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded.Operations()
+}
+
+// Who may do what: every operation for every kind of caller.
+func TestEveryOperationForEveryCaller(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	good := b.token(t, b.ours, identity.Admin)
+	parts := strings.Split(good, ".")
+	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + parts[1] + "."
+	mint := func(key []byte, change func(*identity.Claims), at time.Time) string {
+		claims := identity.Claims{Subject: "ada", Tenant: b.ours.TenantID, Roles: []identity.Role{identity.Admin}, Issuer: issuer, Audience: "scheduler"}
+		change(&claims)
+		token, err := identity.Mint(key, claims, at, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	same := func(*identity.Claims) {}
+	strangers := map[string]string{
+		"no token":       "",
+		"expired":        mint(secret, same, b.now.Add(-2*time.Hour)),
+		"alg none":       none,
+		"wrong secret":   mint([]byte("another-secret-of-32-bytes-or-so"), same, b.now),
+		"wrong issuer":   mint(secret, func(c *identity.Claims) { c.Issuer = "https://evil.example" }, b.now),
+		"wrong audience": mint(secret, func(c *identity.Claims) { c.Audience = "billing" }, b.now),
+		"no tenant":      mint(secret, func(c *identity.Claims) { c.Tenant = uuid.Nil }, b.now),
+		"not a token":    "sk_live_0123456789",
+	}
+	roles := []identity.Role{"", "superuser", identity.Viewer, identity.Operator, identity.Developer, identity.Admin, identity.PlatformAdmin}
+	for name, operation := range operations(t) {
+		for stranger, token := range strangers {
+			sample, _ := b.sampleOf(t, operation, b.ours)
+			sample.token = token
+			got := b.do(t, sample)
+			if operation.Permission == contract.Public {
+				if got.status == http.StatusUnauthorized || got.status == http.StatusForbidden {
+					t.Errorf("%s: %s: answered %d", name, stranger, got.status)
+				}
+				continue
+			}
+			refused(t, got, http.StatusUnauthorized, "UNAUTHORIZED")
+			want := `Bearer error="invalid_token"`
+			if token == "" {
+				want = "Bearer"
+			}
+			if got.header.Get("WWW-Authenticate") != want {
+				t.Errorf("%s: %s: WWW-Authenticate is %q, want %q", name, stranger, got.header.Get("WWW-Authenticate"), want)
+			}
+		}
+		if operation.Permission == contract.Public {
+			continue
+		}
+		for _, role := range roles {
+			sample, _ := b.sampleOf(t, operation, b.ours)
+			sample.token = b.token(t, b.ours, role)
+			got := b.do(t, sample)
+			if (identity.Principal{Roles: []identity.Role{role}}).May(identity.Permission(operation.Permission)) {
+				if got.status >= 300 {
+					t.Errorf("%s: %s was answered %d %s", name, role, got.status, got.body)
+				}
+				continue
+			}
+			refused(t, got, http.StatusForbidden, "FORBIDDEN")
+		}
+	}
+}
+
+// A tenant's id in a header, a parameter or a body changes nothing.
+func TestTheTokenAloneNamesTheTenant(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made := b.makeJob(t, b.ours)
+	theirs := b.token(t, b.theirs, identity.PlatformAdmin)
+	header := map[string]string{"X-Tenant-Id": b.ours.TenantID.String(), "X-Tenant-ID": b.ours.TenantID.String(), "Tenant": b.ours.TenantID.String()}
+	refused(t, b.do(t, request{method: "GET", path: base + "/jobs/" + made.ID.String(), token: theirs, header: header}), http.StatusNotFound, "JOB_NOT_FOUND")
+	refused(t, b.do(t, request{method: "GET", path: base + "/jobs?tenantId=" + b.ours.TenantID.String(), token: theirs, header: header}), http.StatusBadRequest, "VALIDATION_FAILED")
+	body := strings.Replace(webhook, "{", `{"tenantId":"`+b.ours.TenantID.String()+`",`, 1)
+	refused(t, b.do(t, request{method: "POST", path: base + "/jobs", token: theirs, header: header, body: body}), http.StatusBadRequest, "VALIDATION_FAILED")
+	for _, path := range []string{"/jobs", "/executions"} {
+		if got := b.do(t, request{method: "GET", path: base + path, token: theirs, header: header}); got.body != `{"hasMore":false,"items":[],"nextCursor":null}`+"\n" {
+			t.Errorf("GET %s answered %s", path, got.body)
+		}
+	}
+}
+
+// What is another tenant's answers byte for byte as what is not there, on every
+// operation that takes an id, and is not changed.
+func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if err := tenant.NewStore(b.db, true).Admit(t.Context(), b.theirs.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	theirs := b.token(t, b.theirs, identity.Admin)
+	tried := 0
+	for name, operation := range operations(t) {
+		sample, id := b.sampleOf(t, operation, b.ours)
+		if !strings.Contains(sample.path, id.String()) {
+			continue
+		}
+		tried++
+		before := b.snapshot(t)
+		for _, header := range []map[string]string{nil, {"If-Match": `"1"`, "Idempotency-Key": "k"}} {
+			foreign, unknown := sample, sample
+			foreign.token, unknown.token = theirs, theirs
+			foreign.header, unknown.header = header, header
+			nobody := uuid.NewString()
+			unknown.path = strings.Replace(sample.path, id.String(), nobody, 1)
+			a, z := b.do(t, foreign), b.do(t, unknown)
+			refused(t, a, http.StatusNotFound, problem(t, z).Error.Code)
+			if got := strings.ReplaceAll(z.body, nobody, id.String()); got != a.body {
+				t.Errorf("%s: another tenant's answers\n%s, what is not there\n%s", name, a.body, got)
+			}
+			a.header.Del("X-Request-Id")
+			z.header.Del("X-Request-Id")
+			if diff := cmp.Diff(a.header, z.header); diff != "" {
+				t.Errorf("%s: the headers differ (-another's +unknown):\n%s", name, diff)
+			}
+		}
+		if diff := cmp.Diff(before, b.snapshot(t)); diff != "" {
+			t.Errorf("%s changed another tenant's rows (-before +after):\n%s", name, diff)
+		}
+	}
+	if tried < 8 {
+		t.Errorf("only %d operations take an id", tried)
+	}
+	// As a filter it selects nothing, as an unknown one does.
+	mine := b.makeJob(t, b.ours)
+	b.makeExecution(t, b.ours, mine.ID)
+	got := b.do(t, request{method: "GET", path: base + "/executions?jobId=" + mine.ID.String(), token: theirs})
+	none := b.do(t, request{method: "GET", path: base + "/executions?jobId=" + uuid.NewString(), token: theirs})
+	if got.status != http.StatusOK || got.body != none.body {
+		t.Errorf("the filter answers %d %s, and for an unknown job %d %s", got.status, got.body, none.status, none.body)
+	}
+}
+
+// snapshot is everything that is stored, as text.
+func (b *bundle) snapshot(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys"} {
+		var text string
+		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT coalesce(json_agg(t ORDER BY t::text)::text, '') FROM "+table+" t").Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		all[table] = text
+	}
+	return all
+}
+
+func TestATenantThatMayNotAct(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	closed := b.deps
+	closed.Tenants = tenant.NewStore(b.db, false)
+	strict := *b
+	strict.deps = closed
+	strict.handler = newHandler(t, closed)
+	e := refused(t, strict.do(t, request{method: "GET", path: base + "/jobs", token: b.token(t, b.ours, identity.Viewer)}), http.StatusForbidden, "FORBIDDEN")
+	if !strings.Contains(e.Error.Message, "tenant") {
+		t.Errorf("the message is %q", e.Error.Message)
+	}
+	// Somebody without a role does not make a tenant come to life.
+	refused(t, b.do(t, request{method: "GET", path: base + "/jobs", token: b.token(t, b.ours)}), http.StatusForbidden, "FORBIDDEN")
+	refused(t, strict.do(t, request{method: "GET", path: base + "/jobs", token: b.token(t, b.ours, identity.Viewer)}), http.StatusForbidden, "FORBIDDEN")
+	// With one, it does.
+	if got := b.do(t, request{method: "GET", path: base + "/jobs", token: b.token(t, b.ours, identity.Viewer)}); got.status != http.StatusOK {
+		t.Errorf("answered %d %s", got.status, got.body)
+	}
+	if got := strict.do(t, request{method: "GET", path: base + "/jobs", token: b.token(t, b.ours, identity.Viewer)}); got.status != http.StatusOK {
+		t.Errorf("answered %d %s", got.status, got.body)
+	}
+}

@@ -1,0 +1,131 @@
+package rest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/rest/contract"
+	"github.com/scheduler-service/scheduler/internal/rest/strictjson"
+)
+
+// check lets a request through that the contract allows. Everything that is
+// wrong is answered at once: parameters, body, and where the body is a job's
+// definition, what the domain says of the rest of it.
+func (s *server) check(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := callOf(r.Context())
+		body, err := readBody(r, c.operation)
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		c.body = sha256.Sum256(body)
+		path := map[string]string{}
+		for i, name := range chi.RouteContext(r.Context()).URLParams.Keys {
+			path[name] = chi.RouteContext(r.Context()).URLParams.Values[i]
+		}
+		fields := c.operation.CheckParameters(r, path)
+		fields = append(fields, s.checkBody(c.operation, body)...)
+		if len(fields) > 0 {
+			s.refuse(w, r, wrong(fields...))
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// readBody reads the whole body, which the cap bounds; blank is nothing.
+func readBody(r *http.Request, operation *contract.Operation) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, fault.New(fault.Invalid, codeTooLarge, fmt.Sprintf("the body has more than %d bytes", large.Limit))
+	case err != nil:
+		return nil, fault.Wrap(fault.Invalid, codeInvalid, "the body did not arrive whole", err)
+	}
+	body = bytes.TrimSpace(body)
+	if takes, _ := operation.TakesBody(); takes && len(body) > 0 && !isJSON(r.Header) {
+		return nil, fault.New(fault.Invalid, codeMediaType, "send the body with Content-Type: application/json, in UTF-8 and without Content-Encoding")
+	}
+	return body, nil
+}
+
+func isJSON(h http.Header) bool {
+	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return false
+	}
+	media, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil || media != "application/json" || len(h.Values("Content-Type")) != 1 {
+		return false
+	}
+	charset, ok := parameters["charset"]
+	return !ok || strings.EqualFold(charset, "utf-8")
+}
+
+// checkBody reports everything that is wrong with a body.
+func (s *server) checkBody(operation *contract.Operation, body []byte) []fault.Field {
+	takes, needs := operation.TakesBody()
+	switch {
+	case len(body) == 0 && needs:
+		return []fault.Field{{Path: "body", Rule: "required", Message: "is missing"}}
+	case len(body) == 0:
+		return nil
+	case !takes:
+		return []fault.Field{{Path: "body", Rule: "unexpected", Message: "is not taken by this operation"}}
+	}
+	value, fields := strictjson.Decode(body)
+	if len(fields) > 0 {
+		return fields
+	}
+	fields = operation.CheckBody(value)
+	if definition, ok := value.(map[string]any); ok && len(fields) > 0 && (operation.ID == "createJob" || operation.ID == "updateJob") {
+		fields = append(fields, s.alsoWrong(definition, fields)...)
+	}
+	return fields
+}
+
+// alsoWrong finds what the domain says of the parts of a job's definition that
+// the contract found nothing wrong with.
+func (s *server) alsoWrong(definition map[string]any, found []fault.Field) []fault.Field {
+	rest := map[string]any{}
+	for name, value := range definition {
+		if !slices.ContainsFunc(found, within(name)) {
+			rest[name] = value
+		}
+	}
+	raw, err := json.Marshal(rest)
+	var body api.JobSpec
+	if err != nil || json.Unmarshal(raw, &body) != nil {
+		return nil // the contract's findings are the answer then
+	}
+	_, more, err := s.newSpec(body)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(more, func(f fault.Field) bool {
+		top, _, _ := strings.Cut(strings.ReplaceAll(f.Path, "[", "."), ".")
+		return slices.ContainsFunc(found, within(top))
+	})
+}
+
+// within reports whether a fault lies in the field of this name.
+func within(name string) func(fault.Field) bool {
+	return func(f fault.Field) bool {
+		inside, ok := strings.CutPrefix(f.Path, name)
+		return ok && (inside == "" || inside[0] == '.' || inside[0] == '[')
+	}
+}

@@ -1,0 +1,144 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/rest"
+)
+
+func newHandler(t *testing.T, deps rest.Deps) http.Handler {
+	t.Helper()
+	handler, err := rest.New(deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler
+}
+
+// The router serves what the contract says, and nothing else.
+func TestTheRouterIsTheContract(t *testing.T) {
+	t.Parallel()
+	routes, ok := newHandler(t, rest.Deps{CursorSecret: secret}).(chi.Routes)
+	if !ok {
+		t.Fatal("the handler cannot be walked")
+	}
+	var served []string
+	err := chi.Walk(routes, func(method, path string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		served = append(served, method+" "+path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var described []string
+	for name := range operations(t) {
+		described = append(described, name)
+	}
+	slices.Sort(served)
+	slices.Sort(described)
+	if diff := cmp.Diff(described, served); diff != "" {
+		t.Errorf("routes differ (-contract +router):\n%s", diff)
+	}
+}
+
+// The roles' permissions stand in the contract as they are.
+func TestTheContractDescribesTheRoles(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, role := range []identity.Role{identity.Viewer, identity.Operator, identity.Developer, identity.Admin, identity.PlatformAdmin} {
+		if !strings.Contains(b.spec.Info.Description, "`"+string(role)+"`") {
+			t.Errorf("the contract does not name the role %s", role)
+		}
+	}
+	for name, operation := range operations(t) {
+		if operation.Permission != "public" && !strings.Contains(b.spec.Info.Description, "`"+operation.Permission+"`") {
+			t.Errorf("%s: no role of the description has %s", name, operation.Permission)
+		}
+	}
+}
+
+func TestUnknownPathsAndMethods(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	admin := b.token(t, b.ours, identity.PlatformAdmin)
+	id := b.makeJob(t, b.ours).ID.String()
+	for _, path := range []string{
+		"/", "/api", base, base + "/", base + "/jobs/", base + "/jobs/" + id + "/", base + "/jobs/" + id + "/stop", base + "/jobs//executions", "/internal/jobs/create", "/metrics", "/debug/pprof/",
+		"//api/v1/scheduler/jobs", base + "//jobs", base + "/jobs/../jobs", base + "/./jobs", base + "/jobs;a=b", base + "/JOBS", "/health/", "/HEALTH",
+		"/health/live/../../api/v1/scheduler/jobs", "/health%2f..%2fapi/v1/scheduler/jobs", base + "%2fjobs", base + "/job%73%00",
+	} {
+		for _, token := range []string{"", admin} {
+			got := b.send(request{method: "GET", path: path, token: token})
+			e := refused(t, got, http.StatusNotFound, "NOT_FOUND")
+			if len(e.Error.Details) != 0 || got.header.Get("Content-Type") != "application/json" {
+				t.Errorf("%s: %s", path, got.body)
+			}
+		}
+	}
+	// An escaped slash stays inside its part of the path.
+	refused(t, b.do(t, request{method: "GET", path: base + "/jobs/" + id + "%2fexecutions", token: admin}), http.StatusBadRequest, "VALIDATION_FAILED")
+	for _, test := range []struct{ method, path, allow string }{
+		{"PATCH", "/jobs", "GET, POST"}, {"DELETE", "/jobs", "GET, POST"}, {"POST", "/jobs/" + id, "GET, PUT, DELETE"}, {"GET", "/jobs/" + id + "/trigger", "POST"},
+		{"OPTIONS", "/executions", "GET"}, {"HEAD", "/jobs", "GET, POST"}, {"TRACE", "/jobs", "GET, POST"},
+		{"PROPFIND", "/jobs", "GET, POST"}, {"get", "/jobs", "GET, POST"},
+	} {
+		got := b.send(request{method: test.method, path: base + test.path, token: admin, header: map[string]string{"X-HTTP-Method-Override": "GET"}})
+		if got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != test.allow {
+			t.Errorf("%s %s: %d, Allow %q", test.method, test.path, got.status, got.header.Get("Allow"))
+		}
+		refused(t, got, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+	}
+}
+
+func TestEveryAnswerIsHardened(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, path := range []string{"/health/live", base + "/jobs", "/nothing"} {
+		got := b.send(request{method: "GET", path: path, header: map[string]string{"Origin": "https://evil.example", "Host": "evil.example"}})
+		for name, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Content-Type": "application/json", "Access-Control-Allow-Origin": "", "Server": "",
+		} {
+			if got.header.Get(name) != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, got.header.Get(name), want)
+			}
+		}
+		if strings.Contains(fmt.Sprint(got.header, got.body), "evil") {
+			t.Errorf("%s: the answer repeats the caller's host: %v %s", path, got.header, got.body)
+		}
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	seen := map[string]bool{}
+	for _, test := range []struct {
+		sent string
+		kept bool
+	}{
+		{"abc-1.2_3", true}, {strings.Repeat("a", 64), true},
+		{"", false}, {strings.Repeat("a", 65), false}, {"a b", false}, {"a\n{\"level\":\"error\"}", false}, {"é", false}, {"a;b", false}, {`"`, false},
+	} {
+		sent := httptest.NewRequest(http.MethodGet, "/health/live", nil)
+		sent.Header["X-Request-Id"] = []string{test.sent}
+		recorder := httptest.NewRecorder()
+		b.handler.ServeHTTP(recorder, sent)
+		got := recorder.Header().Get("X-Request-Id")
+		if (got == test.sent) != test.kept || got == "" || seen[got] {
+			t.Errorf("sent %q, got %q", test.sent, got)
+		}
+		seen[got] = true
+		if !strings.Contains(b.log.String(), `"request_id":"`+got+`"`) {
+			t.Errorf("the log does not name request %s", got)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/rest/cursor"
+)
+
+// ListExecutions is GET /executions.
+func (s *server) ListExecutions(ctx context.Context, request api.ListExecutionsRequestObject) (api.ListExecutionsResponseObject, error) {
+	p := request.Params
+	answer, err := s.listExecutions(ctx, selection{p.JobID, p.Status, p.TriggerType, p.From, p.To}, p.Limit, p.Cursor)
+	if p.JobID != nil && fault.KindOf(err) == fault.NotFound {
+		// A filter that nothing fits, not a path that leads nowhere.
+		return api.ListExecutions200JSONResponse{Items: []api.Execution{}, NextCursor: nullable.NewNullNullable[string]()}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return api.ListExecutions200JSONResponse(answer), nil
+}
+
+// ListJobExecutions is GET /jobs/{id}/executions.
+func (s *server) ListJobExecutions(ctx context.Context, request api.ListJobExecutionsRequestObject) (api.ListJobExecutionsResponseObject, error) {
+	p := request.Params
+	answer, err := s.listExecutions(ctx, selection{&request.ID, p.Status, p.TriggerType, p.From, p.To}, p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	return api.ListJobExecutions200JSONResponse(answer), nil
+}
+
+// GetExecution is GET /executions/{id}.
+func (s *server) GetExecution(ctx context.Context, request api.GetExecutionRequestObject) (api.GetExecutionResponseObject, error) {
+	found, err := s.Executions.Get(ctx, callOf(ctx).who.Actor, request.ID)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetExecution200JSONResponse(viewExecution(found)), nil
+}
+
+// selection is what both lists of executions filter by.
+type selection struct {
+	job      *uuid.UUID
+	statuses *api.ExecutionStatuses
+	trigger  *api.TriggerType
+	from, to *time.Time
+}
+
+func (sel selection) filter() (execution.Filter, error) {
+	if sel.from != nil && sel.to != nil && !sel.from.Before(*sel.to) {
+		return execution.Filter{}, wrong(fault.Field{Path: "to", Rule: "order", Message: "must lie after from"})
+	}
+	filter := execution.Filter{JobID: sel.job, Trigger: execution.Trigger(orZero(sel.trigger)), From: sel.from, To: sel.to}
+	for _, status := range orZero(sel.statuses) {
+		filter.Statuses = append(filter.Statuses, execution.Status(status))
+	}
+	return filter, nil
+}
+
+func (s *server) listExecutions(ctx context.Context, sel selection, limit *int, at *string) (api.ExecutionPage, error) {
+	c := callOf(ctx)
+	page, err := s.openPage(c, limit, at)
+	if err != nil {
+		return api.ExecutionPage{}, err
+	}
+	filter, err := sel.filter()
+	if err != nil {
+		return api.ExecutionPage{}, err
+	}
+	filter.Limit = page.limit + 1
+	if page.after != nil {
+		filter.After = &execution.Position{ScheduledAt: page.after.At, ID: page.after.ID}
+	}
+	list, err := s.Executions.List(ctx, c.who.Actor, filter)
+	if err != nil {
+		return api.ExecutionPage{}, err
+	}
+	list, next := turn(s, page, list, func(e execution.Execution) cursor.Place { return cursor.Place{At: e.ScheduledAt, ID: e.ID} })
+	answer := api.ExecutionPage{Items: make([]api.Execution, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	for i, one := range list {
+		answer.Items[i] = viewExecution(one)
+	}
+	return answer, nil
+}
+
+func viewExecution(e execution.Execution) api.Execution {
+	view := api.Execution{
+		ID: e.ID, ExecutionID: e.ID, TenantID: e.TenantID, JobID: e.JobID, JobVersion: e.JobVersion, JobType: api.JobType(e.JobType),
+		TriggerType: api.TriggerType(e.Trigger), TriggeredBy: textOrNull(e.TriggeredBy), Parameters: rawOrNull(e.Parameters), Priority: e.Priority,
+		Status: api.ExecutionStatus(e.Status), Reason: textOrNull(e.Reason), Progress: e.Progress, ScheduledAt: e.ScheduledAt,
+		StartedAt: orNull(e.StartedAt), CompletedAt: orNull(e.CompletedAt), DurationMs: orNull(e.DurationMS), Result: rawOrNull(e.Result),
+		ErrorType: nullable.NewNullNullable[api.ErrorType](), ErrorMessage: textOrNull(""), ErrorStack: textOrNull(""),
+		RetryCount: e.Retries(), MaxAttempts: e.MaxAttempts, Attempts: make([]api.Attempt, len(e.Attempts)),
+		NextAttemptAt: orNull(e.AvailableAt), CancelRequested: e.Cancelling,
+		MissedCount: nullable.NewNullNullable[int64](), MissedUntil: orNull(e.MissedUntil), WorkerID: orNull(e.WorkerID),
+		MemoryPeakMb: orNull(e.MemoryMB), CPUTimeMs: orNull(e.CPUTimeMS), CreatedAt: e.CreatedAt,
+	}
+	if e.Error != nil {
+		view.ErrorType = nullable.NewNullableWithValue(api.ErrorType(e.Error.Type))
+		view.ErrorMessage, view.ErrorStack = nullable.NewNullableWithValue(e.Error.Message), textOrNull(e.Error.Stack)
+	}
+	if e.MissedCount > 0 {
+		view.MissedCount = nullable.NewNullableWithValue(e.MissedCount)
+	}
+	if e.Status == execution.Running {
+		view.NextAttemptAt = nullable.NewNullNullable[time.Time]() // it has started
+	}
+	for i, attempt := range e.Attempts {
+		view.Attempts[i] = viewAttempt(attempt)
+	}
+	return view
+}
+
+func viewAttempt(a execution.Attempt) api.Attempt {
+	return api.Attempt{
+		Number: a.Number, StartedAt: orNull(a.StartedAt), EndedAt: a.EndedAt, WorkerID: orNull(a.WorkerID),
+		ErrorType: api.ErrorType(a.Error.Type), ErrorMessage: a.Error.Message, ErrorStack: textOrNull(a.Error.Stack),
+	}
+}
+
+func rawOrNull(raw json.RawMessage) nullable.Nullable[json.RawMessage] {
+	if len(raw) == 0 {
+		return nullable.NewNullNullable[json.RawMessage]()
+	}
+	return nullable.NewNullableWithValue(raw)
+}

@@ -1,0 +1,88 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/identity"
+)
+
+// What is over shows everything that is known of it.
+func TestReadAnExecution(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Viewer)
+	made := b.makeJob(t, b.ours)
+	worker := uuid.MustParse("0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10")
+	at := b.now.Truncate(time.Millisecond)
+	insert := func(status, columns, values string, args ...any) uuid.UUID {
+		t.Helper()
+		id := execution.RequestedID(b.ours.TenantID, made.ID, at, []byte(status))
+		_, err := b.engine.Pool().Exec(t.Context(), fmt.Sprintf(`INSERT INTO job_executions
+			(id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, completed_at, created_at%s)
+			VALUES ($1, $2, $3, $4, 3, 'scheduled', 'http', $5, $2, $2%s)`, columns, values),
+			append([]any{id, at, b.ours.TenantID, made.ID, status}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	failed := insert("failed", `, priority, attempt, max_attempts, progress, worker_id, started_at, duration_ms, result, error_type, error_message, error_stack,
+		memory_peak_mb, cpu_time_ms, parameters, triggered_by, attempts`, `, 9, 2, 4, 50, $6, $2, 1234, '{"status":500}', 'NETWORK_ERROR', 'no answer', 'main.go:1', 1.5, 17, '{"a":null}', 'ada', $7`,
+		worker, `[{"number":1,"startedAt":"2026-03-01T09:00:00Z","endedAt":"2026-03-01T09:00:01Z","workerId":"`+worker.String()+`","error":{"type":"TIMEOUT","message":"too slow"}}]`)
+	missed := insert("missed", ", reason, missed_count, missed_until", ", 'the service was away', 42, $2")
+	instant := at.Format(time.RFC3339Nano)
+	for _, test := range []struct {
+		id   uuid.UUID
+		want map[string]any
+	}{
+		{failed, map[string]any{
+			"status": "failed", "reason": nil, "priority": 9.0, "progress": 50.0, "triggeredBy": "ada", "parameters": map[string]any{"a": nil},
+			"startedAt": instant, "durationMs": 1234.0, "result": map[string]any{"status": 500.0}, "errorType": "NETWORK_ERROR", "errorMessage": "no answer",
+			"errorStack": "main.go:1", "retryCount": 1.0, "maxAttempts": 4.0, "workerId": worker.String(), "memoryPeakMb": 1.5, "cpuTimeMs": 17.0,
+			"missedCount": nil, "missedUntil": nil, "attempts": []any{map[string]any{
+				"number": 1.0, "startedAt": "2026-03-01T09:00:00Z", "endedAt": "2026-03-01T09:00:01Z", "workerId": worker.String(),
+				"errorType": "TIMEOUT", "errorMessage": "too slow", "errorStack": nil,
+			}},
+		}},
+		{missed, map[string]any{
+			"status": "missed", "reason": "the service was away", "priority": 0.0, "progress": 0.0, "triggeredBy": nil, "parameters": nil,
+			"startedAt": nil, "durationMs": nil, "result": nil, "errorType": nil, "errorMessage": nil, "errorStack": nil, "retryCount": 0.0, "maxAttempts": 0.0,
+			"workerId": nil, "memoryPeakMb": nil, "cpuTimeMs": nil, "missedCount": 42.0, "missedUntil": instant, "attempts": []any{},
+		}},
+	} {
+		for name, value := range map[string]any{
+			"id": test.id.String(), "executionId": test.id.String(), "tenantId": b.ours.TenantID.String(), "jobId": made.ID.String(), "jobVersion": 3.0, "jobType": "http",
+			"triggerType": "scheduled", "scheduledAt": instant, "completedAt": instant, "createdAt": instant, "nextAttemptAt": nil, "cancelRequested": false,
+		} {
+			test.want[name] = value
+		}
+		got := b.do(t, request{method: "GET", path: base + "/executions/" + test.id.String(), token: token})
+		if diff := cmp.Diff(test.want, read[map[string]any](t, got, http.StatusOK)); diff != "" {
+			t.Errorf("the execution differs (-want +got):\n%s", diff)
+		}
+		list := b.do(t, request{method: "GET", path: base + "/jobs/" + made.ID.String() + "/executions?status=" + test.want["status"].(string), token: token})
+		var page struct{ Items []json.RawMessage }
+		if err := json.Unmarshal([]byte(list.body), &page); err != nil || len(page.Items) != 1 || string(page.Items[0]) != strings.TrimSpace(got.body) {
+			t.Errorf("listed it is %s", list.body)
+		}
+	}
+}
+
+func TestExecutionsThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Viewer)
+	for _, id := range []string{uuid.NewString(), uuid.Must(uuid.NewV7()).String(), uuid.Nil.String(), uuid.Max.String(), b.makeJob(t, b.ours).ID.String()} {
+		refused(t, b.do(t, request{method: "GET", path: base + "/executions/" + id, token: token}), http.StatusNotFound, "EXECUTION_NOT_FOUND")
+	}
+	refused(t, b.do(t, request{method: "GET", path: base + "/jobs/" + uuid.NewString() + "/executions", token: token}), http.StatusNotFound, "JOB_NOT_FOUND")
+}

@@ -1,0 +1,178 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/fault"
+)
+
+// maxDetails bounds the fields of one answer, as the contract states it.
+const maxDetails = 50
+
+// Codes that have a status of their own.
+const (
+	codeInvalid   = "VALIDATION_FAILED"
+	codeCron      = "INVALID_CRON_EXPRESSION"
+	codeConfig    = "INVALID_JOB_CONFIG"
+	codeMethod    = "METHOD_NOT_ALLOWED"
+	codeTooLarge  = "BODY_TOO_LARGE"
+	codeMediaType = "UNSUPPORTED_MEDIA_TYPE"
+)
+
+// answers is the one table from fault to HTTP. The first line that fits is the
+// answer: of the fault's kind, and of its code where the line names one. A
+// fault without a code gets the line's.
+var answers = []struct {
+	kind   fault.Kind
+	only   string // the code that the line is for; empty: all
+	status int
+	code   string
+}{
+	{fault.Invalid, codeMethod, http.StatusMethodNotAllowed, codeMethod},
+	{fault.Invalid, codeTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge},
+	{fault.Invalid, codeMediaType, http.StatusUnsupportedMediaType, codeMediaType},
+	{fault.Invalid, "", http.StatusBadRequest, codeInvalid},
+	{fault.Unauthenticated, "", http.StatusUnauthorized, "UNAUTHORIZED"},
+	{fault.Forbidden, "", http.StatusForbidden, "FORBIDDEN"},
+	{fault.NotFound, "", http.StatusNotFound, "NOT_FOUND"},
+	{fault.Conflict, "PRECONDITION_FAILED", http.StatusPreconditionFailed, "PRECONDITION_FAILED"},
+	{fault.Conflict, "IDEMPOTENCY_KEY_REUSED", http.StatusUnprocessableEntity, "IDEMPOTENCY_KEY_REUSED"},
+	{fault.Conflict, "", http.StatusConflict, "CONFLICT"},
+	{fault.TooMany, "", http.StatusTooManyRequests, "RATE_LIMITED"},
+	{fault.Unavailable, "", http.StatusServiceUnavailable, "UNAVAILABLE"},
+	{fault.Internal, "", http.StatusInternalServerError, "INTERNAL_ERROR"},
+}
+
+// refuse answers a request with an error: the only place that writes a body
+// which is not a handler's. It logs the error, since nobody does after it.
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	c := callOf(r.Context())
+	f := asFault(err)
+	status, code := answerTo(f)
+	c.refused = f.Kind.String()
+	s.logRefusal(r.Context(), f, status, code)
+	if seen, ok := w.(interface{ Status() int }); ok && seen.Status() != 0 {
+		return // the answer has begun; all that is left is to end it
+	}
+	switch f.Kind {
+	case fault.Internal:
+		f = &fault.Error{Message: "something went wrong on our side; quote request " + c.id + " when you report it"}
+	case fault.Unauthenticated:
+		w.Header().Set("WWW-Authenticate", challenge(r))
+	case fault.TooMany, fault.Unavailable:
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(max(f.RetryAfter, time.Second).Seconds()))))
+	}
+	if status == http.StatusRequestEntityTooLarge {
+		w.Header().Set("Connection", "close") // the rest of the body is not read
+	}
+	s.writeError(w, r, status, code, f)
+}
+
+func (s *server) writeError(w http.ResponseWriter, r *http.Request, status int, code string, f *fault.Error) {
+	answer := api.Error{Path: r.URL.Path, Timestamp: s.Clock()}
+	answer.Error.Code, answer.Error.Message = code, f.Message
+	answer.Error.Details = make([]api.ErrorDetail, 0, len(f.Fields))
+	for _, field := range f.Fields {
+		answer.Error.Details = append(answer.Error.Details, api.ErrorDetail{Field: field.Path, Rule: field.Rule, Message: field.Message})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(answer) // fails only where the client is gone
+}
+
+// asFault finds the fault in an error. What has none is Internal, but for a
+// deadline that passed and a client that left.
+func asFault(err error) *fault.Error {
+	var f *fault.Error
+	switch {
+	case errors.As(err, &f):
+		if f.Kind == fault.Internal || f.Kind > fault.Unavailable {
+			return &fault.Error{Cause: err} // its code and message are for us
+		}
+		return f
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fault.Wrap(fault.Unavailable, "", "the request took too long", err)
+	default:
+		return &fault.Error{Cause: err}
+	}
+}
+
+// answerTo looks a fault up in the table.
+func answerTo(f *fault.Error) (status int, code string) {
+	for _, answer := range answers {
+		if answer.kind == f.Kind && (answer.only == "" || answer.only == f.Code) {
+			if f.Code != "" {
+				return answer.status, f.Code
+			}
+			return answer.status, answer.code
+		}
+	}
+	return http.StatusInternalServerError, "INTERNAL_ERROR"
+}
+
+// logRefusal writes one line: what only we can mend is an error, what passes a
+// warning, and what callers mend is worth knowing of.
+func (s *server) logRefusal(ctx context.Context, f *fault.Error, status int, code string) {
+	operation := "unknown"
+	if c := callOf(ctx); c.operation != nil {
+		operation = c.operation.ID
+	}
+	switch {
+	case f.Kind == fault.Internal:
+		s.Log.ErrorContext(ctx, "request failed", "operation", operation, "error", f.Cause)
+	case errors.Is(ctx.Err(), context.Canceled):
+		s.Log.InfoContext(ctx, "client left before the answer", "operation", operation)
+	case f.Kind == fault.Unavailable:
+		s.Log.WarnContext(ctx, "request could not be served", "operation", operation, "error", f)
+	default:
+		s.Log.InfoContext(ctx, "request refused", "operation", operation, "status", status, "code", code)
+	}
+}
+
+// challenge is what RFC 6750 (section 3) wants to be said with a 401.
+func challenge(r *http.Request) string {
+	if r.Header.Get("Authorization") == "" {
+		return "Bearer"
+	}
+	return `Bearer error="invalid_token"`
+}
+
+// refuseUndecoded answers what the contract allows and Go's types cannot hold,
+// such as the whole number 1e2.
+func (s *server) refuseUndecoded(w http.ResponseWriter, r *http.Request, err error) {
+	field := fault.Field{Path: "body", Rule: "type", Message: "cannot be read as what is described"}
+	var typed *json.UnmarshalTypeError
+	var parameter *api.InvalidParamFormatError
+	switch {
+	case errors.As(err, &typed):
+		field.Path, field.Message = typed.Field, fmt.Sprintf("%s cannot be read here; write whole numbers without point and exponent", typed.Value)
+	case errors.As(err, &parameter):
+		field.Path = parameter.ParamName
+	}
+	s.refuse(w, r, wrong(field))
+}
+
+// wrong is the fault of a request with these fields. The code is the first that
+// applies: of the expression, of the config, of anything.
+func wrong(fields ...fault.Field) error {
+	fields = fields[:min(len(fields), maxDetails)]
+	code := codeInvalid
+	for _, field := range fields {
+		switch {
+		case field.Path == "cronExpression":
+			code = codeCron
+		case code == codeInvalid && (field.Path == "config" || strings.HasPrefix(field.Path, "config.") || strings.HasPrefix(field.Path, "config[")):
+			code = codeConfig
+		}
+	}
+	return fault.Wrong(code, "the request is not valid, see details", fields...)
+}

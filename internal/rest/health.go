@@ -1,0 +1,120 @@
+package rest
+
+import (
+	"context"
+	"runtime/metrics"
+	"sync"
+	"time"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/clock"
+)
+
+const (
+	// healthAge is how old an answer about dependencies may be. Nobody has to
+	// show a token to ask, so asking must not cost the dependencies anything.
+	healthAge = time.Second
+	// probePatience bounds one look at all dependencies.
+	probePatience = 2 * time.Second
+)
+
+// Vitals knows how the process and what it depends on are. Its methods end
+// with their context, which has two seconds, and are not called at the same
+// time as themselves.
+type Vitals interface {
+	// Health looks at each dependency.
+	Health(ctx context.Context) Health
+	// Ready lists why the process should get no requests, such as a database
+	// that does not answer or an older schema; none when it should.
+	Ready(ctx context.Context) []string
+}
+
+// Health is how the dependencies are.
+type Health struct {
+	Database, Redis, JobQueue Dependency
+	// ActiveJobs and QueueSize are the executions of all tenants that run and
+	// that wait; nil where they are not known.
+	ActiveJobs, QueueSize *int64
+}
+
+// Dependency is how one of them is.
+type Dependency struct {
+	Healthy bool
+	Latency time.Duration // of its answer
+	// Details holds what else is known, under the names that the answer shows.
+	// Anybody can read them: no addresses, no errors' texts.
+	Details map[string]any
+}
+
+// GetHealth is GET /health.
+func (s *server) GetHealth(ctx context.Context, _ api.GetHealthRequestObject) (api.GetHealthResponseObject, error) {
+	h := s.health.get(ctx, s.Vitals.Health)
+	answer := api.Health{Status: api.Healthy, Service: api.SchedulerService, Port: s.Port}
+	answer.Dependencies.Database, answer.Details.Database = h.Database.Healthy, details(h.Database)
+	answer.Dependencies.Redis, answer.Details.Redis = h.Redis.Healthy, details(h.Redis)
+	answer.Dependencies.JobQueue, answer.Details.JobQueue = h.JobQueue.Healthy, details(h.JobQueue)
+	answer.Metrics.ActiveJobs, answer.Metrics.QueueSize = orNull(h.ActiveJobs), orNull(h.QueueSize)
+	answer.Metrics.MemoryUsage = memoryInUse()
+	if !h.Redis.Healthy || !h.JobQueue.Healthy {
+		answer.Status = api.Degraded
+	}
+	if !h.Database.Healthy {
+		answer.Status = api.Unhealthy
+		return api.GetHealth503JSONResponse(answer), nil
+	}
+	return api.GetHealth200JSONResponse(answer), nil
+}
+
+// GetLiveness is GET /health/live.
+func (s *server) GetLiveness(context.Context, api.GetLivenessRequestObject) (api.GetLivenessResponseObject, error) {
+	return api.GetLiveness200JSONResponse{Status: api.Alive}, nil
+}
+
+// GetReadiness is GET /health/ready.
+func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObject) (api.GetReadinessResponseObject, error) {
+	reasons := s.ready.get(ctx, s.Vitals.Ready)
+	if draining(ctx) {
+		reasons = append([]string{"the process is stopping"}, reasons...)
+	}
+	if len(reasons) > 0 {
+		return api.GetReadiness503JSONResponse{Status: api.NotReady, Reasons: reasons}, nil
+	}
+	return api.GetReadiness200JSONResponse{Status: api.Ready, Reasons: []string{}}, nil
+}
+
+func details(d Dependency) api.DependencyDetails {
+	return api.DependencyDetails{
+		Healthy: d.Healthy, LatencyMs: float64(d.Latency.Microseconds()) / 1000, AdditionalProperties: d.Details,
+	}
+}
+
+// memoryInUse is what the Go runtime has from the system and has not given
+// back, in bytes.
+func memoryInUse() int64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(samples)
+	return int64(samples[0].Value.Uint64() - samples[1].Value.Uint64())
+}
+
+// cached remembers an answer for healthAge. Those who ask while it is being
+// found wait for it.
+type cached[T any] struct {
+	mu    sync.Mutex
+	known bool
+	at    clock.Mark
+	value T
+}
+
+func (c *cached[T]) get(ctx context.Context, find func(context.Context) T) T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known || c.at.Elapsed() > healthAge {
+		// Not the caller's own context: one who hangs up must not make the
+		// answer of all others a failure.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probePatience)
+		defer cancel()
+		c.value = find(ctx)
+		c.known, c.at = true, clock.Start()
+	}
+	return c.value
+}

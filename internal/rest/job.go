@@ -1,0 +1,209 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/rest/cursor"
+)
+
+// hintPatience bounds how long a trigger waits for Redis: the execution stands
+// in PostgreSQL already and is found without the hint.
+const hintPatience = 200 * time.Millisecond
+
+// CreateJob is POST /jobs.
+func (s *server) CreateJob(ctx context.Context, request api.CreateJobRequestObject) (api.CreateJobResponseObject, error) {
+	spec, err := s.validSpec(*request.Body)
+	if err != nil {
+		return nil, err
+	}
+	c := callOf(ctx)
+	created, replayed, err := s.Jobs.Create(ctx, c.who.Actor, spec, keyOf(c, request.Params.IdempotencyKey, "POST /jobs"))
+	if err != nil {
+		return nil, err
+	}
+	location := base + "/jobs/" + created.ID.String()
+	return api.CreateJob201JSONResponse{
+		Body:    viewJob(created),
+		Headers: api.CreateJob201ResponseHeaders{ETag: etag(created), Location: &location, IdempotentReplayed: replay(replayed)},
+	}, nil
+}
+
+// ListJobs is GET /jobs.
+func (s *server) ListJobs(ctx context.Context, request api.ListJobsRequestObject) (api.ListJobsResponseObject, error) {
+	c, p := callOf(ctx), request.Params
+	page, err := s.openPage(c, p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	filter := job.Filter{Limit: page.limit + 1, Status: job.Status(orZero(p.Status)), Type: string(orZero(p.JobType))}
+	if page.after != nil {
+		filter.After = &job.Position{CreatedAt: page.after.At, ID: page.after.ID}
+	}
+	jobs, err := s.Jobs.List(ctx, c.who.Actor, filter)
+	if err != nil {
+		return nil, err
+	}
+	jobs, next := turn(s, page, jobs, func(j job.Job) cursor.Place { return cursor.Place{At: j.CreatedAt, ID: j.ID} })
+	answer := api.ListJobs200JSONResponse{Items: make([]api.Job, len(jobs)), NextCursor: orNull(next), HasMore: next != nil}
+	for i, one := range jobs {
+		answer.Items[i] = viewJob(one)
+	}
+	return answer, nil
+}
+
+// GetJob is GET /jobs/{id}.
+func (s *server) GetJob(ctx context.Context, request api.GetJobRequestObject) (api.GetJobResponseObject, error) {
+	found, err := s.Jobs.Get(ctx, callOf(ctx).who.Actor, request.ID)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetJob200JSONResponse{Body: viewJob(found), Headers: api.GetJob200ResponseHeaders{ETag: etag(found)}}, nil
+}
+
+// UpdateJob is PUT /jobs/{id}.
+func (s *server) UpdateJob(ctx context.Context, request api.UpdateJobRequestObject) (api.UpdateJobResponseObject, error) {
+	spec, err := s.validSpec(*request.Body)
+	if err != nil {
+		return nil, err
+	}
+	updated, err := s.Jobs.Update(ctx, callOf(ctx).who.Actor, request.ID, spec, versionOf(request.Params.IfMatch))
+	if err != nil {
+		return nil, err
+	}
+	return api.UpdateJob200JSONResponse{Body: viewJob(updated), Headers: api.UpdateJob200ResponseHeaders{ETag: etag(updated)}}, nil
+}
+
+// DeleteJob is DELETE /jobs/{id}.
+func (s *server) DeleteJob(ctx context.Context, request api.DeleteJobRequestObject) (api.DeleteJobResponseObject, error) {
+	if err := s.Jobs.Delete(ctx, callOf(ctx).who.Actor, request.ID); err != nil {
+		return nil, err
+	}
+	return api.DeleteJob204Response{}, nil
+}
+
+// PauseJob is POST /jobs/{id}/pause.
+func (s *server) PauseJob(ctx context.Context, request api.PauseJobRequestObject) (api.PauseJobResponseObject, error) {
+	reason := ""
+	if request.Body != nil {
+		reason = orZero(request.Body.Reason)
+	}
+	paused, err := s.Jobs.Pause(ctx, callOf(ctx).who.Actor, request.ID, reason)
+	if err != nil {
+		return nil, err
+	}
+	return api.PauseJob200JSONResponse{Body: viewJob(paused), Headers: api.PauseJob200ResponseHeaders{ETag: etag(paused)}}, nil
+}
+
+// ResumeJob is POST /jobs/{id}/resume.
+func (s *server) ResumeJob(ctx context.Context, request api.ResumeJobRequestObject) (api.ResumeJobResponseObject, error) {
+	resumed, err := s.Jobs.Resume(ctx, callOf(ctx).who.Actor, request.ID)
+	if err != nil {
+		return nil, err
+	}
+	return api.ResumeJob200JSONResponse{Body: viewJob(resumed), Headers: api.ResumeJob200ResponseHeaders{ETag: etag(resumed)}}, nil
+}
+
+// TriggerJob is POST /jobs/{id}/trigger.
+func (s *server) TriggerJob(ctx context.Context, request api.TriggerJobRequestObject) (api.TriggerJobResponseObject, error) {
+	c := callOf(ctx)
+	var parameters json.RawMessage
+	if request.Body != nil {
+		parameters = request.Body.Parameters
+	}
+	if err := s.checkOverrides(ctx, request.ID, parameters); err != nil {
+		return nil, err
+	}
+	key := keyOf(c, request.Params.IdempotencyKey, "POST /jobs/"+request.ID.String()+"/trigger")
+	made, replayed, err := s.Executions.Trigger(ctx, c.who.Actor, request.ID, parameters, key)
+	if err != nil {
+		return nil, err
+	}
+	if !replayed {
+		hinting, cancel := context.WithTimeout(ctx, hintPatience)
+		defer cancel()
+		s.Hint(hinting, made.Priority, made.ID)
+	}
+	location := base + "/executions/" + made.ID.String()
+	return api.TriggerJob202JSONResponse{
+		Body:    viewExecution(made),
+		Headers: api.TriggerJob202ResponseHeaders{Location: &location, IdempotentReplayed: replay(replayed)},
+	}, nil
+}
+
+// checkOverrides refuses overrides that do not fit the job. A job that is not
+// there is left to the trigger itself, which may remember an answer from when
+// it was.
+func (s *server) checkOverrides(ctx context.Context, id uuid.UUID, parameters json.RawMessage) error {
+	if len(parameters) == 0 {
+		return nil
+	}
+	found, err := s.Jobs.Get(ctx, callOf(ctx).who.Actor, id)
+	if fault.KindOf(err) == fault.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if fields := s.CheckParameters(found.Type, found.Config, parameters); len(fields) > 0 {
+		return wrong(fields...)
+	}
+	return nil
+}
+
+// validSpec is the definition that a body describes, or what is wrong with it.
+func (s *server) validSpec(body api.JobSpec) (job.Spec, error) {
+	spec, fields, err := s.newSpec(body)
+	if err != nil {
+		return spec, err
+	}
+	if len(fields) > 0 {
+		return spec, wrong(fields...)
+	}
+	return spec, nil
+}
+
+// keyOf is the idempotency key of a request. The route names the operation and
+// what it acts on, so a key used elsewhere is another request.
+func keyOf(c *call, value *string, route string) idempotency.Key {
+	if value == nil {
+		return idempotency.Key{}
+	}
+	return idempotency.Key{Value: *value, Route: route, Body: c.body}
+}
+
+func etag(j job.Job) *string {
+	text := fmt.Sprintf("%q", strconv.Itoa(j.Version))
+	return &text
+}
+
+// versionOf reads If-Match: 0 for every version, -1 for an ETag that no version
+// of ours has, which a weak one never is (RFC 9110, section 13.1.1).
+func versionOf(ifMatch *string) int {
+	if ifMatch == nil || *ifMatch == "*" {
+		return 0
+	}
+	version, err := strconv.Atoi(strings.Trim(*ifMatch, `"`))
+	if err != nil || version < 1 || *ifMatch != fmt.Sprintf("%q", strconv.Itoa(version)) {
+		return -1
+	}
+	return version
+}
+
+func replay(replayed bool) *string {
+	if !replayed {
+		return nil
+	}
+	text := "true"
+	return &text
+}

@@ -1,0 +1,279 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/identity"
+)
+
+func TestCreateAndReadAJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Developer)
+	got := b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: `{"name":"report","description":"daily","tags":["a","b"],
+		"interval":"PT1M30S","startDate":"2020-01-01T00:00:00+08:00","jobType":"function","config":{"functionName":"echo","parameters":{"big":12345678901234567890}},
+		"retryConfig":{"maxRetries":0,"exponentialBackoff":false,"retryOnErrorTypes":[]},"timeout":7,"priority":9}`})
+	created := read[api.Job](t, got, http.StatusCreated)
+	if want := base + "/jobs/" + created.ID.String(); got.header.Get("Location") != want || got.header.Get("ETag") != `"1"` {
+		t.Errorf("headers %v, want Location %s and ETag \"1\"", got.header, want)
+	}
+	var shown map[string]any
+	decoder := json.NewDecoder(strings.NewReader(got.body))
+	decoder.UseNumber()
+	if err := decoder.Decode(&shown); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"id", "createdAt", "updatedAt", "nextExecutionAt"} {
+		delete(shown, name)
+	}
+	n := func(text string) json.Number { return json.Number(text) }
+	want := map[string]any{
+		"tenantId": b.ours.TenantID.String(), "version": n("1"), "createdBy": "ada", "status": "active", "statusReason": nil,
+		"name": "report", "description": "daily", "tags": []any{"a", "b"},
+		"cronExpression": nil, "interval": "1m30s", "runAt": nil, "timezone": "UTC", "startDate": "2019-12-31T16:00:00Z", "endDate": nil,
+		"jobType": "function", "config": map[string]any{"functionName": "echo", "parameters": map[string]any{"big": n("12345678901234567890")}},
+		"retryConfig": map[string]any{
+			"maxRetries": n("0"), "retryDelayMs": n("1000"), "exponentialBackoff": false, "maxRetryDelayMs": n("60000"), "retryOnErrorTypes": []any{}, "jitter": n("0.1"),
+		},
+		"timeout": n("7"), "priority": n("9"), "lastExecutionAt": nil, "executionCount": n("0"),
+	}
+	if diff := cmp.Diff(want, shown); diff != "" {
+		t.Errorf("the job differs (-want +got):\n%s", diff)
+	}
+	again := b.do(t, request{method: "GET", path: base + "/jobs/" + created.ID.String(), token: token})
+	if again.body != got.body || again.header.Get("ETag") != `"1"` {
+		t.Errorf("read again it is %s, ETag %s", again.body, again.header.Get("ETag"))
+	}
+}
+
+func TestCreateFillsInDefaults(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	got := b.do(t, request{method: "POST", path: base + "/jobs", token: b.token(t, b.ours, identity.Admin), body: `{"name":"a","jobType":"http","config":{"url":"https://example.com"}}`})
+	created := read[api.Job](t, got, http.StatusCreated)
+	if created.Timezone != "UTC" || created.Timeout != 300 || created.Priority != 0 || created.Description != "" || len(created.Tags) != 0 ||
+		*created.RetryConfig.MaxRetries != 3 || *created.RetryConfig.Jitter != 0.1 || len(*created.RetryConfig.RetryOnErrorTypes) != 3 || !created.NextExecutionAt.IsNull() {
+		t.Errorf("the defaults are %s", got.body)
+	}
+}
+
+// What is wrong comes back all at once: by the contract, by the domain and by
+// the job type.
+func TestCreateNamesEverythingThatIsWrong(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Developer)
+	for _, test := range []struct {
+		name, body, code string
+		want             []string // "field rule", sorted
+	}{
+		{"contract, domain and config", `{"name":"","interval":"soon","timezone":"Mars/Olympus","jobType":"http","config":{"method":"GET","x":1},"timeout":0,"id":"x"}`,
+			"INVALID_JOB_CONFIG", []string{"config.url required", "config.x unknown", "id unknown", "interval duration", "name minLength", "timeout minimum", "timezone zone"}},
+		{"a bad expression", `{"name":"a","cronExpression":"0 61 * * * *","jobType":"http","config":{"url":"https://example.com"}}`,
+			"INVALID_CRON_EXPRESSION", []string{"cronExpression minute"}},
+		{"an expression that never fires", `{"name":"a","cronExpression":"0 0 0 30 2 *","jobType":"http","config":{"url":"https://example.com"}}`,
+			"INVALID_CRON_EXPRESSION", nil},
+		{"a bad config", `{"name":"a","jobType":"http","config":{}}`, "INVALID_JOB_CONFIG", []string{"config.url required"}},
+		{"config missing", `{"name":"a","jobType":"http"}`, "INVALID_JOB_CONFIG", []string{"config required"}},
+		{"two schedules", `{"name":"a","interval":"1m","runAt":"2090-01-01T00:00:00Z","jobType":"http","config":{"url":"https://example.com"}}`, "VALIDATION_FAILED", nil},
+		{"a blank name", `{"name":"  ","jobType":"http","config":{"url":"https://example.com"}}`, "VALIDATION_FAILED", []string{"name bounds"}},
+		{"a job type that is not here", `{"name":"a","jobType":"command","config":{"command":"ls"}}`, "VALIDATION_FAILED", []string{"jobType enum"}},
+		{"a whole number with an exponent", `{"name":"a","jobType":"http","config":{"url":"https://example.com"},"timeout":1e2}`, "VALIDATION_FAILED", []string{"timeout type"}},
+		{"an instant that has passed", `{"name":"a","runAt":"2020-01-01T00:00:00Z","jobType":"http","config":{"url":"https://example.com"}}`, "VALIDATION_FAILED", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, r := range []request{{method: "POST", path: base + "/jobs"}, {method: "PUT", path: base + "/jobs/" + uuid.NewString()}} {
+				r.token, r.body = token, test.body
+				got := refused(t, b.do(t, r), http.StatusBadRequest, test.code)
+				var fields []string
+				for _, d := range got.Error.Details {
+					fields = append(fields, d.Field+" "+d.Rule)
+				}
+				slices.Sort(fields)
+				if test.want != nil {
+					if diff := cmp.Diff(test.want, fields); diff != "" {
+						t.Errorf("%s: details differ (-want +got):\n%s", r.method, diff)
+					}
+				}
+				if len(fields) == 0 {
+					t.Errorf("%s: no details: %v", r.method, got)
+				}
+			}
+		})
+	}
+	if diff := cmp.Diff(0, b.stored(t)["scheduled_jobs"]); diff != "" {
+		t.Errorf("jobs were stored: %s", diff)
+	}
+}
+
+func TestUpdateAJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Developer)
+	path := base + "/jobs/" + b.makeJob(t, b.ours).ID.String()
+	put := func(match string) answer {
+		r := request{method: "PUT", path: path, token: token, body: webhook}
+		if match != "" {
+			r.header = map[string]string{"If-Match": match}
+		}
+		return b.do(t, r)
+	}
+	if got := put(`"1"`); got.status != http.StatusOK || got.header.Get("ETag") != `"2"` {
+		t.Fatalf("answered %d, ETag %s", got.status, got.header.Get("ETag"))
+	}
+	for _, stale := range []string{`"1"`, `"3"`, `"0"`, `"02"`, `W/"2"`, `"abc"`, `""`, `"-1"`, `"99999999999999999999"`} {
+		refused(t, put(stale), http.StatusPreconditionFailed, "PRECONDITION_FAILED")
+	}
+	for _, malformed := range []string{`2`, `"2", "3"`, `"2`, `'2'`} {
+		refused(t, put(malformed), http.StatusBadRequest, "VALIDATION_FAILED")
+	}
+	for _, fine := range []string{`"2"`, `*`, ``} {
+		if got := put(fine); got.status != http.StatusOK {
+			t.Errorf("If-Match %q answered %d %s", fine, got.status, got.body)
+		}
+	}
+	got := read[api.Job](t, b.do(t, request{method: "GET", path: path, token: token}), http.StatusOK)
+	if got.Version != 5 || got.Name != "report" || got.Timezone != "Asia/Shanghai" {
+		t.Errorf("the job is %+v", got)
+	}
+}
+
+func TestDeleteAJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Developer)
+	made := b.makeJob(t, b.ours)
+	path := base + "/jobs/" + made.ID.String()
+	run := b.makeExecution(t, b.ours, made.ID)
+	if got := b.do(t, request{method: "DELETE", path: path, token: token}); got.status != http.StatusNoContent || got.body != "" {
+		t.Fatalf("answered %d %q", got.status, got.body)
+	}
+	for _, r := range []request{
+		{method: "GET", path: path}, {method: "DELETE", path: path}, {method: "PUT", path: path, body: webhook},
+		{method: "POST", path: path + "/trigger"}, {method: "POST", path: path + "/trigger", body: `{"parameters":{}}`},
+		{method: "POST", path: path + "/pause"}, {method: "POST", path: path + "/resume"},
+	} {
+		r.token = token
+		refused(t, b.do(t, r), http.StatusNotFound, "JOB_NOT_FOUND")
+	}
+	// Its history stays.
+	list := read[api.ExecutionPage](t, b.do(t, request{method: "GET", path: path + "/executions", token: token}), http.StatusOK)
+	if len(list.Items) != 1 || list.Items[0].ID != run.ID || list.Items[0].Status != "cancelled" {
+		t.Errorf("the history is %+v", list.Items)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Operator)
+	path := base + "/jobs/" + b.makeJob(t, b.ours).ID.String()
+	for _, step := range []struct {
+		name, path, body string
+		status           api.JobStatus
+		reason           string
+	}{
+		{"pause without a body", "/pause", "", "paused", ""},
+		{"pause with a reason", "/pause", `{"reason":"moving"}`, "paused", "moving"},
+		{"pause with an empty object", "/pause", `{}`, "paused", ""},
+		{"resume", "/resume", "", "active", ""},
+		{"resume again", "/resume", "", "active", ""},
+	} {
+		got := b.do(t, request{method: "POST", path: path + step.path, token: token, body: step.body})
+		now := read[api.Job](t, got, http.StatusOK)
+		reason, _ := now.StatusReason.Get()
+		if now.Status != step.status || reason != step.reason || got.header.Get("ETag") != `"1"` {
+			t.Errorf("%s: %s", step.name, got.body)
+		}
+		if next := now.NextExecutionAt.IsNull(); next != (step.status == "paused") {
+			t.Errorf("%s: nextExecutionAt is null: %v", step.name, next)
+		}
+	}
+}
+
+func TestTriggerAJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Operator)
+	made := b.makeJob(t, b.ours)
+	path := base + "/jobs/" + made.ID.String() + "/trigger"
+	got := b.do(t, request{method: "POST", path: path, token: token, body: `{"parameters":{"date":"2026-03-01"}}`})
+	run := read[api.Execution](t, got, http.StatusAccepted)
+	if run.ID != run.ExecutionID || run.JobID != made.ID || run.Status != "pending" || run.TriggerType != "manual" || run.TriggeredBy.MustGet() != "ada" ||
+		string(run.Parameters.MustGet()) != `{"date":"2026-03-01"}` || run.MaxAttempts != 4 || run.RetryCount != 0 {
+		t.Errorf("the execution is %s", got.body)
+	}
+	if got.header.Get("Location") != base+"/executions/"+run.ID.String() {
+		t.Errorf("Location is %q", got.header.Get("Location"))
+	}
+	if diff := cmp.Diff([]uuid.UUID{run.ID}, b.hinted); diff != "" {
+		t.Errorf("hints differ (-want +got):\n%s", diff)
+	}
+	again := b.do(t, request{method: "GET", path: got.header.Get("Location"), token: token})
+	if diff := cmp.Diff(got.body, again.body); diff != "" {
+		t.Errorf("read again it differs (-trigger +get):\n%s", diff)
+	}
+	for _, body := range []string{"", "{}", `{"parameters":{}}`} {
+		if got := b.do(t, request{method: "POST", path: path, token: token, body: body}); got.status != http.StatusAccepted {
+			t.Errorf("with body %q: %d %s", body, got.status, got.body)
+		}
+	}
+	b.refuse = []fault.Field{{Path: "parameters.x", Rule: "unknown", Message: "is not a field here"}}
+	e := refused(t, b.do(t, request{method: "POST", path: path, token: token, body: `{"parameters":{"x":1}}`}), http.StatusBadRequest, "VALIDATION_FAILED")
+	if len(e.Error.Details) != 1 || e.Error.Details[0].Field != "parameters.x" {
+		t.Errorf("details are %+v", e.Error.Details)
+	}
+}
+
+func TestIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Developer)
+	made := b.makeJob(t, b.ours)
+	post := func(path, key, body string) answer {
+		return b.do(t, request{method: "POST", path: base + path, token: token, body: body, header: map[string]string{"Idempotency-Key": key}})
+	}
+	trigger := "/jobs/" + made.ID.String() + "/trigger"
+	for _, test := range []struct{ path, body, other string }{
+		{"/jobs", webhook, strings.Replace(webhook, "report", "another", 1)},
+		{trigger, `{"parameters":{"a":1}}`, `{"parameters":{"a":2}}`},
+	} {
+		first := post(test.path, "key"+test.path, test.body)
+		second := post(test.path, "key"+test.path, test.body)
+		if first.status != second.status || first.body != second.body || first.status >= 300 {
+			t.Errorf("%s: %d %s\nand then %d %s", test.path, first.status, first.body, second.status, second.body)
+		}
+		if first.header.Get("Location") != second.header.Get("Location") || first.header.Get("ETag") != second.header.Get("ETag") {
+			t.Errorf("%s: headers differ: %v and %v", test.path, first.header, second.header)
+		}
+		if first.header.Get("Idempotent-Replayed") != "" || second.header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("%s: Idempotent-Replayed is %q and then %q", test.path, first.header.Get("Idempotent-Replayed"), second.header.Get("Idempotent-Replayed"))
+		}
+		refused(t, post(test.path, "key"+test.path, test.other), http.StatusUnprocessableEntity, "IDEMPOTENCY_KEY_REUSED")
+	}
+	// The same key and body on another job is another request.
+	elsewhere := "/jobs/" + b.makeJob(t, b.ours).ID.String() + "/trigger"
+	refused(t, post(elsewhere, "key"+trigger, `{"parameters":{"a":1}}`), http.StatusUnprocessableEntity, "IDEMPOTENCY_KEY_REUSED")
+	if len(b.hinted) != 1 {
+		t.Errorf("%d hints for one execution", len(b.hinted))
+	}
+	// A refusal is not remembered: the mended request goes through.
+	refused(t, post("/jobs", "mend", `{"name":"a"}`), http.StatusBadRequest, "INVALID_JOB_CONFIG")
+	if got := post("/jobs", "mend", webhook); got.status != http.StatusCreated {
+		t.Errorf("mended: %d %s", got.status, got.body)
+	}
+	// Another tenant's key is another key.
+	theirs := b.do(t, request{method: "POST", path: base + "/jobs", token: b.token(t, b.theirs, identity.Developer), body: webhook, header: map[string]string{"Idempotency-Key": "key/jobs"}})
+	if theirs.status != http.StatusCreated || theirs.header.Get("Idempotent-Replayed") != "" {
+		t.Errorf("another tenant: %d %v", theirs.status, theirs.header)
+	}
+}

@@ -1,0 +1,184 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/rest/contract"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
+)
+
+const (
+	// maxBody bounds a request's body in bytes.
+	maxBody = 1 << 20
+	// patience bounds a request's work, so that it ends before the connection's
+	// write time-out and the client learns why.
+	patience = 15 * time.Second
+)
+
+// call is what is known of one request, filled in on its way to the handler.
+type call struct {
+	id        string
+	url       *url.URL
+	operation *contract.Operation // nil where no route was found
+	who       identity.Principal
+	body      [32]byte // SHA-256 of the body as it was sent
+	refused   string   // the kind of fault that it was answered with
+}
+
+// callKey is the key of the call in a request's context.
+type callKey struct{}
+
+// callOf is the call that a context belongs to. Every context that a handler
+// sees has one, because identify is the first thing that happens.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// saneID is what a caller's request id may be: it goes into logs and headers.
+var saneID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+func (s *server) identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &call{id: r.Header.Get("X-Request-Id"), url: r.URL}
+		if !saneID.MatchString(c.id) {
+			c.id = uuid.NewString()
+		}
+		w.Header().Set("X-Request-Id", c.id)
+		ctx := telemetry.WithIDs(context.WithValue(r.Context(), callKey{}, c), telemetry.IDs{Request: c.id})
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// observe counts each request under its operation, never under its path, of
+// which callers can make as many as they like.
+func (s *server) observe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := clock.Start()
+		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		next.ServeHTTP(seen, r)
+
+		c, took, operation, outcome := callOf(r.Context()), began.Elapsed(), "unknown", "ok"
+		if c.operation != nil {
+			operation = c.operation.ID
+		}
+		switch {
+		case seen.Status() >= http.StatusInternalServerError:
+			outcome = "error"
+		case seen.Status() >= http.StatusBadRequest:
+			outcome = "refused"
+		}
+		s.Metrics.Operation(operation, outcome, took)
+		if c.refused != "" {
+			s.Metrics.Failure(operation, c.refused)
+		}
+		s.Log.DebugContext(r.Context(), "request answered", "operation", operation, "method", r.Method,
+			"status", seen.Status(), "bytes", seen.BytesWritten(), "duration_ms", float64(took.Microseconds())/1000)
+	})
+}
+
+func (s *server) rescue(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if cause := recover(); cause != nil {
+				s.refuse(w, r, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *server) harden(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		r = r.WithContext(ctx)
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
+	s.refuse(w, r, fault.New(fault.NotFound, "NOT_FOUND", "there is nothing at this path"))
+}
+
+// noMethod answers a known path with another method, and says which ones it
+// has.
+func (s *server) noMethod(router chi.Router) http.HandlerFunc {
+	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}
+	return func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.Path
+		if r.URL.RawPath != "" {
+			path = r.URL.RawPath
+		}
+		var allowed []string
+		for _, method := range methods {
+			if router.Match(chi.NewRouteContext(), method, path) {
+				allowed = append(allowed, method)
+			}
+		}
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		s.refuse(w, r, fault.New(fault.Invalid, codeMethod, "this path has no such method, see the header Allow"))
+	}
+}
+
+// authenticate lets a request through whose caller may do what it asks for.
+func (s *server) authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, route := callOf(r.Context()), chi.RouteContext(r.Context())
+		if slices.Contains(route.URLParams.Values, "") {
+			s.noRoute(w, r) // chi takes jobs//pause for a job without an id
+			return
+		}
+		operation, ok := s.contract.Operation(r.Method, route.RoutePattern())
+		if !ok {
+			s.refuse(w, r, errors.New("a route is not in the contract"))
+			return
+		}
+		if c.operation = operation; operation.Permission == contract.Public {
+			next.ServeHTTP(w, r)
+			return
+		}
+		who, err := s.Authenticate(r.Context(), r.Header)
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		c.who = who
+		ctx := telemetry.WithIDs(r.Context(), telemetry.IDs{Tenant: who.Actor.TenantID.String()})
+		if err := s.mayAct(ctx, who, operation); err != nil {
+			s.refuse(w, r.WithContext(ctx), err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// mayAct asks for the permission first: somebody without any must not make a
+// tenant come to life.
+func (s *server) mayAct(ctx context.Context, who identity.Principal, operation *contract.Operation) error {
+	if !who.May(identity.Permission(operation.Permission)) {
+		return fault.New(fault.Forbidden, "FORBIDDEN", "this needs the permission "+operation.Permission+", which none of the token's roles grants")
+	}
+	return s.Tenants.Admit(ctx, who.Actor.TenantID)
+}

@@ -1,0 +1,119 @@
+// Package rest is HTTP in and out: the server of openapi.yaml.
+//
+// It owns the router, the order of what happens to a request, the one table
+// from fault to HTTP answer, the translation between the contract's types and
+// the domain's, and the listening server. It refuses decisions: what a job may
+// be is package job's business, who may ask package identity's, what the
+// contract says package contract's. Called by package app, which wires the API
+// and the standalone process.
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/rest/contract"
+	"github.com/scheduler-service/scheduler/internal/rest/cursor"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// base is where the API's paths begin.
+const base = "/api/v1/scheduler"
+
+// Deps is what the API is made of. All of it is needed.
+type Deps struct {
+	Jobs       *job.Store
+	Executions *execution.Store
+	Tenants    *tenant.Store
+
+	// Authenticate reads who asks from a request's header; a failure is
+	// Unauthenticated. See identity.Tokens.
+	Authenticate func(ctx context.Context, header http.Header) (identity.Principal, error)
+	// CheckConfig lists every fault of a job's config, with paths below
+	// "config"; an unknown job type is one at "jobType".
+	CheckConfig func(jobType string, config json.RawMessage) []fault.Field
+	// CheckParameters lists every fault of a trigger's overrides, with paths
+	// below "parameters".
+	CheckParameters func(jobType string, config, parameters json.RawMessage) []fault.Field
+	// Hint tells the workers of an execution that waits. It is best effort:
+	// without it the execution starts a few seconds later.
+	Hint func(ctx context.Context, priority int, id uuid.UUID)
+	// Vitals answers the health checks.
+	Vitals Vitals
+
+	// CursorSecret is what the key of list cursors is derived from; the same in
+	// every process behind one address. The tokens' secret serves.
+	CursorSecret []byte
+	// Port is the port that clients reach the API at, for GET /health.
+	Port    int
+	Clock   clock.Clock
+	Log     *slog.Logger
+	Metrics *telemetry.Metrics
+}
+
+// server is the API. It implements the generated StrictServerInterface in one
+// file per group of the contract.
+type server struct {
+	Deps
+	contract *contract.Contract
+	cursors  *cursor.Codec
+	health   cached[Health]
+	ready    cached[[]string]
+}
+
+// New makes the handler of the whole contract. It fails if the contract has an
+// operation that names no permission.
+func New(d Deps) (http.Handler, error) {
+	loaded, err := contract.Load()
+	if err != nil {
+		return nil, fmt.Errorf("rest: %w", err)
+	}
+	cursors, err := cursor.New(d.CursorSecret)
+	if err != nil {
+		return nil, fmt.Errorf("rest: %w", err)
+	}
+	s := &server{Deps: d, contract: loaded, cursors: cursors}
+	return s.routes(), nil
+}
+
+// routes is the order of what happens to a request:
+//
+//  1. identify: the request id, in the answer and in every log line
+//  2. observe: one count and one line per request, once it is answered
+//  3. rescue: a panic becomes a 500
+//  4. harden: headers that keep answers from being sniffed and kept, the cap of
+//     the body, the deadline
+//  5. the router; an unknown path is a 404, a known one with another method a 405
+//  6. authenticate: who asks (401), whether a role allows it (403), whether the
+//     tenant may act (403). Nothing of the body was read yet
+//  7. check: the body as strict JSON, then everything against the contract (400,
+//     413, 415), so that handlers see only what it allows
+//  8. the handler, which may find more to refuse
+func (s *server) routes() http.Handler {
+	router := chi.NewRouter()
+	router.Use(s.identify, s.observe, s.rescue, s.harden)
+	router.NotFound(s.noRoute)
+	router.MethodNotAllowed(s.noMethod(router))
+	router.Group(func(operations chi.Router) {
+		operations.Use(s.authenticate, s.check)
+		strict := api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{
+			RequestErrorHandlerFunc:  s.refuseUndecoded,
+			ResponseErrorHandlerFunc: s.refuse,
+		})
+		api.HandlerWithOptions(strict, api.ChiServerOptions{BaseRouter: operations, ErrorHandlerFunc: s.refuseUndecoded})
+	})
+	return router
+}

@@ -1,0 +1,104 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// Time-outs of a connection, against senders and readers that take their time
+// on purpose.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 15 * time.Second // headers and body
+	writeTimeout      = 30 * time.Second // from the end of the headers to the end of the answer
+	idleTimeout       = 60 * time.Second
+	maxHeaderBytes    = 16 << 10
+)
+
+// Server says what to serve and how to stop.
+type Server struct {
+	Listener net.Listener
+	Handler  http.Handler
+	Log      *slog.Logger
+	// Notice is how long GET /health/ready answers 503 before the listener is
+	// closed, for load balancers to look elsewhere; zero closes it at once.
+	Notice time.Duration
+	// Drain bounds how long requests that are being answered may take after
+	// that.
+	Drain time.Duration
+}
+
+// drainingKey is the key of the flag in every request's context.
+type drainingKey struct{}
+
+// draining reports whether the server that a request came through is stopping.
+func draining(ctx context.Context) bool {
+	flag, ok := ctx.Value(drainingKey{}).(*atomic.Bool)
+	return ok && flag.Load()
+}
+
+// Serve answers requests until ctx ends, and returns nil once it has stopped:
+// readiness turned off, listener closed, requests answered or, after Drain, cut
+// off. It returns an error only if the listener fails.
+func Serve(ctx context.Context, s Server) error {
+	var stopping atomic.Bool
+	// Requests outlive ctx: that it ends is the beginning of their drain.
+	requests := context.WithValue(context.WithoutCancel(ctx), drainingKey{}, &stopping)
+	server := &http.Server{
+		Handler:           s.Handler,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(s.Listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("rest: serve: %w", err)
+	case <-ctx.Done():
+	}
+	stopping.Store(true)
+	server.SetKeepAlivesEnabled(false)
+	if err := notice(s.Notice, ended); err != nil {
+		return err
+	}
+	return stop(server, s.Drain, ended)
+}
+
+// notice goes on serving for a while.
+func notice(d time.Duration, ended <-chan error) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("rest: serve: %w", err)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// stop closes the listener and waits for the requests, up to a bound.
+func stop(server *http.Server, drain time.Duration, ended <-chan error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		_ = server.Close() // cuts off what is left
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("rest: serve: %w", err)
+	}
+	return nil
+}

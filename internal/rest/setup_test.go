@@ -1,0 +1,326 @@
+package rest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+const (
+	base   = "/api/v1/scheduler"
+	issuer = "https://auth.example.com"
+	// webhook is a definition that nothing is wrong with.
+	webhook = `{"name":"report","cronExpression":"0 0 9 * * 1-5","timezone":"Asia/Shanghai","jobType":"http","config":{"url":"https://example.com/"}}`
+)
+
+// well is a dependency that answers.
+var well = rest.Dependency{Healthy: true}
+
+var secret = []byte("0123456789abcdef0123456789abcdef")
+
+// vitals answers the health checks as a test says.
+type vitals struct {
+	mu      sync.Mutex
+	health  rest.Health
+	reasons []string
+	asked   int
+}
+
+func (v *vitals) Health(context.Context) rest.Health {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.asked++
+	return v.health
+}
+
+func (v *vitals) Ready(context.Context) []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.asked++
+	return v.reasons
+}
+
+// bundle is an API on a database of its own, with two tenants.
+type bundle struct {
+	deps       rest.Deps
+	handler    http.Handler
+	spec       *openapi3.T
+	db         *postgres.DB
+	engine     *postgres.DB
+	jobs       *job.Store
+	executions *execution.Store
+	vitals     *vitals
+	log        *bytes.Buffer
+	now        time.Time
+	ours       tenant.Actor
+	theirs     tenant.Actor
+	hinted     []uuid.UUID
+	refuse     []fault.Field // what the job type finds wrong with parameters
+}
+
+// setup makes an API; change may alter what it is made of.
+func setup(t *testing.T, change ...func(*rest.Deps)) *bundle {
+	t.Helper()
+	database := pgtest.New(t)
+	b := &bundle{
+		vitals: &vitals{health: rest.Health{Database: well, Redis: well, JobQueue: well}}, log: &bytes.Buffer{}, now: clock.Now(),
+		ours:   tenant.Actor{TenantID: uuid.New(), Subject: "ada"},
+		theirs: tenant.Actor{TenantID: uuid.New(), Subject: "eve"},
+		db:     open(t, database.URL, postgres.API), engine: open(t, database.URL, postgres.Engine),
+	}
+	if _, err := b.engine.Pool().Exec(t.Context(), "SELECT create_job_executions_partition(now())"); err != nil {
+		t.Fatal(err)
+	}
+	b.jobs, b.executions = job.NewStore(b.db), execution.NewStore(b.db)
+	now := func() time.Time { return b.now }
+	tokens, err := identity.NewTokens(identity.Config{Secret: secret, Issuer: issuer, Audience: "scheduler", Clock: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.deps = rest.Deps{
+		Jobs: b.jobs, Executions: b.executions, Tenants: tenant.NewStore(b.db, true),
+		Authenticate: tokens.Authenticate, CheckConfig: checkConfig,
+		CheckParameters: func(string, json.RawMessage, json.RawMessage) []fault.Field { return b.refuse },
+		Hint:            func(_ context.Context, _ int, id uuid.UUID) { b.hinted = append(b.hinted, id) },
+		Vitals:          b.vitals, CursorSecret: secret, Port: 3009, Clock: now,
+		Log:     telemetry.NewLogger(b.log, slog.LevelDebug),
+		Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
+	}
+	for _, alter := range change {
+		alter(&b.deps)
+	}
+	if b.handler, err = rest.New(b.deps); err != nil {
+		t.Fatal(err)
+	}
+	if b.spec, err = api.GetSpec(); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Role: role, Name: "test", MaxConns: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return db
+}
+
+// checkConfig stands in for the executors: both job types need one text, and
+// know no other field.
+func checkConfig(jobType string, config json.RawMessage) []fault.Field {
+	needed, known := "url", []string{"url", "method", "body"}
+	switch jobType {
+	case "http":
+	case "function":
+		needed, known = "functionName", []string{"functionName", "modulePath", "parameters"}
+	default:
+		return []fault.Field{{Path: "jobType", Rule: "enum", Message: "is not available here"}}
+	}
+	object := executor.ReadObject("config", config, known...)
+	var text string
+	if !object.Read(needed, &text, "a text") {
+		object.Fault(needed, "required", "is missing")
+	}
+	return object.Faults()
+}
+
+// token is a good token of an actor with roles.
+func (b *bundle) token(t *testing.T, who tenant.Actor, roles ...identity.Role) string {
+	t.Helper()
+	token, err := identity.Mint(secret, identity.Claims{
+		Subject: who.Subject, Tenant: who.TenantID, Roles: roles, Issuer: issuer, Audience: "scheduler",
+	}, b.now, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// request is one call of the API. An empty token sends none.
+type request struct {
+	method, path, token, body string
+	header                    map[string]string
+}
+
+// answer is what came of it.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// do sends a request and demands that the contract describes the answer.
+func (b *bundle) do(t testing.TB, r request) answer {
+	t.Helper()
+	got := b.send(r)
+	if problem := b.undocumented(r, got); problem != "" {
+		t.Errorf("%s %s: %s\nanswer: %d %s", r.method, r.path, problem, got.status, got.body)
+	}
+	return got
+}
+
+func (b *bundle) send(r request) answer { return b.sendWith(context.Background(), r) }
+
+func (b *bundle) sendWith(ctx context.Context, r request) answer {
+	sent := httptest.NewRequestWithContext(ctx, r.method, "http://localhost"+r.path, strings.NewReader(r.body))
+	if r.body != "" {
+		sent.Header.Set("Content-Type", "application/json")
+	}
+	if r.token != "" {
+		sent.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	for name, value := range r.header {
+		sent.Header.Set(name, value)
+	}
+	recorder := httptest.NewRecorder()
+	b.handler.ServeHTTP(recorder, sent)
+	return answer{status: recorder.Code, header: recorder.Result().Header, body: recorder.Body.String()}
+}
+
+// undocumented says in what way an answer is not as the contract describes it.
+func (b *bundle) undocumented(r request, got answer) string {
+	path, _, _ := strings.Cut(r.path, "?")
+	route := b.route(r.method, path)
+	if route == nil {
+		if got.status == http.StatusNotFound || got.status == http.StatusMethodNotAllowed {
+			return ""
+		}
+		return "the contract has no such operation"
+	}
+	sent := httptest.NewRequest(r.method, "http://localhost/", nil)
+	err := openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: sent, Route: route},
+		Status:                 got.status, Header: got.header, Body: io.NopCloser(strings.NewReader(got.body)),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
+	})
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// route finds the contract's operation of a path.
+func (b *bundle) route(method, path string) *routers.Route {
+	for template, item := range b.spec.Paths.Map() {
+		want, have := strings.Split(template, "/"), strings.Split(path, "/")
+		same := len(want) == len(have)
+		for i := 0; same && i < len(want); i++ {
+			same = want[i] == have[i] || strings.HasPrefix(want[i], "{") && have[i] != ""
+		}
+		if operation := item.GetOperation(method); same && operation != nil {
+			return &routers.Route{Spec: b.spec, Path: template, PathItem: item, Method: method, Operation: operation}
+		}
+	}
+	return nil
+}
+
+// makeJob stores a job without the API.
+func (b *bundle) makeJob(t *testing.T, who tenant.Actor) job.Job {
+	t.Helper()
+	if err := tenant.NewStore(b.db, true).Admit(t.Context(), who.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	made, _, err := b.jobs.Create(t.Context(), who, job.Spec{
+		Name: "stored", CronExpression: "0 0 0 1 1 *", Type: "http", Config: json.RawMessage(`{"url":"https://example.com/"}`), Retry: job.DefaultRetry(),
+	}.WithDefaults(), idempotency.Key{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// makeExecution triggers a job without the API.
+func (b *bundle) makeExecution(t *testing.T, who tenant.Actor, of uuid.UUID) execution.Execution {
+	t.Helper()
+	made, _, err := b.executions.Trigger(t.Context(), who, of, nil, idempotency.Key{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// stored counts the rows of all that a request could write.
+func (b *bundle) stored(t *testing.T) map[string]int {
+	t.Helper()
+	counts := map[string]int{}
+	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys"} {
+		var n int
+		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		counts[table] = n
+	}
+	return counts
+}
+
+// problem is the error envelope of an answer.
+func problem(t *testing.T, got answer) api.Error {
+	t.Helper()
+	var e api.Error
+	decoder := json.NewDecoder(strings.NewReader(got.body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&e); err != nil {
+		t.Fatalf("no error envelope: %v: %d %s", err, got.status, got.body)
+	}
+	return e
+}
+
+// refused demands a status and a code.
+func refused(t *testing.T, got answer, status int, code string) api.Error {
+	t.Helper()
+	if got.status != status {
+		t.Errorf("answered %d %s, want %d", got.status, got.body, status)
+		return api.Error{}
+	}
+	e := problem(t, got)
+	if e.Error.Code != code {
+		t.Errorf("code %s (%s), want %s", e.Error.Code, got.body, code)
+	}
+	return e
+}
+
+// read decodes a body.
+func read[T any](t *testing.T, got answer, status int) T {
+	t.Helper()
+	var value T
+	if got.status != status {
+		t.Fatalf("answered %d %s, want %d", got.status, got.body, status)
+	}
+	if err := json.Unmarshal([]byte(got.body), &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}

@@ -1,0 +1,146 @@
+package rest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/schedule"
+)
+
+// newSpec translates the contract's definition of a job into the domain's, with
+// defaults, and lists everything that the domain and the job type find wrong.
+func (s *server) newSpec(body api.JobSpec) (job.Spec, []fault.Field, error) {
+	spec := job.Spec{
+		Name: body.Name, Description: orZero(body.Description), Tags: orZero(body.Tags),
+		CronExpression: orEmpty(body.CronExpression), Timezone: orZero(body.Timezone),
+		RunAt: orNil(body.RunAt), StartDate: orNil(body.StartDate), EndDate: orNil(body.EndDate),
+		Type: string(body.JobType), Config: body.Config,
+		Retry: newRetry(body.RetryConfig), Timeout: orZero(body.Timeout), Priority: orZero(body.Priority),
+	}
+	var fields []fault.Field
+	if text := orEmpty(body.Interval); text != "" {
+		interval, err := schedule.ParseInterval(text)
+		if err != nil {
+			more, err := fieldsOf(err)
+			if err != nil {
+				return job.Spec{}, nil, err
+			}
+			fields = append(fields, more...)
+		}
+		spec.Interval = job.Duration(interval)
+	}
+	spec = spec.WithDefaults()
+	more, err := fieldsOf(job.Validate(spec, s.Clock()))
+	if err != nil {
+		return job.Spec{}, nil, err
+	}
+	fields = append(fields, more...)
+	return spec, append(fields, s.CheckConfig(spec.Type, spec.Config)...), nil
+}
+
+// fieldsOf takes the fields out of an Invalid error; any other is handed back.
+func fieldsOf(err error) ([]fault.Field, error) {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Kind == fault.Invalid {
+		return f.Fields, nil
+	}
+	return nil, err
+}
+
+func newRetry(config *api.RetryConfig) job.Retry {
+	retry := job.DefaultRetry()
+	if config == nil {
+		return retry
+	}
+	override(&retry.MaxRetries, config.MaxRetries)
+	override(&retry.DelayMS, config.RetryDelayMs)
+	override(&retry.Exponential, config.ExponentialBackoff)
+	override(&retry.MaxDelayMS, config.MaxRetryDelayMs)
+	override(&retry.Jitter, config.Jitter)
+	if config.RetryOnErrorTypes != nil {
+		retry.OnErrorTypes = []string{}
+		for _, errorType := range *config.RetryOnErrorTypes {
+			retry.OnErrorTypes = append(retry.OnErrorTypes, string(errorType))
+		}
+	}
+	return retry
+}
+
+func viewJob(j job.Job) api.Job {
+	tags := j.Tags
+	if tags == nil {
+		tags = []string{}
+	}
+	return api.Job{
+		ID: j.ID, TenantID: j.TenantID, Version: j.Version,
+		Name: j.Name, Description: j.Description, Tags: tags,
+		CronExpression: textOrNull(j.CronExpression), Interval: intervalOrNull(j.Interval), RunAt: orNull(j.RunAt),
+		Timezone: j.Timezone, StartDate: orNull(j.StartDate), EndDate: orNull(j.EndDate),
+		JobType: api.JobType(j.Type), Config: j.Config, RetryConfig: viewRetry(j.Retry), Timeout: j.Timeout, Priority: j.Priority,
+		CreatedBy: j.CreatedBy, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt,
+		Status: api.JobStatus(j.Status), StatusReason: textOrNull(j.StatusReason),
+		NextExecutionAt: orNull(j.NextExecutionAt), LastExecutionAt: orNull(j.LastExecutionAt), ExecutionCount: j.ExecutionCount,
+	}
+}
+
+func viewRetry(r job.Retry) api.RetryConfig {
+	types := make([]api.ErrorType, len(r.OnErrorTypes))
+	for i, errorType := range r.OnErrorTypes {
+		types[i] = api.ErrorType(errorType)
+	}
+	return api.RetryConfig{
+		MaxRetries: &r.MaxRetries, RetryDelayMs: &r.DelayMS, ExponentialBackoff: &r.Exponential,
+		MaxRetryDelayMs: &r.MaxDelayMS, RetryOnErrorTypes: &types, Jitter: &r.Jitter,
+	}
+}
+
+func intervalOrNull(d job.Duration) nullable.Nullable[string] {
+	if d == 0 {
+		return nullable.NewNullNullable[string]()
+	}
+	return nullable.NewNullableWithValue(time.Duration(d).String())
+}
+
+// The contract's optional and nullable values against the domain's zero values
+// and pointers.
+
+func override[T any](into, with *T) {
+	if with != nil {
+		*into = *with
+	}
+}
+
+func orZero[T any](p *T) T {
+	var value T
+	override(&value, p)
+	return value
+}
+
+func orNull[T any](p *T) nullable.Nullable[T] {
+	if p == nil {
+		return nullable.NewNullNullable[T]()
+	}
+	return nullable.NewNullableWithValue(*p)
+}
+
+func textOrNull(text string) nullable.Nullable[string] {
+	if text == "" {
+		return nullable.NewNullNullable[string]()
+	}
+	return nullable.NewNullableWithValue(text)
+}
+
+func orNil[T any](n nullable.Nullable[T]) *T {
+	value, err := n.Get()
+	if err != nil {
+		return nil
+	}
+	return &value
+}
+
+func orEmpty(n nullable.Nullable[string]) string { return orZero(orNil(n)) }
