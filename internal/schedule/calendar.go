@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -194,7 +195,7 @@ func wallOf(t time.Time) int64 {
 
 // merge sorts spans and joins those that touch.
 func merge(spans []span) []span {
-	slices.SortFunc(spans, func(a, b span) int { return int(a.from - b.from) })
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	var out []span
 	for _, s := range spans {
 		if s.from == s.to {

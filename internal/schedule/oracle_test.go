@@ -297,15 +297,35 @@ var changes = []struct {
 	{"Africa/Monrovia", "1972-01-07"}, // by 44 minutes 30 seconds
 }
 
-// TestOracle compares the engine with the walk around a clock change, for every
+// drawChange draws one of the unusual changes above, or the first one after any
+// day in any zone.
+func drawChange(t *rapid.T, names []string) (zone *time.Location, day int64) {
+	if rapid.Bool().Draw(t, "unusual") {
+		change := rapid.SampledFrom(changes).Draw(t, "change")
+		zone, _ := time.LoadLocation(change.zone)
+		midnight, _ := time.Parse(time.DateOnly, change.day)
+		return zone, midnight.Unix()
+	}
+	zone, err := time.LoadLocation(rapid.SampledFrom(names).Draw(t, "zone"))
+	if err != nil {
+		t.Skip("not a zone")
+	}
+	day = rapid.Int64Range(1, 75*365).Draw(t, "day") * 86400
+	for limit := day + 400*86400; day < limit && (clock{zone}).offset(day) == (clock{zone}).offset(day+86400); day += 86400 {
+	}
+	return zone, day
+}
+
+// TestOracle compares the engine with the walk around clock changes, for every
 // policy. More runs: go test -run Oracle -rapid.checks=10000.
 func TestOracle(t *testing.T) {
 	t.Parallel()
+	names := schedule.ZoneNames(t)
 	rapid.Check(t, func(t *rapid.T) {
-		change := rapid.SampledFrom(changes).Draw(t, "change")
+		zone, day := drawChange(t, names)
 		e := drawExpression(t)
 		def := schedule.Definition{
-			Cron: e.text, Zone: change.zone,
+			Cron: e.text, Zone: zone.String(),
 			DSTGap:     rapid.SampledFrom([]schedule.Gap{"", "shift", "skip"}).Draw(t, "gap"),
 			DSTOverlap: rapid.SampledFrom([]schedule.Overlap{"", "first", "last", "both"}).Draw(t, "overlap"),
 		}
@@ -313,9 +333,7 @@ func TestOracle(t *testing.T) {
 		if err != nil {
 			t.Skip("a date that never comes")
 		}
-		zone, _ := time.LoadLocation(change.zone)
-		day, _ := time.Parse(time.DateOnly, change.day)
-		after := day.Unix() - 12*3600 + rapid.Int64Range(0, 48*3600).Draw(t, "start")
+		after := day - 12*3600 + rapid.Int64Range(0, 48*3600).Draw(t, "start")
 		until := after + 3600*rapid.SampledFrom([]int64{6, 6, 18, 60}).Draw(t, "hours")
 		want := clock{zone}.walk(e, def, after, until)
 		got := window(s, time.Unix(after, 0), time.Unix(until, 0))

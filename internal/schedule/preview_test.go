@@ -1,6 +1,8 @@
 package schedule_test
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -145,5 +147,27 @@ func TestLint(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWarningsAreDocumented keeps the page and the codes together.
+func TestWarningsAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/cron.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("preview.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := regexp.MustCompile(`[{(]"([A-Z_]{4,})"`).FindAllStringSubmatch(string(source), -1)
+	if len(codes) < 10 {
+		t.Errorf("only %d codes found", len(codes))
+	}
+	for _, code := range codes {
+		if !strings.Contains(string(page), "`"+code[1]+"`") {
+			t.Errorf("docs/cron.md does not list %s", code[1])
+		}
 	}
 }

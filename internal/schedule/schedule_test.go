@@ -43,7 +43,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"a one-off that is over compiles", schedule.Definition{RunAt: at(t, "2020-01-01 00:00Z")}, "", nil},
 		{"an empty window compiles", schedule.Definition{Cron: "@daily", Start: day, End: day}, "", nil},
 		{"zone", schedule.Definition{Cron: "@daily", Zone: "Mars/Olympus"}, badField, []string{`timezone "Mars/Olympus" is not a known zone`}},
-		{"Local", schedule.Definition{Zone: "Local"}, badField, []string{`timezone "Local" Local differs`}},
+		{"Local", schedule.Definition{Zone: "Local"}, badField, []string{`timezone "Local" differs`}},
 		{"cron and zone", schedule.Definition{Cron: "x", Zone: "x"}, badCron, []string{`timezone "x" is`, "cronExpression expression: has 1 fields"}},
 		{"three rules", schedule.Definition{Cron: "@daily", Interval: time.Minute, RunAt: day}, badField,
 			[]string{"interval give only one", "runAt give only one"}},

@@ -167,7 +167,7 @@ func checkZoneName(name string) error {
 	}
 	switch name {
 	case "Local":
-		return errors.New("Local differs from machine to machine; write an IANA name such as Europe/London, or UTC")
+		return errors.New("differs from machine to machine; write an IANA name such as Europe/London, or UTC")
 	case "localtime", "posixrules", "Factory":
 		return errUnknownZone
 	}
