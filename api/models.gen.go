@@ -321,7 +321,7 @@ type Execution struct {
 	CPUTimeMs nullable.Nullable[int64] `json:"cpuTimeMs"`
 	CreatedAt time.Time                `json:"createdAt"`
 
-	// DurationMs How long the last attempt took
+	// DurationMs How long the last attempt took, in milliseconds.
 	DurationMs   nullable.Nullable[int64]     `json:"durationMs"`
 	ErrorMessage nullable.Nullable[string]    `json:"errorMessage"`
 	ErrorStack   nullable.Nullable[string]    `json:"errorStack"`
@@ -369,7 +369,7 @@ type Execution struct {
 	// RetryCount How many attempts were made after the first.
 	RetryCount int `json:"retryCount"`
 
-	// ScheduledAt The due instant
+	// ScheduledAt The due instant, or that of the trigger.
 	ScheduledAt time.Time `json:"scheduledAt"`
 
 	// StartedAt When the first attempt started.
@@ -399,30 +399,32 @@ type ExecutionPage struct {
 // ExecutionStatus `pending` waits for a worker, `retrying` for its next attempt. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
 type ExecutionStatus string
 
-// FunctionConfig The `config` of a job of type `function`.
+// FunctionConfig The `config` of a job of type `function`. A null counts as absent. A trigger may override `parameters`, name by name.
 type FunctionConfig struct {
-	// FunctionName An unknown function is refused when the job is created.
+	// FunctionName An unknown one is refused. `builtin` has `noop`, which does nothing, and `sleep`, which waits for the parameter `durationMs`, 0 to 3600000.
 	//
-	// Example: echo
+	// Example: sleep
 	FunctionName string `json:"functionName"`
 
-	// ModulePath Where the function is.
+	// ModulePath The module that holds the function; an unknown one is refused. `builtin` is always there.
 	//
 	// Example: builtin
 	ModulePath string `json:"modulePath"`
 
-	// Parameters Handed to the function; a trigger can override them.
+	// Parameters Handed to the function; at most 256 KiB.
+	//
+	// Example: {"durationMs":100}
 	Parameters *map[string]interface{} `json:"parameters,omitempty"`
 
 	// Timeout Seconds for one call; the job's own `timeout` bounds it.
-	Timeout *int `json:"timeout,omitempty"`
+	Timeout *float64 `json:"timeout,omitempty"`
 }
 
 // Health defines model for Health.
 type Health struct {
 	// Dependencies Whether each dependency is well.
 	Dependencies struct {
-		// Database PostgreSQL
+		// Database PostgreSQL, without which nothing works.
 		Database bool `json:"database"`
 
 		// JobQueue The queue of hints in Redis.
@@ -463,44 +465,36 @@ type HealthService string
 // HealthStatus `degraded`: something that the service can do without is away. `unhealthy`: something else is.
 type HealthStatus string
 
-// HTTPConfig The `config` of a job of type `http`.
+// HTTPConfig The `config` of a job of type `http`. A null counts as absent. A trigger may override `headers` (name by name) and `body`, and set parameters of the URL's `query`.
 type HTTPConfig struct {
-	// Body Sent as it is where it is a text, as JSON otherwise.
+	// Body Sent as it is where it is a text, as JSON otherwise; at most 256 KiB. Not with HEAD.
+	//
+	// Example: {"kind":"daily"}
 	Body interface{} `json:"body,omitempty"`
 
-	// ExpectedStatusCode The status codes that count as success; any 2xx by default.
-	ExpectedStatusCode *HTTPConfig_ExpectedStatusCode `json:"expectedStatusCode,omitempty"`
+	// ExpectedStatusCode One code, a range or a list of these. As `expectedStatusCode`, what counts as success: by default any 2xx. As `retryOnStatusCodes`, what is retried, and then nothing else is: by default 408, 425, 429 and 5xx.
+	//
+	// Example: 200-299
+	ExpectedStatusCode *StatusCodes `json:"expectedStatusCode,omitempty"`
 
-	// Headers Sent with the request.
+	// Headers Sent with the request; those of the connection and of the scheduler cannot be set.
+	//
+	// Example: {"Accept":"application/json"}
 	Headers *map[string]string `json:"headers,omitempty"`
 	Method  *HTTPConfigMethod  `json:"method,omitempty"`
 
-	// RetryOnStatusCodes The status codes that are retried, instead of the usual ones.
-	RetryOnStatusCodes *[]int `json:"retryOnStatusCodes,omitempty"`
+	// RetryOnStatusCodes One code, a range or a list of these. As `expectedStatusCode`, what counts as success: by default any 2xx. As `retryOnStatusCodes`, what is retried, and then nothing else is: by default 408, 425, 429 and 5xx.
+	//
+	// Example: 200-299
+	RetryOnStatusCodes *StatusCodes `json:"retryOnStatusCodes,omitempty"`
 
 	// Timeout Seconds for one call; the job's own `timeout` bounds it.
-	Timeout *int `json:"timeout,omitempty"`
+	Timeout *float64 `json:"timeout,omitempty"`
 
-	// URL Absolute, `http` or `https`. Private, loopback, link-local and metadata addresses are refused when it is called.
+	// URL Absolute, `http` or `https`. Private, loopback, link-local and metadata addresses are refused: here where they are written as such, otherwise when the name is resolved.
 	//
 	// Example: https://example.com/report
 	URL string `json:"url"`
-}
-
-// HTTPConfigExpectedStatusCode0 One code.
-type HTTPConfigExpectedStatusCode0 = int
-
-// HTTPConfigExpectedStatusCode1 A list of codes.
-type HTTPConfigExpectedStatusCode1 = []int
-
-// HTTPConfigExpectedStatusCode2 A range such as `200-299`.
-//
-// Example: 200-299
-type HTTPConfigExpectedStatusCode2 = string
-
-// HTTPConfig_ExpectedStatusCode The status codes that count as success; any 2xx by default.
-type HTTPConfig_ExpectedStatusCode struct {
-	union json.RawMessage
 }
 
 // HTTPConfigMethod defines model for HTTPConfig.Method.
@@ -677,11 +671,38 @@ type RetryConfig struct {
 	RetryOnErrorTypes *[]ErrorType `json:"retryOnErrorTypes,omitempty"`
 }
 
+// StatusCodes One code, a range or a list of these. As `expectedStatusCode`, what counts as success: by default any 2xx. As `retryOnStatusCodes`, what is retried, and then nothing else is: by default 408, 425, 429 and 5xx.
+//
+// Example: 200-299
+type StatusCodes struct {
+	union json.RawMessage
+}
+
+// StatusCodes0 One code.
+type StatusCodes0 = int
+
+// StatusCodes1 A range, such as `200-299` or `2xx`.
+type StatusCodes1 = string
+
+// StatusCodes2 defines model for StatusCodes.2.
+type StatusCodes2 = []StatusCodes_2_Item
+
+// StatusCodes20 defines model for StatusCodes.2.0.
+type StatusCodes20 = int
+
+// StatusCodes21 defines model for StatusCodes.2.1.
+type StatusCodes21 = string
+
+// StatusCodes_2_Item defines model for StatusCodes.2.Item.
+type StatusCodes_2_Item struct {
+	union json.RawMessage
+}
+
 // TriggerRequest defines model for TriggerRequest.
 type TriggerRequest struct {
-	// Parameters Override those of the job's `config` for this run.
+	// Parameters Override parts of the job's `config` for this run: `headers`, `body` and `query` of an `http` job, the parameters of a `function` job.
 	//
-	// Example: {"date":"2026-03-01"}
+	// Example: {"durationMs":5}
 	Parameters json.RawMessage `json:"parameters,omitempty"`
 }
 
@@ -917,22 +938,22 @@ func (a DependencyDetails) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// AsHTTPConfigExpectedStatusCode0 returns the union data inside the HTTPConfig_ExpectedStatusCode as a HTTPConfigExpectedStatusCode0
-func (t HTTPConfig_ExpectedStatusCode) AsHTTPConfigExpectedStatusCode0() (HTTPConfigExpectedStatusCode0, error) {
-	var body HTTPConfigExpectedStatusCode0
+// AsStatusCodes0 returns the union data inside the StatusCodes as a StatusCodes0
+func (t StatusCodes) AsStatusCodes0() (StatusCodes0, error) {
+	var body StatusCodes0
 	err := json.Unmarshal(t.union, &body)
 	return body, err
 }
 
-// FromHTTPConfigExpectedStatusCode0 overwrites any union data inside the HTTPConfig_ExpectedStatusCode as the provided HTTPConfigExpectedStatusCode0
-func (t *HTTPConfig_ExpectedStatusCode) FromHTTPConfigExpectedStatusCode0(v HTTPConfigExpectedStatusCode0) error {
+// FromStatusCodes0 overwrites any union data inside the StatusCodes as the provided StatusCodes0
+func (t *StatusCodes) FromStatusCodes0(v StatusCodes0) error {
 	b, err := json.Marshal(v)
 	t.union = b
 	return err
 }
 
-// MergeHTTPConfigExpectedStatusCode0 performs a merge with any union data inside the HTTPConfig_ExpectedStatusCode, using the provided HTTPConfigExpectedStatusCode0
-func (t *HTTPConfig_ExpectedStatusCode) MergeHTTPConfigExpectedStatusCode0(v HTTPConfigExpectedStatusCode0) error {
+// MergeStatusCodes0 performs a merge with any union data inside the StatusCodes, using the provided StatusCodes0
+func (t *StatusCodes) MergeStatusCodes0(v StatusCodes0) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -943,22 +964,22 @@ func (t *HTTPConfig_ExpectedStatusCode) MergeHTTPConfigExpectedStatusCode0(v HTT
 	return err
 }
 
-// AsHTTPConfigExpectedStatusCode1 returns the union data inside the HTTPConfig_ExpectedStatusCode as a HTTPConfigExpectedStatusCode1
-func (t HTTPConfig_ExpectedStatusCode) AsHTTPConfigExpectedStatusCode1() (HTTPConfigExpectedStatusCode1, error) {
-	var body HTTPConfigExpectedStatusCode1
+// AsStatusCodes1 returns the union data inside the StatusCodes as a StatusCodes1
+func (t StatusCodes) AsStatusCodes1() (StatusCodes1, error) {
+	var body StatusCodes1
 	err := json.Unmarshal(t.union, &body)
 	return body, err
 }
 
-// FromHTTPConfigExpectedStatusCode1 overwrites any union data inside the HTTPConfig_ExpectedStatusCode as the provided HTTPConfigExpectedStatusCode1
-func (t *HTTPConfig_ExpectedStatusCode) FromHTTPConfigExpectedStatusCode1(v HTTPConfigExpectedStatusCode1) error {
+// FromStatusCodes1 overwrites any union data inside the StatusCodes as the provided StatusCodes1
+func (t *StatusCodes) FromStatusCodes1(v StatusCodes1) error {
 	b, err := json.Marshal(v)
 	t.union = b
 	return err
 }
 
-// MergeHTTPConfigExpectedStatusCode1 performs a merge with any union data inside the HTTPConfig_ExpectedStatusCode, using the provided HTTPConfigExpectedStatusCode1
-func (t *HTTPConfig_ExpectedStatusCode) MergeHTTPConfigExpectedStatusCode1(v HTTPConfigExpectedStatusCode1) error {
+// MergeStatusCodes1 performs a merge with any union data inside the StatusCodes, using the provided StatusCodes1
+func (t *StatusCodes) MergeStatusCodes1(v StatusCodes1) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -969,22 +990,22 @@ func (t *HTTPConfig_ExpectedStatusCode) MergeHTTPConfigExpectedStatusCode1(v HTT
 	return err
 }
 
-// AsHTTPConfigExpectedStatusCode2 returns the union data inside the HTTPConfig_ExpectedStatusCode as a HTTPConfigExpectedStatusCode2
-func (t HTTPConfig_ExpectedStatusCode) AsHTTPConfigExpectedStatusCode2() (HTTPConfigExpectedStatusCode2, error) {
-	var body HTTPConfigExpectedStatusCode2
+// AsStatusCodes2 returns the union data inside the StatusCodes as a StatusCodes2
+func (t StatusCodes) AsStatusCodes2() (StatusCodes2, error) {
+	var body StatusCodes2
 	err := json.Unmarshal(t.union, &body)
 	return body, err
 }
 
-// FromHTTPConfigExpectedStatusCode2 overwrites any union data inside the HTTPConfig_ExpectedStatusCode as the provided HTTPConfigExpectedStatusCode2
-func (t *HTTPConfig_ExpectedStatusCode) FromHTTPConfigExpectedStatusCode2(v HTTPConfigExpectedStatusCode2) error {
+// FromStatusCodes2 overwrites any union data inside the StatusCodes as the provided StatusCodes2
+func (t *StatusCodes) FromStatusCodes2(v StatusCodes2) error {
 	b, err := json.Marshal(v)
 	t.union = b
 	return err
 }
 
-// MergeHTTPConfigExpectedStatusCode2 performs a merge with any union data inside the HTTPConfig_ExpectedStatusCode, using the provided HTTPConfigExpectedStatusCode2
-func (t *HTTPConfig_ExpectedStatusCode) MergeHTTPConfigExpectedStatusCode2(v HTTPConfigExpectedStatusCode2) error {
+// MergeStatusCodes2 performs a merge with any union data inside the StatusCodes, using the provided StatusCodes2
+func (t *StatusCodes) MergeStatusCodes2(v StatusCodes2) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -995,12 +1016,74 @@ func (t *HTTPConfig_ExpectedStatusCode) MergeHTTPConfigExpectedStatusCode2(v HTT
 	return err
 }
 
-func (t HTTPConfig_ExpectedStatusCode) MarshalJSON() ([]byte, error) {
+func (t StatusCodes) MarshalJSON() ([]byte, error) {
 	b, err := t.union.MarshalJSON()
 	return b, err
 }
 
-func (t *HTTPConfig_ExpectedStatusCode) UnmarshalJSON(b []byte) error {
+func (t *StatusCodes) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsStatusCodes20 returns the union data inside the StatusCodes_2_Item as a StatusCodes20
+func (t StatusCodes_2_Item) AsStatusCodes20() (StatusCodes20, error) {
+	var body StatusCodes20
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromStatusCodes20 overwrites any union data inside the StatusCodes_2_Item as the provided StatusCodes20
+func (t *StatusCodes_2_Item) FromStatusCodes20(v StatusCodes20) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeStatusCodes20 performs a merge with any union data inside the StatusCodes_2_Item, using the provided StatusCodes20
+func (t *StatusCodes_2_Item) MergeStatusCodes20(v StatusCodes20) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsStatusCodes21 returns the union data inside the StatusCodes_2_Item as a StatusCodes21
+func (t StatusCodes_2_Item) AsStatusCodes21() (StatusCodes21, error) {
+	var body StatusCodes21
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromStatusCodes21 overwrites any union data inside the StatusCodes_2_Item as the provided StatusCodes21
+func (t *StatusCodes_2_Item) FromStatusCodes21(v StatusCodes21) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeStatusCodes21 performs a merge with any union data inside the StatusCodes_2_Item, using the provided StatusCodes21
+func (t *StatusCodes_2_Item) MergeStatusCodes21(v StatusCodes21) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t StatusCodes_2_Item) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *StatusCodes_2_Item) UnmarshalJSON(b []byte) error {
 	err := t.union.UnmarshalJSON(b)
 	return err
 }
