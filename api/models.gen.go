@@ -364,7 +364,7 @@ type Execution struct {
 	Reason nullable.Nullable[string] `json:"reason"`
 
 	// Result What the job type answered; any JSON, capped in size.
-	Result nullable.Nullable[json.RawMessage] `json:"result"`
+	Result json.RawMessage `json:"result"`
 
 	// RetryCount How many attempts were made after the first.
 	RetryCount int `json:"retryCount"`
