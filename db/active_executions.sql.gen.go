@@ -15,15 +15,15 @@ import (
 
 const CancelWaitingByJob = `-- name: CancelWaitingByJob :execrows
 WITH waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id FROM active_executions e
     WHERE e.tenant_id = $3 AND e.job_id = $4 AND e.status IN ('pending', 'retrying')
     ORDER BY e.id FOR UPDATE
 ),
 moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                            status, reason, attempt, max_attempts, progress, attempts, started_at, completed_at, created_at)
+                            status, reason, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
 SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
-       'cancelled', $1::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.started_at, $2::timestamptz, w.created_at
+       'cancelled', $1::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, $2::timestamptz, w.created_at
 FROM waiting w
 ON CONFLICT (id, scheduled_at) DO NOTHING
 `
@@ -58,6 +58,7 @@ locked AS MATERIALIZED (
     FROM asked a JOIN active_executions e ON e.id = a.id, clock
     WHERE ((e.status IN ('pending', 'retrying') AND e.available_at <= clock.at)
            OR (e.status = 'running' AND e.lease_token = a.lease_token AND e.worker_id = $1))
+      AND (e.concurrency_limit = 0 OR e.status = 'running')
       AND e.cancel_requested_at IS NULL
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $1 AND NOT w.dead AND w.expires_at > clock.at)
     FOR UPDATE OF e SKIP LOCKED
@@ -144,6 +145,104 @@ func (q *Queries) ClaimExecutions(ctx context.Context, arg ClaimExecutionsParams
 	return items, nil
 }
 
+const ClaimGatedExecutions = `-- name: ClaimGatedExecutions :many
+WITH clock AS (SELECT coalesce($2::timestamptz, now()) AS at),
+asked AS (SELECT unnest($3::uuid[]) AS id, unnest($4::uuid[]) AS lease_token),
+ranked AS (
+    SELECT e.id, a.lease_token, row_number() OVER (PARTITION BY e.job_id ORDER BY e.priority DESC, e.scheduled_at, e.id) AS place,
+           e.concurrency_limit - (SELECT count(*) FROM active_executions o
+                                  WHERE o.job_id = e.job_id AND (o.status = 'running' OR o.concurrency_limit = 0)) AS free
+    FROM asked a JOIN active_executions e ON e.id = a.id, clock
+    WHERE e.status IN ('pending', 'retrying') AND e.available_at <= clock.at AND e.concurrency_limit > 0 AND e.cancel_requested_at IS NULL
+      AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $1 AND NOT w.dead AND w.expires_at > clock.at)
+),
+locked AS MATERIALIZED (
+    SELECT e.id, r.lease_token FROM ranked r JOIN active_executions e ON e.id = r.id, clock
+    WHERE r.place <= r.free AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE active_executions e SET
+    status = 'running', attempt = e.attempt + 1, worker_id = $1, lease_token = l.lease_token,
+    started_at = coalesce(e.started_at, clock.at), attempt_started_at = clock.at,
+    deadline_at = clock.at + make_interval(secs => e.timeout_ms / 1000.0 + 5),
+    sweep_at = least(e.sweep_at, clock.at + interval '5 seconds')
+FROM locked l, clock
+WHERE e.id = l.id
+RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
+          e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
+          CASE WHEN e.attempt = 1 THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at
+`
+
+type ClaimGatedExecutionsParams struct {
+	WorkerID    *uuid.UUID
+	Now         *time.Time
+	Ids         []uuid.UUID
+	LeaseTokens []uuid.UUID
+}
+
+type ClaimGatedExecutionsRow struct {
+	ID          uuid.UUID
+	TenantID    uuid.UUID
+	JobID       uuid.UUID
+	JobVersion  int32
+	ScheduledAt time.Time
+	TriggerType string
+	JobType     string
+	Priority    int16
+	Parameters  json.RawMessage
+	Attempt     int32
+	MaxAttempts int32
+	LeaseToken  *uuid.UUID
+	TimeoutMs   int32
+	ClaimedAt   time.Time
+	DueAt       time.Time
+}
+
+// Cross-tenant: the worker, in one transaction with and after LockJobs: in one
+// statement the count would be of the snapshot from before the lock and admit
+// too many. A place is taken by what runs and by what had one reserved. Skips
+// what is locked: another's.
+func (q *Queries) ClaimGatedExecutions(ctx context.Context, arg ClaimGatedExecutionsParams) ([]ClaimGatedExecutionsRow, error) {
+	rows, err := q.db.Query(ctx, ClaimGatedExecutions,
+		arg.WorkerID,
+		arg.Now,
+		arg.Ids,
+		arg.LeaseTokens,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ClaimGatedExecutionsRow
+	for rows.Next() {
+		var i ClaimGatedExecutionsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.TenantID,
+			&i.JobID,
+			&i.JobVersion,
+			&i.ScheduledAt,
+			&i.TriggerType,
+			&i.JobType,
+			&i.Priority,
+			&i.Parameters,
+			&i.Attempt,
+			&i.MaxAttempts,
+			&i.LeaseToken,
+			&i.TimeoutMs,
+			&i.ClaimedAt,
+			&i.DueAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const CompleteExecutions = `-- name: CompleteExecutions :many
 WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
 done AS (
@@ -155,8 +254,8 @@ done AS (
 ),
 locked AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
-           e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress,
-           d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
+           e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id,
+           e.concurrency_limit, d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
            CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
                 WHEN d.succeeded THEN 'completed'
                 WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
@@ -171,12 +270,12 @@ moved AS (
 ),
 recorded AS (
     INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                                status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, started_at, completed_at,
+                                status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, backfill_id, started_at, completed_at,
                                 duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at)
     SELECT l.id, l.scheduled_at, l.tenant_id, l.job_id, l.job_version, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters,
            l.verdict, CASE WHEN l.verdict = 'cancelled' THEN 'cancelled while running' ELSE '' END,
            l.attempt, l.max_attempts, CASE WHEN l.verdict = 'completed' THEN 100 ELSE l.progress END,
-           l.attempts, l.worker_id, l.lease_token, l.started_at, clock.at,
+           l.attempts, l.worker_id, l.lease_token, l.backfill_id, l.started_at, clock.at,
            l.duration_ms, nullif(l.result, '')::jsonb, nullif(l.error_type, ''), nullif(l.error_message, ''), nullif(l.error_stack, ''),
            nullif(l.memory_mb, 0), nullif(l.cpu_ms, 0), l.created_at
     FROM locked l, clock WHERE l.verdict <> 'retrying'
@@ -192,7 +291,13 @@ again AS (
             'error', jsonb_build_object('type', l.error_type, 'message', l.error_message, 'stack', nullif(l.error_stack, '')))))
     FROM locked l, clock WHERE e.id = l.id AND l.verdict = 'retrying'
 )
-SELECT l.id, l.verdict::text AS verdict, l.job_type FROM locked l
+SELECT l.id, l.verdict::text AS verdict, l.job_type,
+       -- Whose turn it is now: as many as could have a place.
+       ARRAY(SELECT w.id FROM active_executions w
+             WHERE w.job_id = l.job_id AND w.concurrency_limit > 0 AND w.status IN ('pending', 'retrying') AND w.id <> l.id
+             ORDER BY w.priority DESC, w.scheduled_at, w.id
+             LIMIT greatest(l.concurrency_limit, 1))::uuid[] AS next_ids
+FROM locked l
 `
 
 type CompleteExecutionsParams struct {
@@ -215,6 +320,7 @@ type CompleteExecutionsRow struct {
 	ID      uuid.UUID
 	Verdict string
 	JobType string
+	NextIds []uuid.UUID
 }
 
 // Cross-tenant: the worker. Fenced on (attempt, lease token): a row that is no
@@ -246,7 +352,46 @@ func (q *Queries) CompleteExecutions(ctx context.Context, arg CompleteExecutions
 	var items []CompleteExecutionsRow
 	for rows.Next() {
 		var i CompleteExecutionsRow
-		if err := rows.Scan(&i.ID, &i.Verdict, &i.JobType); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Verdict,
+			&i.JobType,
+			&i.NextIds,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const CountActiveByJobs = `-- name: CountActiveByJobs :many
+SELECT e.job_id, count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0) AS taken,
+       count(*) FILTER (WHERE e.status <> 'running' AND e.concurrency_limit > 0) AS waiting
+FROM active_executions e WHERE e.job_id = ANY ($1::uuid[]) GROUP BY e.job_id
+`
+
+type CountActiveByJobsRow struct {
+	JobID   uuid.UUID
+	Taken   int64
+	Waiting int64
+}
+
+// Cross-tenant: the promoter, for jobs whose rows it holds locked; and for one
+// job the trigger, likewise. Places taken or reserved, and runs that wait.
+func (q *Queries) CountActiveByJobs(ctx context.Context, jobIds []uuid.UUID) ([]CountActiveByJobsRow, error) {
+	rows, err := q.db.Query(ctx, CountActiveByJobs, jobIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountActiveByJobsRow
+	for rows.Next() {
+		var i CountActiveByJobsRow
+		if err := rows.Scan(&i.JobID, &i.Taken, &i.Waiting); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -298,29 +443,34 @@ func (q *Queries) ExpediteExecutions(ctx context.Context, now *time.Time) (int64
 
 const InsertDueExecutions = `-- name: InsertDueExecutions :exec
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority,
-                               max_attempts, timeout_ms, available_at, sweep_at, created_at)
+                               max_attempts, timeout_ms, concurrency_limit, available_at, sweep_at, created_at)
 SELECT u.id, u.tenant_id, u.job_id, u.job_version, u.scheduled_at, 'scheduled', u.job_type, u.priority,
-       u.max_attempts, u.timeout_ms, n.at, n.at + interval '5 seconds', n.at
+       u.max_attempts, u.timeout_ms, u.concurrency_limit, greatest(u.available_at, n.at),
+       -- What may not start yet has no hint: the sweeper sends it when it may.
+       CASE WHEN u.available_at > n.at THEN u.available_at ELSE n.at + interval '5 seconds' END, n.at
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS job_id,
              unnest($4::int[]) AS job_version, unnest($5::timestamptz[]) AS scheduled_at,
              unnest($6::text[]) AS job_type, unnest($7::smallint[]) AS priority,
-             unnest($8::int[]) AS max_attempts, unnest($9::int[]) AS timeout_ms) u,
-     (SELECT coalesce($10::timestamptz, now()) AS at) n
+             unnest($8::int[]) AS max_attempts, unnest($9::int[]) AS timeout_ms,
+             unnest($10::smallint[]) AS concurrency_limit, unnest($11::timestamptz[]) AS available_at) u,
+     (SELECT coalesce($12::timestamptz, now()) AS at) n
 WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
 ON CONFLICT (id) DO NOTHING
 `
 
 type InsertDueExecutionsParams struct {
-	Ids         []uuid.UUID
-	TenantIds   []uuid.UUID
-	JobIds      []uuid.UUID
-	JobVersions []int32
-	ScheduledAt []time.Time
-	JobTypes    []string
-	Priorities  []int16
-	MaxAttempts []int32
-	TimeoutsMs  []int32
-	Now         *time.Time
+	Ids               []uuid.UUID
+	TenantIds         []uuid.UUID
+	JobIds            []uuid.UUID
+	JobVersions       []int32
+	ScheduledAt       []time.Time
+	JobTypes          []string
+	Priorities        []int16
+	MaxAttempts       []int32
+	TimeoutsMs        []int32
+	ConcurrencyLimits []int16
+	AvailableAt       []time.Time
+	Now               *time.Time
 }
 
 // Cross-tenant: the promoter. Inserting a run twice is a no-op, in this table
@@ -336,6 +486,8 @@ func (q *Queries) InsertDueExecutions(ctx context.Context, arg InsertDueExecutio
 		arg.Priorities,
 		arg.MaxAttempts,
 		arg.TimeoutsMs,
+		arg.ConcurrencyLimits,
+		arg.AvailableAt,
 		arg.Now,
 	)
 	return err
@@ -343,26 +495,27 @@ func (q *Queries) InsertDueExecutions(ctx context.Context, arg InsertDueExecutio
 
 const InsertRequestedExecution = `-- name: InsertRequestedExecution :exec
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority,
-                               parameters, max_attempts, timeout_ms, available_at, sweep_at, created_at)
+                               parameters, max_attempts, timeout_ms, concurrency_limit, available_at, sweep_at, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-        $10, $11, $12, $13, $14, $13)
+        $10, $11, $12, $13, $14, $15, $14)
 `
 
 type InsertRequestedExecutionParams struct {
-	ID          uuid.UUID
-	TenantID    uuid.UUID
-	JobID       uuid.UUID
-	JobVersion  int32
-	ScheduledAt time.Time
-	TriggerType string
-	TriggeredBy string
-	JobType     string
-	Priority    int16
-	Parameters  json.RawMessage
-	MaxAttempts int32
-	TimeoutMs   int32
-	Now         time.Time
-	SweepAt     time.Time
+	ID               uuid.UUID
+	TenantID         uuid.UUID
+	JobID            uuid.UUID
+	JobVersion       int32
+	ScheduledAt      time.Time
+	TriggerType      string
+	TriggeredBy      string
+	JobType          string
+	Priority         int16
+	Parameters       json.RawMessage
+	MaxAttempts      int32
+	TimeoutMs        int32
+	ConcurrencyLimit int16
+	Now              time.Time
+	SweepAt          time.Time
 }
 
 func (q *Queries) InsertRequestedExecution(ctx context.Context, arg InsertRequestedExecutionParams) error {
@@ -379,10 +532,45 @@ func (q *Queries) InsertRequestedExecution(ctx context.Context, arg InsertReques
 		arg.Parameters,
 		arg.MaxAttempts,
 		arg.TimeoutMs,
+		arg.ConcurrencyLimit,
 		arg.Now,
 		arg.SweepAt,
 	)
 	return err
+}
+
+const ListGatedJobs = `-- name: ListGatedJobs :many
+SELECT DISTINCT e.job_id FROM active_executions e
+WHERE e.id = ANY ($1::uuid[]) AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying')
+  AND e.available_at <= coalesce($2::timestamptz, now()) AND e.cancel_requested_at IS NULL
+ORDER BY e.job_id
+`
+
+type ListGatedJobsParams struct {
+	Ids []uuid.UUID
+	Now *time.Time
+}
+
+// Cross-tenant: the worker. Of what a claim left, the jobs whose runs wait for
+// a place.
+func (q *Queries) ListGatedJobs(ctx context.Context, arg ListGatedJobsParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, ListGatedJobs, arg.Ids, arg.Now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var job_id uuid.UUID
+		if err := rows.Scan(&job_id); err != nil {
+			return nil, err
+		}
+		items = append(items, job_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ListHeldExecutions = `-- name: ListHeldExecutions :many
@@ -436,7 +624,7 @@ const ReclaimExecutions = `-- name: ReclaimExecutions :many
 WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
 lost AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
-           e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress,
+           e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id,
            (w.id IS NULL OR w.dead) AS worker_lost,
            CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
                 WHEN w.id IS NULL OR w.dead THEN CASE WHEN e.lost_count + 1 < $2::int THEN 'pending' ELSE 'failed' END
@@ -454,11 +642,11 @@ moved AS (
 ),
 recorded AS (
     INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                                status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, started_at, completed_at,
+                                status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, backfill_id, started_at, completed_at,
                                 duration_ms, error_type, error_message, created_at)
     SELECT l.id, l.scheduled_at, l.tenant_id, l.job_id, l.job_version, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters,
            l.verdict, CASE WHEN l.verdict = 'cancelled' THEN 'cancelled while running' ELSE '' END,
-           l.attempt, l.max_attempts, l.progress, l.attempts, l.worker_id, l.lease_token, l.started_at, clock.at,
+           l.attempt, l.max_attempts, l.progress, l.attempts, l.worker_id, l.lease_token, l.backfill_id, l.started_at, clock.at,
            (extract(epoch FROM clock.at - l.attempt_started_at) * 1000)::bigint,
            CASE WHEN l.verdict = 'cancelled' THEN NULL WHEN l.worker_lost THEN 'SYSTEM_ERROR' ELSE 'TIMEOUT' END,
            CASE WHEN l.verdict = 'cancelled' THEN NULL WHEN l.worker_lost THEN 'the worker was lost during the run, too often to try again'

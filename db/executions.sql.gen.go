@@ -13,7 +13,7 @@ import (
 )
 
 const GetExecution = `-- name: GetExecution :one
-SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at FROM executions
+SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id FROM executions
 WHERE tenant_id = $1 AND id = $2 AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
 `
 
@@ -66,12 +66,13 @@ func (q *Queries) GetExecution(ctx context.Context, arg GetExecutionParams) (Exe
 		&i.CreatedAt,
 		&i.AvailableAt,
 		&i.CancelRequestedAt,
+		&i.BackfillID,
 	)
 	return i, err
 }
 
 const ListExecutions = `-- name: ListExecutions :many
-SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at FROM executions
+SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id FROM executions
 WHERE tenant_id = $1
   AND scheduled_at >= $2::timestamptz AND scheduled_at < $3::timestamptz
   AND (scheduled_at, id) < ($4::timestamptz, $5::uuid)
@@ -144,6 +145,7 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 			&i.CreatedAt,
 			&i.AvailableAt,
 			&i.CancelRequestedAt,
+			&i.BackfillID,
 		); err != nil {
 			return nil, err
 		}
@@ -156,7 +158,7 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 }
 
 const ListExecutionsByJob = `-- name: ListExecutionsByJob :many
-SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at FROM executions
+SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id FROM executions
 WHERE tenant_id = $1 AND job_id = $2
   AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
   AND (scheduled_at, id) < ($5::timestamptz, $6::uuid)
@@ -230,6 +232,7 @@ func (q *Queries) ListExecutionsByJob(ctx context.Context, arg ListExecutionsByJ
 			&i.CreatedAt,
 			&i.AvailableAt,
 			&i.CancelRequestedAt,
+			&i.BackfillID,
 		); err != nil {
 			return nil, err
 		}

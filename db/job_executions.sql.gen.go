@@ -12,6 +12,28 @@ import (
 	"github.com/google/uuid"
 )
 
+const CountOutcomesOfJob = `-- name: CountOutcomesOfJob :one
+SELECT (coalesce((SELECT sum(coalesce(h.missed_count, 1)) FROM job_executions h
+                  WHERE h.job_id = $1 AND h.trigger_type = 'scheduled' AND h.scheduled_at > $2::timestamptz AND h.scheduled_at <= $3::timestamptz), 0)
+      + (SELECT count(*) FROM active_executions a
+         WHERE a.job_id = $1 AND a.trigger_type = 'scheduled' AND a.scheduled_at > $2::timestamptz AND a.scheduled_at <= $3::timestamptz))::bigint AS rows
+`
+
+type CountOutcomesOfJobParams struct {
+	JobID  uuid.UUID
+	FromAt time.Time
+	ToAt   time.Time
+}
+
+// Cross-tenant: the auditor. Scheduled due instants that have a row, over and
+// active, a missed row counted as all that it stands for.
+func (q *Queries) CountOutcomesOfJob(ctx context.Context, arg CountOutcomesOfJobParams) (int64, error) {
+	row := q.db.QueryRow(ctx, CountOutcomesOfJob, arg.JobID, arg.FromAt, arg.ToAt)
+	var rows int64
+	err := row.Scan(&rows)
+	return rows, err
+}
+
 const CreatePartition = `-- name: CreatePartition :one
 SELECT create_job_executions_partition($1::timestamptz) AS created
 `
@@ -25,20 +47,20 @@ func (q *Queries) CreatePartition(ctx context.Context, at time.Time) (bool, erro
 	return created, err
 }
 
-const InsertMissedExecutions = `-- name: InsertMissedExecutions :exec
+const InsertUnrunExecutions = `-- name: InsertUnrunExecutions :exec
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, priority,
                             status, reason, missed_count, missed_until, completed_at, created_at)
 SELECT u.id, u.scheduled_at, u.tenant_id, u.job_id, u.job_version, 'scheduled', u.job_type, u.priority,
-       'missed', u.reason, u.missed_count, u.missed_until, n.at, n.at
+       u.status, u.reason, u.missed_count, u.missed_until, n.at, n.at
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS job_id,
              unnest($4::int[]) AS job_version, unnest($5::timestamptz[]) AS scheduled_at,
-             unnest($6::text[]) AS job_type, unnest($7::smallint[]) AS priority, unnest($8::text[]) AS reason,
-             unnest($9::bigint[]) AS missed_count, unnest($10::timestamptz[]) AS missed_until) u,
-     (SELECT coalesce($11::timestamptz, now()) AS at) n
+             unnest($6::text[]) AS job_type, unnest($7::smallint[]) AS priority, unnest($8::text[]) AS reason, unnest($9::text[]) AS status,
+             unnest($10::bigint[]) AS missed_count, unnest($11::timestamptz[]) AS missed_until) u,
+     (SELECT coalesce($12::timestamptz, now()) AS at) n
 ON CONFLICT (id, scheduled_at) DO NOTHING
 `
 
-type InsertMissedExecutionsParams struct {
+type InsertUnrunExecutionsParams struct {
 	Ids          []uuid.UUID
 	TenantIds    []uuid.UUID
 	JobIds       []uuid.UUID
@@ -47,15 +69,16 @@ type InsertMissedExecutionsParams struct {
 	JobTypes     []string
 	Priorities   []int16
 	Reasons      []string
+	Statuses     []string
 	MissedCounts []int64
 	MissedUntil  []time.Time
 	Now          *time.Time
 }
 
-// Cross-tenant: the promoter. A due instant that does not run any more leaves
-// a row all the same; one row stands for a range of them.
-func (q *Queries) InsertMissedExecutions(ctx context.Context, arg InsertMissedExecutionsParams) error {
-	_, err := q.db.Exec(ctx, InsertMissedExecutions,
+// Cross-tenant: the promoter. A due instant that does not run leaves a row all
+// the same, skipped or missed; a missed one may stand for a range of them.
+func (q *Queries) InsertUnrunExecutions(ctx context.Context, arg InsertUnrunExecutionsParams) error {
+	_, err := q.db.Exec(ctx, InsertUnrunExecutions,
 		arg.Ids,
 		arg.TenantIds,
 		arg.JobIds,
@@ -64,9 +87,50 @@ func (q *Queries) InsertMissedExecutions(ctx context.Context, arg InsertMissedEx
 		arg.JobTypes,
 		arg.Priorities,
 		arg.Reasons,
+		arg.Statuses,
 		arg.MissedCounts,
 		arg.MissedUntil,
 		arg.Now,
 	)
 	return err
+}
+
+const ListFailingJobs = `-- name: ListFailingJobs :many
+SELECT j.id, j.tenant_id, j.disable_after_failures
+FROM (SELECT DISTINCT f.job_id FROM job_executions f
+      WHERE f.status = 'failed' AND f.completed_at > coalesce($1::timestamptz, now()) - interval '60 seconds') failed
+JOIN scheduled_jobs j ON j.id = failed.job_id AND j.status = 'active' AND j.disable_after_failures IS NOT NULL
+WHERE (SELECT count(*) FILTER (WHERE last.status = 'failed') FROM (
+           SELECT h.status FROM job_executions h
+           WHERE h.job_id = j.id AND h.status IN ('completed', 'failed') AND h.completed_at > j.status_at
+           ORDER BY h.scheduled_at DESC, h.id DESC LIMIT j.disable_after_failures) last) >= j.disable_after_failures
+`
+
+type ListFailingJobsRow struct {
+	ID                   uuid.UUID
+	TenantID             uuid.UUID
+	DisableAfterFailures *int32
+}
+
+// Cross-tenant: the automatic stop. Jobs that failed lately, as often in a row
+// as they allow since somebody last set their status. Walks
+// job_executions_failed, then a few newest rows of each such job.
+func (q *Queries) ListFailingJobs(ctx context.Context, now *time.Time) ([]ListFailingJobsRow, error) {
+	rows, err := q.db.Query(ctx, ListFailingJobs, now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListFailingJobsRow
+	for rows.Next() {
+		var i ListFailingJobsRow
+		if err := rows.Scan(&i.ID, &i.TenantID, &i.DisableAfterFailures); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

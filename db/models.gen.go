@@ -11,6 +11,37 @@ import (
 	"github.com/google/uuid"
 )
 
+type Backfill struct {
+	ID            uuid.UUID
+	TenantID      uuid.UUID
+	JobID         uuid.UUID
+	JobVersion    int32
+	FromAt        time.Time
+	ToAt          time.Time
+	CursorAt      time.Time
+	RatePerMinute int32
+	Parameters    json.RawMessage
+	Status        string
+	Total         int32
+	Created       int32
+	NextBatchAt   time.Time
+	RequestedBy   string
+	CreatedAt     time.Time
+	FinishedAt    *time.Time
+}
+
+type Calendar struct {
+	ID          uuid.UUID
+	TenantID    uuid.UUID
+	Name        string
+	Description string
+	Timezone    string
+	Days        json.RawMessage
+	Version     int32
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+}
+
 type Execution struct {
 	ID                uuid.UUID
 	ScheduledAt       time.Time
@@ -43,6 +74,7 @@ type Execution struct {
 	CreatedAt         time.Time
 	AvailableAt       *time.Time
 	CancelRequestedAt *time.Time
+	BackfillID        *uuid.UUID
 }
 
 type ScheduledJob struct {
@@ -84,6 +116,14 @@ type ScheduledJob struct {
 	NextExecutionAt      *time.Time
 	LastExecutionAt      *time.Time
 	ExecutionCount       int64
+	OverlapQueueLimit    int32
+	Calendars            json.RawMessage
+	StatusBy             string
+	StatusAt             time.Time
+	PausedUntil          *time.Time
+	ResumePolicy         *string
+	AuditedAt            *time.Time
+	AuditDifference      *int64
 }
 
 type ServiceGauge struct {

@@ -18,14 +18,18 @@ UPDATE scheduled_jobs j SET
     next_execution_at = nullif(u.next_at, '9999-01-01 00:00:00+00'),
     status = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN 'inactive' ELSE j.status END,
     status_reason = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN u.reason ELSE j.status_reason END,
+    status_by = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN 'system' ELSE j.status_by END,
+    status_at = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN coalesce($1::timestamptz, now()) ELSE j.status_at END,
+    resume_policy = NULL,
     last_execution_at = CASE WHEN u.runs > 0 THEN u.last_at ELSE j.last_execution_at END,
     execution_count = j.execution_count + u.runs
-FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::timestamptz[]) AS next_at, unnest($3::timestamptz[]) AS last_at,
-             unnest($4::bigint[]) AS runs, unnest($5::text[]) AS reason) u
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::timestamptz[]) AS next_at, unnest($4::timestamptz[]) AS last_at,
+             unnest($5::bigint[]) AS runs, unnest($6::text[]) AS reason) u
 WHERE j.id = u.id
 `
 
 type AdvanceJobsParams struct {
+	Now     *time.Time
 	Ids     []uuid.UUID
 	NextAt  []time.Time
 	LastAt  []time.Time
@@ -37,6 +41,7 @@ type AdvanceJobsParams struct {
 // the same write, so that a finished run costs none. Year 9999 is "never".
 func (q *Queries) AdvanceJobs(ctx context.Context, arg AdvanceJobsParams) error {
 	_, err := q.db.Exec(ctx, AdvanceJobs,
+		arg.Now,
 		arg.Ids,
 		arg.NextAt,
 		arg.LastAt,
@@ -48,8 +53,9 @@ func (q *Queries) AdvanceJobs(ctx context.Context, arg AdvanceJobsParams) error 
 
 const ClaimDueJobs = `-- name: ClaimDueJobs :many
 SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
-       cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
-       misfire_policy, misfire_limit, misfire_grace_seconds, next_execution_at,
+       cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
+       max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
+       misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at,
        coalesce($1::timestamptz, now())::timestamptz AS at
 FROM scheduled_jobs
 WHERE status = 'active'
@@ -81,9 +87,19 @@ type ClaimDueJobsRow struct {
 	AnchorAt            time.Time
 	StartDate           *time.Time
 	EndDate             *time.Time
+	JitterSeconds       int32
+	DstGap              string
+	DstOverlap          string
+	Calendars           json.RawMessage
+	MaxConcurrent       int32
+	OverlapPolicy       string
+	OverlapQueueLimit   int32
+	MaxExecutions       *int64
+	ExecutionCount      int64
 	MisfirePolicy       string
 	MisfireLimit        int32
 	MisfireGraceSeconds int32
+	ResumePolicy        *string
 	NextExecutionAt     *time.Time
 	At                  time.Time
 }
@@ -117,9 +133,19 @@ func (q *Queries) ClaimDueJobs(ctx context.Context, arg ClaimDueJobsParams) ([]C
 			&i.AnchorAt,
 			&i.StartDate,
 			&i.EndDate,
+			&i.JitterSeconds,
+			&i.DstGap,
+			&i.DstOverlap,
+			&i.Calendars,
+			&i.MaxConcurrent,
+			&i.OverlapPolicy,
+			&i.OverlapQueueLimit,
+			&i.MaxExecutions,
+			&i.ExecutionCount,
 			&i.MisfirePolicy,
 			&i.MisfireLimit,
 			&i.MisfireGraceSeconds,
+			&i.ResumePolicy,
 			&i.NextExecutionAt,
 			&i.At,
 		); err != nil {
@@ -149,6 +175,24 @@ func (q *Queries) CountJobRun(ctx context.Context, arg CountJobRunParams) error 
 	return err
 }
 
+const CountJobsDueAt = `-- name: CountJobsDueAt :one
+SELECT count(*) FROM scheduled_jobs
+WHERE tenant_id = $1 AND status = 'active' AND next_execution_at = $2::timestamptz
+`
+
+type CountJobsDueAtParams struct {
+	TenantID uuid.UUID
+	At       time.Time
+}
+
+// How many of a tenant's jobs are due at one instant: the stampede warning.
+func (q *Queries) CountJobsDueAt(ctx context.Context, arg CountJobsDueAtParams) (int64, error) {
+	row := q.db.QueryRow(ctx, CountJobsDueAt, arg.TenantID, arg.At)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const DeleteJob = `-- name: DeleteJob :exec
 UPDATE scheduled_jobs SET deleted_at = $1::timestamptz, status = 'inactive', status_reason = 'deleted', next_execution_at = NULL
 WHERE tenant_id = $2 AND id = $3
@@ -167,7 +211,7 @@ func (q *Queries) DeleteJob(ctx context.Context, arg DeleteJobParams) error {
 }
 
 const GetJob = `-- name: GetJob :one
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 `
 
 type GetJobParams struct {
@@ -217,6 +261,14 @@ func (q *Queries) GetJob(ctx context.Context, arg GetJobParams) (ScheduledJob, e
 		&i.NextExecutionAt,
 		&i.LastExecutionAt,
 		&i.ExecutionCount,
+		&i.OverlapQueueLimit,
+		&i.Calendars,
+		&i.StatusBy,
+		&i.StatusAt,
+		&i.PausedUntil,
+		&i.ResumePolicy,
+		&i.AuditedAt,
+		&i.AuditDifference,
 	)
 	return i, err
 }
@@ -225,38 +277,54 @@ const InsertJob = `-- name: InsertJob :one
 INSERT INTO scheduled_jobs (
     id, tenant_id, name, description, tags, created_by, created_at, updated_at,
     cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
-    job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at)
+    job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at,
+    jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, max_concurrent, overlap_policy, overlap_queue_limit,
+    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at)
 VALUES (
     $1, $2, $3, $4, $5::text[], $6, $7::timestamptz, $7::timestamptz,
     $8, $9, $10, $11, $12, $13, $14,
-    $15, $16, $17, $18, $19, $20, $21, $22, $23)
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count
+    $15, $16, $17, $18, $19, $20, $21, $22, $23,
+    $24, $25, $26, $27, $28, $29, $30, $31,
+    $32, $33, $34, $35, $6, $7::timestamptz)
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference
 `
 
 type InsertJobParams struct {
-	ID              uuid.UUID
-	TenantID        uuid.UUID
-	Name            string
-	Description     string
-	Tags            []string
-	CreatedBy       string
-	Now             time.Time
-	CronExpression  *string
-	Timezone        string
-	IntervalMs      *int64
-	RunAt           *time.Time
-	AnchorAt        time.Time
-	StartDate       *time.Time
-	EndDate         *time.Time
-	JobType         string
-	Config          json.RawMessage
-	RetryConfig     json.RawMessage
-	MaxAttempts     int32
-	TimeoutSeconds  int32
-	Priority        int16
-	Status          string
-	StatusReason    string
-	NextExecutionAt *time.Time
+	ID                   uuid.UUID
+	TenantID             uuid.UUID
+	Name                 string
+	Description          string
+	Tags                 []string
+	CreatedBy            string
+	Now                  time.Time
+	CronExpression       *string
+	Timezone             string
+	IntervalMs           *int64
+	RunAt                *time.Time
+	AnchorAt             time.Time
+	StartDate            *time.Time
+	EndDate              *time.Time
+	JobType              string
+	Config               json.RawMessage
+	RetryConfig          json.RawMessage
+	MaxAttempts          int32
+	TimeoutSeconds       int32
+	Priority             int16
+	Status               string
+	StatusReason         string
+	NextExecutionAt      *time.Time
+	JitterSeconds        int32
+	DstGap               string
+	DstOverlap           string
+	Calendars            json.RawMessage
+	MaxExecutions        *int64
+	MaxConcurrent        int32
+	OverlapPolicy        string
+	OverlapQueueLimit    int32
+	MisfirePolicy        string
+	MisfireLimit         int32
+	MisfireGraceSeconds  int32
+	DisableAfterFailures *int32
 }
 
 func (q *Queries) InsertJob(ctx context.Context, arg InsertJobParams) (ScheduledJob, error) {
@@ -284,6 +352,18 @@ func (q *Queries) InsertJob(ctx context.Context, arg InsertJobParams) (Scheduled
 		arg.Status,
 		arg.StatusReason,
 		arg.NextExecutionAt,
+		arg.JitterSeconds,
+		arg.DstGap,
+		arg.DstOverlap,
+		arg.Calendars,
+		arg.MaxExecutions,
+		arg.MaxConcurrent,
+		arg.OverlapPolicy,
+		arg.OverlapQueueLimit,
+		arg.MisfirePolicy,
+		arg.MisfireLimit,
+		arg.MisfireGraceSeconds,
+		arg.DisableAfterFailures,
 	)
 	var i ScheduledJob
 	err := row.Scan(
@@ -325,6 +405,14 @@ func (q *Queries) InsertJob(ctx context.Context, arg InsertJobParams) (Scheduled
 		&i.NextExecutionAt,
 		&i.LastExecutionAt,
 		&i.ExecutionCount,
+		&i.OverlapQueueLimit,
+		&i.Calendars,
+		&i.StatusBy,
+		&i.StatusAt,
+		&i.PausedUntil,
+		&i.ResumePolicy,
+		&i.AuditedAt,
+		&i.AuditDifference,
 	)
 	return i, err
 }
@@ -347,7 +435,7 @@ func (q *Queries) JobExists(ctx context.Context, arg JobExistsParams) (bool, err
 }
 
 const ListJobs = `-- name: ListJobs :many
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count FROM scheduled_jobs
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference FROM scheduled_jobs
 WHERE tenant_id = $1 AND deleted_at IS NULL
   AND ($2::text IS NULL OR status = $2)
   AND ($3::text IS NULL OR job_type = $3)
@@ -421,6 +509,95 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Scheduled
 			&i.NextExecutionAt,
 			&i.LastExecutionAt,
 			&i.ExecutionCount,
+			&i.OverlapQueueLimit,
+			&i.Calendars,
+			&i.StatusBy,
+			&i.StatusAt,
+			&i.PausedUntil,
+			&i.ResumePolicy,
+			&i.AuditedAt,
+			&i.AuditDifference,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListJobsToAudit = `-- name: ListJobsToAudit :many
+SELECT id, tenant_id, version, job_type, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
+       jitter_seconds, dst_gap, dst_overlap, calendars, next_execution_at, created_at, updated_at, status_at,
+       coalesce($1::timestamptz, now())::timestamptz AS at
+FROM scheduled_jobs
+WHERE status = 'active' AND next_execution_at IS NOT NULL AND id >= $2::uuid
+ORDER BY id LIMIT $3
+`
+
+type ListJobsToAuditParams struct {
+	Now        *time.Time
+	FromID     uuid.UUID
+	SampleSize int32
+}
+
+type ListJobsToAuditRow struct {
+	ID              uuid.UUID
+	TenantID        uuid.UUID
+	Version         int32
+	JobType         string
+	CronExpression  *string
+	Timezone        string
+	IntervalMs      *int64
+	RunAt           *time.Time
+	AnchorAt        time.Time
+	StartDate       *time.Time
+	EndDate         *time.Time
+	JitterSeconds   int32
+	DstGap          string
+	DstOverlap      string
+	Calendars       json.RawMessage
+	NextExecutionAt *time.Time
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
+	StatusAt        time.Time
+	At              time.Time
+}
+
+// Cross-tenant: the auditor. A sample of jobs that were left alone for the
+// whole window, from a random id on.
+func (q *Queries) ListJobsToAudit(ctx context.Context, arg ListJobsToAuditParams) ([]ListJobsToAuditRow, error) {
+	rows, err := q.db.Query(ctx, ListJobsToAudit, arg.Now, arg.FromID, arg.SampleSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListJobsToAuditRow
+	for rows.Next() {
+		var i ListJobsToAuditRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.TenantID,
+			&i.Version,
+			&i.JobType,
+			&i.CronExpression,
+			&i.Timezone,
+			&i.IntervalMs,
+			&i.RunAt,
+			&i.AnchorAt,
+			&i.StartDate,
+			&i.EndDate,
+			&i.JitterSeconds,
+			&i.DstGap,
+			&i.DstOverlap,
+			&i.Calendars,
+			&i.NextExecutionAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.StatusAt,
+			&i.At,
 		); err != nil {
 			return nil, err
 		}
@@ -433,7 +610,7 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Scheduled
 }
 
 const LockJob = `-- name: LockJob :one
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 FOR NO KEY UPDATE
 `
 
@@ -487,8 +664,27 @@ func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (ScheduledJob,
 		&i.NextExecutionAt,
 		&i.LastExecutionAt,
 		&i.ExecutionCount,
+		&i.OverlapQueueLimit,
+		&i.Calendars,
+		&i.StatusBy,
+		&i.StatusAt,
+		&i.PausedUntil,
+		&i.ResumePolicy,
+		&i.AuditedAt,
+		&i.AuditDifference,
 	)
 	return i, err
+}
+
+const LockJobs = `-- name: LockJobs :exec
+SELECT id FROM scheduled_jobs WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+`
+
+// Cross-tenant: the worker, before it counts the places of these jobs; in id
+// order, so that no two workers wait for each other.
+func (q *Queries) LockJobs(ctx context.Context, ids []uuid.UUID) error {
+	_, err := q.db.Exec(ctx, LockJobs, ids)
+	return err
 }
 
 const NextDue = `-- name: NextDue :one
@@ -527,6 +723,85 @@ func (q *Queries) OldestDue(ctx context.Context, now *time.Time) (OldestDueRow, 
 	return i, err
 }
 
+const RecordAudit = `-- name: RecordAudit :exec
+UPDATE scheduled_jobs SET audited_at = u.at, audit_difference = u.difference
+FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS difference, coalesce($3::timestamptz, now()) AS at) u
+WHERE scheduled_jobs.id = u.id
+`
+
+type RecordAuditParams struct {
+	Ids         []uuid.UUID
+	Differences []int64
+	Now         *time.Time
+}
+
+// Cross-tenant: the auditor.
+func (q *Queries) RecordAudit(ctx context.Context, arg RecordAuditParams) error {
+	_, err := q.db.Exec(ctx, RecordAudit, arg.Ids, arg.Differences, arg.Now)
+	return err
+}
+
+const ResumePausedJobs = `-- name: ResumePausedJobs :many
+WITH over AS MATERIALIZED (
+    SELECT id FROM scheduled_jobs
+    WHERE status = 'paused' AND paused_until <= coalesce($1::timestamptz, now())
+    ORDER BY paused_until LIMIT 500 FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE scheduled_jobs j SET
+    status = 'active', status_reason = 'the pause was over', status_by = 'system', status_at = coalesce($1::timestamptz, now()),
+    paused_until = NULL, resume_policy = CASE WHEN j.next_execution_at <= coalesce($1::timestamptz, now()) THEN j.misfire_policy END
+FROM over o WHERE j.id = o.id RETURNING j.id, j.tenant_id
+`
+
+type ResumePausedJobsRow struct {
+	ID       uuid.UUID
+	TenantID uuid.UUID
+}
+
+// Cross-tenant: the promoter. A pause that has run its time ends by itself;
+// what it held back is treated as the job's misfire policy says. Skips rows
+// that somebody is changing: the next sweep sees what became of them.
+func (q *Queries) ResumePausedJobs(ctx context.Context, now *time.Time) ([]ResumePausedJobsRow, error) {
+	rows, err := q.db.Query(ctx, ResumePausedJobs, now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ResumePausedJobsRow
+	for rows.Next() {
+		var i ResumePausedJobsRow
+		if err := rows.Scan(&i.ID, &i.TenantID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const StopFailingJobs = `-- name: StopFailingJobs :execrows
+UPDATE scheduled_jobs SET
+    status = 'inactive', status_by = 'system', status_at = coalesce($1::timestamptz, now()), next_execution_at = NULL,
+    status_reason = format('%s executions in a row failed', disable_after_failures)
+WHERE id = ANY ($2::uuid[]) AND status = 'active'
+`
+
+type StopFailingJobsParams struct {
+	Now *time.Time
+	Ids []uuid.UUID
+}
+
+// Cross-tenant: the automatic stop, with the same record as a pause by hand.
+func (q *Queries) StopFailingJobs(ctx context.Context, arg StopFailingJobsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, StopFailingJobs, arg.Now, arg.Ids)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const UpdateJob = `-- name: UpdateJob :one
 UPDATE scheduled_jobs SET
     name = $1, description = $2, tags = $3::text[], updated_at = $4::timestamptz, version = version + 1,
@@ -534,34 +809,53 @@ UPDATE scheduled_jobs SET
     run_at = $8, anchor_at = $9, start_date = $10, end_date = $11,
     job_type = $12, config = $13, retry_config = $14, max_attempts = $15,
     timeout_seconds = $16, priority = $17,
-    status = $18, status_reason = $19, next_execution_at = $20
-WHERE tenant_id = $21 AND id = $22
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count
+    jitter_seconds = $18, dst_gap = $19, dst_overlap = $20, calendars = $21,
+    max_executions = $22, max_concurrent = $23, overlap_policy = $24,
+    overlap_queue_limit = $25, misfire_policy = $26, misfire_limit = $27,
+    misfire_grace_seconds = $28, disable_after_failures = $29,
+    status = $30, status_reason = $31, status_by = $32, status_at = $33,
+    next_execution_at = $34
+WHERE tenant_id = $35 AND id = $36
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference
 `
 
 type UpdateJobParams struct {
-	Name            string
-	Description     string
-	Tags            []string
-	Now             time.Time
-	CronExpression  *string
-	Timezone        string
-	IntervalMs      *int64
-	RunAt           *time.Time
-	AnchorAt        time.Time
-	StartDate       *time.Time
-	EndDate         *time.Time
-	JobType         string
-	Config          json.RawMessage
-	RetryConfig     json.RawMessage
-	MaxAttempts     int32
-	TimeoutSeconds  int32
-	Priority        int16
-	Status          string
-	StatusReason    string
-	NextExecutionAt *time.Time
-	TenantID        uuid.UUID
-	ID              uuid.UUID
+	Name                 string
+	Description          string
+	Tags                 []string
+	Now                  time.Time
+	CronExpression       *string
+	Timezone             string
+	IntervalMs           *int64
+	RunAt                *time.Time
+	AnchorAt             time.Time
+	StartDate            *time.Time
+	EndDate              *time.Time
+	JobType              string
+	Config               json.RawMessage
+	RetryConfig          json.RawMessage
+	MaxAttempts          int32
+	TimeoutSeconds       int32
+	Priority             int16
+	JitterSeconds        int32
+	DstGap               string
+	DstOverlap           string
+	Calendars            json.RawMessage
+	MaxExecutions        *int64
+	MaxConcurrent        int32
+	OverlapPolicy        string
+	OverlapQueueLimit    int32
+	MisfirePolicy        string
+	MisfireLimit         int32
+	MisfireGraceSeconds  int32
+	DisableAfterFailures *int32
+	Status               string
+	StatusReason         string
+	StatusBy             string
+	StatusAt             time.Time
+	NextExecutionAt      *time.Time
+	TenantID             uuid.UUID
+	ID                   uuid.UUID
 }
 
 func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (ScheduledJob, error) {
@@ -583,8 +877,22 @@ func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (Scheduled
 		arg.MaxAttempts,
 		arg.TimeoutSeconds,
 		arg.Priority,
+		arg.JitterSeconds,
+		arg.DstGap,
+		arg.DstOverlap,
+		arg.Calendars,
+		arg.MaxExecutions,
+		arg.MaxConcurrent,
+		arg.OverlapPolicy,
+		arg.OverlapQueueLimit,
+		arg.MisfirePolicy,
+		arg.MisfireLimit,
+		arg.MisfireGraceSeconds,
+		arg.DisableAfterFailures,
 		arg.Status,
 		arg.StatusReason,
+		arg.StatusBy,
+		arg.StatusAt,
 		arg.NextExecutionAt,
 		arg.TenantID,
 		arg.ID,
@@ -629,22 +937,35 @@ func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (Scheduled
 		&i.NextExecutionAt,
 		&i.LastExecutionAt,
 		&i.ExecutionCount,
+		&i.OverlapQueueLimit,
+		&i.Calendars,
+		&i.StatusBy,
+		&i.StatusAt,
+		&i.PausedUntil,
+		&i.ResumePolicy,
+		&i.AuditedAt,
+		&i.AuditDifference,
 	)
 	return i, err
 }
 
 const UpdateJobStatus = `-- name: UpdateJobStatus :one
 UPDATE scheduled_jobs SET
-    status = $1, status_reason = $2, next_execution_at = $3, updated_at = $4::timestamptz
-WHERE tenant_id = $5 AND id = $6
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count
+    status = $1, status_reason = $2, status_by = $3, status_at = $4::timestamptz,
+    paused_until = $5, resume_policy = $6,
+    next_execution_at = $7, updated_at = $4::timestamptz
+WHERE tenant_id = $8 AND id = $9
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference
 `
 
 type UpdateJobStatusParams struct {
 	Status          string
 	StatusReason    string
-	NextExecutionAt *time.Time
+	StatusBy        string
 	Now             time.Time
+	PausedUntil     *time.Time
+	ResumePolicy    *string
+	NextExecutionAt *time.Time
 	TenantID        uuid.UUID
 	ID              uuid.UUID
 }
@@ -653,8 +974,11 @@ func (q *Queries) UpdateJobStatus(ctx context.Context, arg UpdateJobStatusParams
 	row := q.db.QueryRow(ctx, UpdateJobStatus,
 		arg.Status,
 		arg.StatusReason,
-		arg.NextExecutionAt,
+		arg.StatusBy,
 		arg.Now,
+		arg.PausedUntil,
+		arg.ResumePolicy,
+		arg.NextExecutionAt,
 		arg.TenantID,
 		arg.ID,
 	)
@@ -698,6 +1022,14 @@ func (q *Queries) UpdateJobStatus(ctx context.Context, arg UpdateJobStatusParams
 		&i.NextExecutionAt,
 		&i.LastExecutionAt,
 		&i.ExecutionCount,
+		&i.OverlapQueueLimit,
+		&i.Calendars,
+		&i.StatusBy,
+		&i.StatusAt,
+		&i.PausedUntil,
+		&i.ResumePolicy,
+		&i.AuditedAt,
+		&i.AuditDifference,
 	)
 	return i, err
 }

@@ -2,22 +2,25 @@
 -- Cross-tenant: the promoter. Inserting a run twice is a no-op, in this table
 -- by its key and in the history by the look-up, which touches one partition.
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority,
-                               max_attempts, timeout_ms, available_at, sweep_at, created_at)
+                               max_attempts, timeout_ms, concurrency_limit, available_at, sweep_at, created_at)
 SELECT u.id, u.tenant_id, u.job_id, u.job_version, u.scheduled_at, 'scheduled', u.job_type, u.priority,
-       u.max_attempts, u.timeout_ms, n.at, n.at + interval '5 seconds', n.at
+       u.max_attempts, u.timeout_ms, u.concurrency_limit, greatest(u.available_at, n.at),
+       -- What may not start yet has no hint: the sweeper sends it when it may.
+       CASE WHEN u.available_at > n.at THEN u.available_at ELSE n.at + interval '5 seconds' END, n.at
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@job_ids::uuid[]) AS job_id,
              unnest(@job_versions::int[]) AS job_version, unnest(@scheduled_at::timestamptz[]) AS scheduled_at,
              unnest(@job_types::text[]) AS job_type, unnest(@priorities::smallint[]) AS priority,
-             unnest(@max_attempts::int[]) AS max_attempts, unnest(@timeouts_ms::int[]) AS timeout_ms) u,
+             unnest(@max_attempts::int[]) AS max_attempts, unnest(@timeouts_ms::int[]) AS timeout_ms,
+             unnest(@concurrency_limits::smallint[]) AS concurrency_limit, unnest(@available_at::timestamptz[]) AS available_at) u,
      (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at) n
 WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: InsertRequestedExecution :exec
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority,
-                               parameters, max_attempts, timeout_ms, available_at, sweep_at, created_at)
+                               parameters, max_attempts, timeout_ms, concurrency_limit, available_at, sweep_at, created_at)
 VALUES (@id, @tenant_id, @job_id, @job_version, @scheduled_at, @trigger_type, @triggered_by, @job_type, @priority,
-        sqlc.narg(parameters), @max_attempts, @timeout_ms, @now, @sweep_at, @now);
+        sqlc.narg(parameters), @max_attempts, @timeout_ms, @concurrency_limit, @now, @sweep_at, @now);
 
 -- name: ClaimExecutions :many
 -- Cross-tenant: the worker. Takes what is pending and available, while this
@@ -31,6 +34,7 @@ locked AS MATERIALIZED (
     FROM asked a JOIN active_executions e ON e.id = a.id, clock
     WHERE ((e.status IN ('pending', 'retrying') AND e.available_at <= clock.at)
            OR (e.status = 'running' AND e.lease_token = a.lease_token AND e.worker_id = @worker_id))
+      AND (e.concurrency_limit = 0 OR e.status = 'running')
       AND e.cancel_requested_at IS NULL
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND NOT w.dead AND w.expires_at > clock.at)
     FOR UPDATE OF e SKIP LOCKED
@@ -45,6 +49,52 @@ WHERE e.id = l.id
 RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
           e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
           CASE WHEN e.attempt = 1 THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at;
+
+-- name: ListGatedJobs :many
+-- Cross-tenant: the worker. Of what a claim left, the jobs whose runs wait for
+-- a place.
+SELECT DISTINCT e.job_id FROM active_executions e
+WHERE e.id = ANY (@ids::uuid[]) AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying')
+  AND e.available_at <= coalesce(sqlc.narg(now)::timestamptz, now()) AND e.cancel_requested_at IS NULL
+ORDER BY e.job_id;
+
+-- name: ClaimGatedExecutions :many
+-- Cross-tenant: the worker, in one transaction with and after LockJobs: in one
+-- statement the count would be of the snapshot from before the lock and admit
+-- too many. A place is taken by what runs and by what had one reserved. Skips
+-- what is locked: another's.
+WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+asked AS (SELECT unnest(@ids::uuid[]) AS id, unnest(@lease_tokens::uuid[]) AS lease_token),
+ranked AS (
+    SELECT e.id, a.lease_token, row_number() OVER (PARTITION BY e.job_id ORDER BY e.priority DESC, e.scheduled_at, e.id) AS place,
+           e.concurrency_limit - (SELECT count(*) FROM active_executions o
+                                  WHERE o.job_id = e.job_id AND (o.status = 'running' OR o.concurrency_limit = 0)) AS free
+    FROM asked a JOIN active_executions e ON e.id = a.id, clock
+    WHERE e.status IN ('pending', 'retrying') AND e.available_at <= clock.at AND e.concurrency_limit > 0 AND e.cancel_requested_at IS NULL
+      AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND NOT w.dead AND w.expires_at > clock.at)
+),
+locked AS MATERIALIZED (
+    SELECT e.id, r.lease_token FROM ranked r JOIN active_executions e ON e.id = r.id, clock
+    WHERE r.place <= r.free AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE active_executions e SET
+    status = 'running', attempt = e.attempt + 1, worker_id = @worker_id, lease_token = l.lease_token,
+    started_at = coalesce(e.started_at, clock.at), attempt_started_at = clock.at,
+    deadline_at = clock.at + make_interval(secs => e.timeout_ms / 1000.0 + 5),
+    sweep_at = least(e.sweep_at, clock.at + interval '5 seconds')
+FROM locked l, clock
+WHERE e.id = l.id
+RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
+          e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
+          CASE WHEN e.attempt = 1 THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at;
+
+-- name: CountActiveByJobs :many
+-- Cross-tenant: the promoter, for jobs whose rows it holds locked; and for one
+-- job the trigger, likewise. Places taken or reserved, and runs that wait.
+SELECT e.job_id, count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0) AS taken,
+       count(*) FILTER (WHERE e.status <> 'running' AND e.concurrency_limit > 0) AS waiting
+FROM active_executions e WHERE e.job_id = ANY (@job_ids::uuid[]) GROUP BY e.job_id;
 
 -- name: CompleteExecutions :many
 -- Cross-tenant: the worker. Fenced on (attempt, lease token): a row that is no
@@ -63,8 +113,8 @@ done AS (
 ),
 locked AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
-           e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress,
-           d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
+           e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id,
+           e.concurrency_limit, d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
            CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
                 WHEN d.succeeded THEN 'completed'
                 WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
@@ -79,12 +129,12 @@ moved AS (
 ),
 recorded AS (
     INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                                status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, started_at, completed_at,
+                                status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, backfill_id, started_at, completed_at,
                                 duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at)
     SELECT l.id, l.scheduled_at, l.tenant_id, l.job_id, l.job_version, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters,
            l.verdict, CASE WHEN l.verdict = 'cancelled' THEN 'cancelled while running' ELSE '' END,
            l.attempt, l.max_attempts, CASE WHEN l.verdict = 'completed' THEN 100 ELSE l.progress END,
-           l.attempts, l.worker_id, l.lease_token, l.started_at, clock.at,
+           l.attempts, l.worker_id, l.lease_token, l.backfill_id, l.started_at, clock.at,
            l.duration_ms, nullif(l.result, '')::jsonb, nullif(l.error_type, ''), nullif(l.error_message, ''), nullif(l.error_stack, ''),
            nullif(l.memory_mb, 0), nullif(l.cpu_ms, 0), l.created_at
     FROM locked l, clock WHERE l.verdict <> 'retrying'
@@ -100,7 +150,13 @@ again AS (
             'error', jsonb_build_object('type', l.error_type, 'message', l.error_message, 'stack', nullif(l.error_stack, '')))))
     FROM locked l, clock WHERE e.id = l.id AND l.verdict = 'retrying'
 )
-SELECT l.id, l.verdict::text AS verdict, l.job_type FROM locked l;
+SELECT l.id, l.verdict::text AS verdict, l.job_type,
+       -- Whose turn it is now: as many as could have a place.
+       ARRAY(SELECT w.id FROM active_executions w
+             WHERE w.job_id = l.job_id AND w.concurrency_limit > 0 AND w.status IN ('pending', 'retrying') AND w.id <> l.id
+             ORDER BY w.priority DESC, w.scheduled_at, w.id
+             LIMIT greatest(l.concurrency_limit, 1))::uuid[] AS next_ids
+FROM locked l;
 
 -- name: ReleaseExecutions :many
 -- Cross-tenant: the worker gives back what it will not run: a drain, or rows
@@ -137,7 +193,7 @@ WHERE sweep_at <= coalesce(sqlc.narg(now)::timestamptz, now()) + interval '5 sec
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 lost AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
-           e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress,
+           e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id,
            (w.id IS NULL OR w.dead) AS worker_lost,
            CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
                 WHEN w.id IS NULL OR w.dead THEN CASE WHEN e.lost_count + 1 < @max_lost::int THEN 'pending' ELSE 'failed' END
@@ -155,11 +211,11 @@ moved AS (
 ),
 recorded AS (
     INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                                status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, started_at, completed_at,
+                                status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, backfill_id, started_at, completed_at,
                                 duration_ms, error_type, error_message, created_at)
     SELECT l.id, l.scheduled_at, l.tenant_id, l.job_id, l.job_version, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters,
            l.verdict, CASE WHEN l.verdict = 'cancelled' THEN 'cancelled while running' ELSE '' END,
-           l.attempt, l.max_attempts, l.progress, l.attempts, l.worker_id, l.lease_token, l.started_at, clock.at,
+           l.attempt, l.max_attempts, l.progress, l.attempts, l.worker_id, l.lease_token, l.backfill_id, l.started_at, clock.at,
            (extract(epoch FROM clock.at - l.attempt_started_at) * 1000)::bigint,
            CASE WHEN l.verdict = 'cancelled' THEN NULL WHEN l.worker_lost THEN 'SYSTEM_ERROR' ELSE 'TIMEOUT' END,
            CASE WHEN l.verdict = 'cancelled' THEN NULL WHEN l.worker_lost THEN 'the worker was lost during the run, too often to try again'
@@ -221,9 +277,9 @@ WITH waiting AS MATERIALIZED (
 ),
 moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                            status, reason, attempt, max_attempts, progress, attempts, started_at, completed_at, created_at)
+                            status, reason, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
 SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
-       'cancelled', @reason::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.started_at, @now::timestamptz, w.created_at
+       'cancelled', @reason::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, @now::timestamptz, w.created_at
 FROM waiting w
 ON CONFLICT (id, scheduled_at) DO NOTHING;
 

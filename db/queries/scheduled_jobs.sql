@@ -2,11 +2,15 @@
 INSERT INTO scheduled_jobs (
     id, tenant_id, name, description, tags, created_by, created_at, updated_at,
     cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
-    job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at)
+    job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at,
+    jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, max_concurrent, overlap_policy, overlap_queue_limit,
+    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at)
 VALUES (
     @id, @tenant_id, @name, @description, @tags::text[], @created_by, @now::timestamptz, @now::timestamptz,
     sqlc.narg(cron_expression), @timezone, sqlc.narg(interval_ms), sqlc.narg(run_at), @anchor_at, sqlc.narg(start_date), sqlc.narg(end_date),
-    @job_type, @config, @retry_config, @max_attempts, @timeout_seconds, @priority, @status, @status_reason, sqlc.narg(next_execution_at))
+    @job_type, @config, @retry_config, @max_attempts, @timeout_seconds, @priority, @status, @status_reason, sqlc.narg(next_execution_at),
+    @jitter_seconds, @dst_gap, @dst_overlap, @calendars, sqlc.narg(max_executions), @max_concurrent, @overlap_policy, @overlap_queue_limit,
+    @misfire_policy, @misfire_limit, @misfire_grace_seconds, sqlc.narg(disable_after_failures), @created_by, @now::timestamptz)
 RETURNING *;
 
 -- name: GetJob :one
@@ -36,13 +40,20 @@ UPDATE scheduled_jobs SET
     run_at = sqlc.narg(run_at), anchor_at = @anchor_at, start_date = sqlc.narg(start_date), end_date = sqlc.narg(end_date),
     job_type = @job_type, config = @config, retry_config = @retry_config, max_attempts = @max_attempts,
     timeout_seconds = @timeout_seconds, priority = @priority,
-    status = @status, status_reason = @status_reason, next_execution_at = sqlc.narg(next_execution_at)
+    jitter_seconds = @jitter_seconds, dst_gap = @dst_gap, dst_overlap = @dst_overlap, calendars = @calendars,
+    max_executions = sqlc.narg(max_executions), max_concurrent = @max_concurrent, overlap_policy = @overlap_policy,
+    overlap_queue_limit = @overlap_queue_limit, misfire_policy = @misfire_policy, misfire_limit = @misfire_limit,
+    misfire_grace_seconds = @misfire_grace_seconds, disable_after_failures = sqlc.narg(disable_after_failures),
+    status = @status, status_reason = @status_reason, status_by = @status_by, status_at = @status_at,
+    next_execution_at = sqlc.narg(next_execution_at)
 WHERE tenant_id = @tenant_id AND id = @id
 RETURNING *;
 
 -- name: UpdateJobStatus :one
 UPDATE scheduled_jobs SET
-    status = @status, status_reason = @status_reason, next_execution_at = sqlc.narg(next_execution_at), updated_at = @now::timestamptz
+    status = @status, status_reason = @status_reason, status_by = @status_by, status_at = @now::timestamptz,
+    paused_until = sqlc.narg(paused_until), resume_policy = sqlc.narg(resume_policy),
+    next_execution_at = sqlc.narg(next_execution_at), updated_at = @now::timestamptz
 WHERE tenant_id = @tenant_id AND id = @id
 RETURNING *;
 
@@ -66,8 +77,9 @@ WHERE tenant_id = @tenant_id AND id = @id;
 -- more rows than the limit. Walks scheduled_jobs_due; the lower bound spares
 -- the scan the index entries of jobs advanced since some old snapshot began.
 SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
-       cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
-       misfire_policy, misfire_limit, misfire_grace_seconds, next_execution_at,
+       cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
+       max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
+       misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at,
        coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at
 FROM scheduled_jobs
 WHERE status = 'active'
@@ -84,6 +96,9 @@ UPDATE scheduled_jobs j SET
     next_execution_at = nullif(u.next_at, '9999-01-01 00:00:00+00'),
     status = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN 'inactive' ELSE j.status END,
     status_reason = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN u.reason ELSE j.status_reason END,
+    status_by = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN 'system' ELSE j.status_by END,
+    status_at = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN coalesce(sqlc.narg(now)::timestamptz, now()) ELSE j.status_at END,
+    resume_policy = NULL,
     last_execution_at = CASE WHEN u.runs > 0 THEN u.last_at ELSE j.last_execution_at END,
     execution_count = j.execution_count + u.runs
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@next_at::timestamptz[]) AS next_at, unnest(@last_at::timestamptz[]) AS last_at,
@@ -104,3 +119,50 @@ SELECT coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at,
        least(coalesce(sqlc.narg(now)::timestamptz, now()),
              (SELECT min(next_execution_at) FROM scheduled_jobs WHERE status = 'active'),
              (SELECT min(scheduled_at) FROM active_executions))::timestamptz AS oldest;
+
+-- name: LockJobs :exec
+-- Cross-tenant: the worker, before it counts the places of these jobs; in id
+-- order, so that no two workers wait for each other.
+SELECT id FROM scheduled_jobs WHERE id = ANY (@ids::uuid[]) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: ResumePausedJobs :many
+-- Cross-tenant: the promoter. A pause that has run its time ends by itself;
+-- what it held back is treated as the job's misfire policy says. Skips rows
+-- that somebody is changing: the next sweep sees what became of them.
+WITH over AS MATERIALIZED (
+    SELECT id FROM scheduled_jobs
+    WHERE status = 'paused' AND paused_until <= coalesce(sqlc.narg(now)::timestamptz, now())
+    ORDER BY paused_until LIMIT 500 FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE scheduled_jobs j SET
+    status = 'active', status_reason = 'the pause was over', status_by = 'system', status_at = coalesce(sqlc.narg(now)::timestamptz, now()),
+    paused_until = NULL, resume_policy = CASE WHEN j.next_execution_at <= coalesce(sqlc.narg(now)::timestamptz, now()) THEN j.misfire_policy END
+FROM over o WHERE j.id = o.id RETURNING j.id, j.tenant_id;
+
+-- name: StopFailingJobs :execrows
+-- Cross-tenant: the automatic stop, with the same record as a pause by hand.
+UPDATE scheduled_jobs SET
+    status = 'inactive', status_by = 'system', status_at = coalesce(sqlc.narg(now)::timestamptz, now()), next_execution_at = NULL,
+    status_reason = format('%s executions in a row failed', disable_after_failures)
+WHERE id = ANY (@ids::uuid[]) AND status = 'active';
+
+-- name: ListJobsToAudit :many
+-- Cross-tenant: the auditor. A sample of jobs that were left alone for the
+-- whole window, from a random id on.
+SELECT id, tenant_id, version, job_type, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
+       jitter_seconds, dst_gap, dst_overlap, calendars, next_execution_at, created_at, updated_at, status_at,
+       coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at
+FROM scheduled_jobs
+WHERE status = 'active' AND next_execution_at IS NOT NULL AND id >= @from_id::uuid
+ORDER BY id LIMIT @sample_size;
+
+-- name: RecordAudit :exec
+-- Cross-tenant: the auditor.
+UPDATE scheduled_jobs SET audited_at = u.at, audit_difference = u.difference
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@differences::bigint[]) AS difference, coalesce(sqlc.narg(now)::timestamptz, now()) AS at) u
+WHERE scheduled_jobs.id = u.id;
+
+-- name: CountJobsDueAt :one
+-- How many of a tenant's jobs are due at one instant: the stampede warning.
+SELECT count(*) FROM scheduled_jobs
+WHERE tenant_id = @tenant_id AND status = 'active' AND next_execution_at = @at::timestamptz;

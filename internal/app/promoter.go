@@ -30,5 +30,5 @@ func (p process) promoter(ctx context.Context, c config.Promoter) error {
 		return err
 	}
 	p.log.InfoContext(ctx, "promoter starts")
-	return promoter.New(promoter.Deps{DB: db, Hints: hints, Metrics: p.metrics, Log: p.log}).Run(ctx)
+	return promoter.New(promoter.Deps{DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, CatchupPerSecond: c.CatchupPerSecond}).Run(ctx)
 }

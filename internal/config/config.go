@@ -81,6 +81,7 @@ type API struct {
 type Promoter struct {
 	Process
 	Stores
+	CatchupPerSecond int `env:"SCHEDULER_CATCHUP_PER_SECOND" default:"200" min:"1" max:"100000" doc:"late executions that one promoter lets start in a second after an outage"`
 }
 
 // Worker is the configuration of cmd/worker.

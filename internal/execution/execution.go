@@ -121,6 +121,7 @@ type Execution struct {
 	MemoryMB    *float64
 	CPUTimeMS   *int64
 	CreatedAt   time.Time
+	BackfillID  *uuid.UUID // the backfill that made it
 }
 
 // Retries is how many attempts were made beyond the first.

@@ -139,6 +139,10 @@ func trigger(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.
 	if err != nil {
 		return Execution{}, fmt.Errorf("read job: %w", err)
 	}
+	admission, err := admit(ctx, tx, j)
+	if err != nil {
+		return Execution{}, err
+	}
 	seed := make([]byte, 16)
 	_, _ = rand.Read(seed) // it never fails; see its documentation
 	id := RequestedID(who.TenantID, jobID, tx.At, seed)
@@ -146,6 +150,7 @@ func trigger(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.
 		ID: id, TenantID: who.TenantID, JobID: jobID, JobVersion: j.Version, ScheduledAt: tx.At,
 		TriggerType: string(Manual), TriggeredBy: who.Subject, JobType: j.JobType, Priority: j.Priority, Parameters: parameters,
 		MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: tx.At, SweepAt: tx.At.Add(SweepAfter),
+		ConcurrencyLimit: gate(admission, j.MaxConcurrent),
 	})
 	if err != nil {
 		return Execution{}, fmt.Errorf("insert execution: %w", err)
@@ -158,6 +163,33 @@ func trigger(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.
 		TriggeredBy: who.Subject, Priority: int(j.Priority), Parameters: parameters, Status: Pending, ScheduledAt: tx.At,
 		MaxAttempts: int(j.MaxAttempts), AvailableAt: &tx.At, CreatedAt: tx.At,
 	}, nil
+}
+
+// admit decides whether a triggered run has its place, waits for one, or must
+// be refused. The job's row is locked: nobody else admits meanwhile.
+func admit(ctx context.Context, tx *postgres.Tx, j db.ScheduledJob) (job.Admission, error) {
+	rows, err := tx.CountActiveByJobs(ctx, []uuid.UUID{j.ID})
+	if err != nil {
+		return job.Admission{}, fmt.Errorf("count active executions: %w", err)
+	}
+	var places job.Places
+	if len(rows) == 1 {
+		places = job.Places{Taken: int(rows[0].Taken), Waiting: int(rows[0].Waiting)}
+	}
+	spec := job.Spec{Overlap: job.Overlap(j.OverlapPolicy), MaxConcurrent: int(j.MaxConcurrent)}
+	a := spec.AdmitTrigger(places)
+	if !a.Run {
+		return a, fault.New(fault.Conflict, "JOB_ALREADY_RUNNING", a.Reason+": wait for them, or raise maxConcurrent")
+	}
+	return a, nil
+}
+
+// gate is the limit that a run waits for; zero when it has its place.
+func gate(a job.Admission, limit int32) int16 {
+	if !a.Gated {
+		return 0
+	}
+	return int16(limit)
 }
 
 // SweepAfter is how long a waiting execution's hint may take before the

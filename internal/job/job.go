@@ -38,12 +38,29 @@ type Spec struct {
 	Timezone       string     `json:"timezone,omitempty"` // IANA name; empty means UTC
 	StartDate      *time.Time `json:"startDate,omitempty"`
 	EndDate        *time.Time `json:"endDate,omitempty"`
+	MaxExecutions  int64      `json:"maxExecutions,omitempty"` // then the job becomes inactive; 0 is no bound
+	JitterSeconds  int        `json:"jitterSeconds,omitempty"` // spreads each instant over so many seconds
+	DSTGap         string     `json:"dstGap,omitempty"`        // "shift" or "skip"
+	DSTOverlap     string     `json:"dstOverlap,omitempty"`    // "first", "last" or "both"
+	Calendars      []Calendar `json:"calendars,omitempty"`
 
 	Type     string          `json:"jobType"` // "http" or "function"
 	Config   json.RawMessage `json:"config"`
 	Retry    Retry           `json:"retryConfig"`
 	Timeout  int             `json:"timeout"` // seconds for one attempt
 	Priority int             `json:"priority,omitempty"`
+
+	MaxConcurrent        int     `json:"maxConcurrent"`                  // runs of this job at once
+	Overlap              Overlap `json:"overlapPolicy"`                  // of a due instant while so many are active
+	OverlapQueueLimit    int     `json:"overlapQueueLimit"`              // how many may wait under queue_all
+	Misfire              Misfire `json:"misfire"`                        // of instants that were not promoted in time
+	DisableAfterFailures int     `json:"disableAfterFailures,omitempty"` // failed executions in a row; 0 is never
+}
+
+// Calendar names a calendar of the tenant that a job is bound by.
+type Calendar struct {
+	ID   uuid.UUID `json:"calendarId"`
+	Mode string    `json:"mode"` // "exclude": not on its days; "include": only on them
 }
 
 // Job is a stored definition and what became of it.
@@ -58,8 +75,13 @@ type Job struct {
 	UpdatedAt       time.Time  `json:"updatedAt"`
 	Status          Status     `json:"status"`
 	StatusReason    string     `json:"statusReason,omitempty"`
-	AnchorAt        time.Time  `json:"anchorAt"` // where an interval counts from
+	StatusBy        string     `json:"statusBy,omitempty"` // who set it; "system" for an automatic stop
+	StatusAt        time.Time  `json:"statusAt"`
+	PausedUntil     *time.Time `json:"pausedUntil,omitempty"` // a pause ends by itself then
+	AnchorAt        time.Time  `json:"anchorAt"`              // where an interval counts from
 	NextExecutionAt *time.Time `json:"nextExecutionAt,omitempty"`
 	LastExecutionAt *time.Time `json:"lastExecutionAt,omitempty"`
 	ExecutionCount  int64      `json:"executionCount"`
+	AuditedAt       *time.Time `json:"auditedAt,omitempty"`
+	AuditDifference *int64     `json:"auditDifference,omitempty"` // rows beyond (+) or short of (-) due instants
 }

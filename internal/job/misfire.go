@@ -6,13 +6,18 @@ import "time"
 // promoters were down, or the database was.
 type Misfire struct {
 	// Policy is one of the three below.
-	Policy MisfirePolicy
+	Policy MisfirePolicy `json:"policy"`
 	// Limit bounds how many instants run at one catching up, 1 to 1,000; of
 	// more, the newest run.
-	Limit int
-	// Grace is how late an instant may be and still run as if on time.
-	Grace time.Duration
+	Limit int `json:"limit"`
+	// GraceSeconds is how late an instant may be and still run as if on time,
+	// 0 to one day.
+	GraceSeconds int `json:"graceSeconds"`
 }
+
+// DefaultMisfire runs the newest of the instants that are more than a minute
+// late.
+func DefaultMisfire() Misfire { return Misfire{Policy: FireOnce, Limit: 100, GraceSeconds: 60} }
 
 // MisfirePolicy says which of the instants beyond the grace time still run.
 type MisfirePolicy string
@@ -28,7 +33,7 @@ const (
 // due at or before now, do not run: the first so many of them. The rest run.
 func (m Misfire) Decide(owed []time.Time, now time.Time) (missed int) {
 	late := 0
-	for late < len(owed) && now.Sub(owed[late]) > m.Grace {
+	for late < len(owed) && now.Sub(owed[late]) > time.Duration(m.GraceSeconds)*time.Second {
 		late++
 	}
 	switch m.Policy {

@@ -17,7 +17,7 @@ func TestMisfireDecide(t *testing.T) {
 		return owed
 	}
 	rule := func(p job.MisfirePolicy, limit int) job.Misfire {
-		return job.Misfire{Policy: p, Limit: limit, Grace: time.Minute}
+		return job.Misfire{Policy: p, Limit: limit, GraceSeconds: 60}
 	}
 	for _, test := range []struct {
 		name string

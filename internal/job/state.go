@@ -1,11 +1,17 @@
 package job
 
-// edited is the state of a job after its definition was replaced: an edit of
-// an inactive job makes it active, because its schedule was over and the new
-// one is meant to fire; a paused job stays paused.
-func (j Job) edited(spec Spec) Job {
+import "time"
+
+// edited is the state of a job after somebody replaced its definition at now:
+// an edit of an inactive job makes it active, because its schedule was over
+// and the new one is meant to fire; a paused job stays paused. An interval
+// that changed counts from now.
+func (j Job) edited(spec Spec, by string, now time.Time) Job {
 	if j.Status == Inactive {
-		j.Status, j.StatusReason, j.NextExecutionAt = Active, "", nil
+		j.Status, j.StatusReason, j.StatusBy, j.StatusAt, j.NextExecutionAt = Active, "", by, now, nil
+	}
+	if spec.Interval != j.Interval {
+		j.AnchorAt = now
 	}
 	j.Spec = spec
 	return j

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -65,7 +66,7 @@ func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec) (
 		return Job{}, err
 	}
 	p.ID, p.TenantID, p.CreatedBy, p.Now, p.AnchorAt, p.Status = id, who.TenantID, who.Subject, tx.At, tx.At, string(Active)
-	if p.NextExecutionAt, err = firstInstant(spec, id, tx.At, tx.At); err != nil {
+	if p.NextExecutionAt, err = bound(ctx, tx, who, spec, Job{ID: id, AnchorAt: tx.At}); err != nil {
 		return Job{}, err
 	}
 	row, err := tx.InsertJob(ctx, p)
@@ -95,7 +96,7 @@ func (s *Store) Get(ctx context.Context, who tenant.Actor, id uuid.UUID) (job Jo
 func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (jobs []Job, err error) {
 	params := db.ListJobsParams{
 		TenantID: who.TenantID, PageSize: int32(f.Limit), BeforeCreatedAt: farFuture, BeforeID: uuid.Max,
-		Status: textOrNil(string(f.Status)), JobType: textOrNil(f.Type),
+		Status: orNil(string(f.Status)), JobType: orNil(f.Type),
 	}
 	if f.After != nil {
 		params.BeforeCreatedAt, params.BeforeID = f.After.CreatedAt, f.After.ID
@@ -131,12 +132,10 @@ func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec
 		}
 		p := updateParams(insert)
 		p.TenantID, p.ID, p.Now = who.TenantID, id, tx.At
-		if p.AnchorAt = old.AnchorAt; spec.Interval != old.Interval {
-			p.AnchorAt = tx.At
-		}
-		state := old.edited(spec)
-		p.Status, p.StatusReason = string(state.Status), state.StatusReason
-		if p.NextExecutionAt, err = nextInstant(spec, state, p.AnchorAt, tx.At); err != nil {
+		state := old.edited(spec, who.Subject, tx.At)
+		p.AnchorAt, p.Status, p.StatusReason = state.AnchorAt, string(state.Status), state.StatusReason
+		p.StatusBy, p.StatusAt = state.StatusBy, state.StatusAt
+		if p.NextExecutionAt, err = bound(ctx, tx, who, spec, state); err != nil {
 			return db.ScheduledJob{}, err
 		}
 		row, err := tx.UpdateJob(ctx, p)
@@ -149,34 +148,54 @@ func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec
 }
 
 // Pause stops new scheduled runs; running ones go on. Once it returned, no
-// later promotion sees the job as active.
-func (s *Store) Pause(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string) (job Job, err error) {
+// later promotion sees the job as active. With until, the pause ends by itself
+// then. The next instant stays stored: what the pause held back is known when
+// the job is resumed.
+func (s *Store) Pause(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string, until *time.Time) (job Job, err error) {
 	err = s.change(ctx, who, id, func(tx *postgres.Tx, old Job) (db.ScheduledJob, error) {
 		if old.Status == Inactive {
 			return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT", "an inactive job cannot be paused: its schedule is over")
 		}
+		if until != nil && !until.After(tx.At) {
+			return db.ScheduledJob{}, fault.Wrong("VALIDATION_FAILED", "the pause is not valid: see details",
+				fault.Field{Path: "until", Rule: "future", Message: "has passed already; give an instant in the future, or none"})
+		}
 		return tx.UpdateJobStatus(ctx, db.UpdateJobStatusParams{
-			TenantID: who.TenantID, ID: id, Status: string(Paused), StatusReason: reason, Now: tx.At,
+			TenantID: who.TenantID, ID: id, Status: string(Paused), StatusReason: reason, StatusBy: who.Subject,
+			PausedUntil: until, NextExecutionAt: old.NextExecutionAt, Now: tx.At,
 		})
 	}, &job)
 	return job, err
 }
 
-// Resume makes the schedule fire again, from the next due instant on.
-func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID) (job Job, err error) {
+// Resume makes the schedule fire again. What a pause held back is treated as
+// missed says; empty means as the job's misfire policy does. A job that was
+// stopped starts from now.
+func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID, missed MisfirePolicy) (job Job, err error) {
 	err = s.change(ctx, who, id, func(tx *postgres.Tx, old Job) (db.ScheduledJob, error) {
-		p := db.UpdateJobStatusParams{TenantID: who.TenantID, ID: id, Status: string(Active), Now: tx.At, NextExecutionAt: old.NextExecutionAt}
-		if old.Status != Active {
-			next, err := firstInstant(old.Spec, id, old.AnchorAt, tx.At)
-			if err != nil {
-				return db.ScheduledJob{}, err
-			}
-			if next == nil && old.Scheduled() {
-				return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT",
-					"the schedule has no instant left: change it with PUT, which also resumes the job")
-			}
-			p.NextExecutionAt = next
+		p := db.UpdateJobStatusParams{
+			TenantID: who.TenantID, ID: id, Status: string(Active), StatusBy: who.Subject, Now: tx.At, NextExecutionAt: old.NextExecutionAt,
 		}
+		switch {
+		case old.Status == Active:
+			return tx.UpdateJobStatus(ctx, p)
+		case old.Status == Paused && old.NextExecutionAt != nil && !old.NextExecutionAt.After(tx.At):
+			policy := string(old.Misfire.Policy)
+			if missed != "" {
+				policy = string(missed)
+			}
+			p.ResumePolicy = &policy
+			return tx.UpdateJobStatus(ctx, p)
+		}
+		next, err := bound(ctx, tx, who, old.Spec, old)
+		if err != nil {
+			return db.ScheduledJob{}, err
+		}
+		if next == nil && old.Scheduled() {
+			return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT",
+				"the schedule has no instant left: change it with PUT, which also resumes the job")
+		}
+		p.NextExecutionAt = next
 		return tx.UpdateJobStatus(ctx, p)
 	}, &job)
 	return job, err
@@ -242,27 +261,61 @@ func insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, by
 	return nil
 }
 
-// firstInstant is when a job is due next after now; nil when never.
-func firstInstant(spec Spec, id uuid.UUID, anchor, now time.Time) (*time.Time, error) {
-	compiled, err := schedule.Compile(spec.Definition(id.String(), anchor))
+// bound is when a job with this definition is due: its next instant after now
+// by its schedule and its calendars, nil when never; what is due already stays
+// due. It refuses calendars that are not the tenant's, and ones that leave no
+// instant.
+func bound(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec, state Job) (*time.Time, error) {
+	if due := state.NextExecutionAt; due != nil && !due.After(tx.At) {
+		return due, nil
+	}
+	calendars, err := contents(ctx, tx, who, spec.Calendars)
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := schedule.Compile(spec.Definition(state.ID.String(), state.AnchorAt, calendars))
 	if err != nil {
 		return nil, fmt.Errorf("compile the schedule: %w", err)
 	}
-	if next, ok := compiled.Next(now); ok {
+	next, ok := compiled.Next(tx.At)
+	switch {
+	case ok:
 		return &next, nil
-	}
-	return nil, nil
-}
-
-// nextInstant is when an edited job is due: what is due already stays due.
-func nextInstant(spec Spec, state Job, anchor, at time.Time) (*time.Time, error) {
-	if state.Status != Active {
+	case len(calendars) > 0:
+		return nil, fault.Wrong("VALIDATION_FAILED", "the job is not valid: see details", fault.Field{
+			Path: "calendars", Rule: "never", Message: "leave no instant on which the job would run; change the schedule or the calendars",
+		})
+	default:
 		return nil, nil
 	}
-	if due := state.NextExecutionAt; due != nil && !due.After(at) {
-		return due, nil
+}
+
+// contents reads the calendars that a job names, in its order.
+func contents(ctx context.Context, tx *postgres.Tx, who tenant.Actor, named []Calendar) ([]schedule.Calendar, error) {
+	ids := make([]uuid.UUID, len(named))
+	for i, c := range named {
+		ids[i] = c.ID
 	}
-	return firstInstant(spec, state.ID, anchor, at)
+	found, err := calendar.Load(ctx, tx, who.TenantID, ids)
+	if err != nil {
+		return nil, err
+	}
+	sets := make([]schedule.Calendar, len(named))
+	var fields []fault.Field
+	for i, c := range named {
+		set, ok := found[c.ID]
+		if !ok {
+			fields = append(fields, fault.Field{
+				Path: fmt.Sprintf("calendars[%d].calendarId", i), Rule: "exists", Message: "there is no calendar with this id",
+			})
+		}
+		set.Mode = c.Mode
+		sets[i] = set
+	}
+	if len(fields) > 0 {
+		return nil, fault.Wrong("VALIDATION_FAILED", "the job is not valid: see details", fields...)
+	}
+	return sets, nil
 }
 
 // missing turns "no row" into the answer for a job that is not there.

@@ -23,6 +23,13 @@ const (
 	maxRetries     = 100        // attempts beyond the first
 	maxDelayMS     = 86_400_000 // one day
 	defaultTimeout = 300        // seconds
+	maxConcurrent  = 1000       // runs of one job at once
+	maxQueue       = 1000       // runs of one job that wait
+	maxMisfires    = 1000       // instants that run at one catching up
+	maxGrace       = 86_400     // seconds
+	maxExecutions  = 1_000_000_000
+	maxFailures    = 1000 // failed executions in a row
+	maxCalendars   = 10
 )
 
 // errorTypes are the error types of an execution, all of which a retry rule
@@ -43,14 +50,35 @@ func (s Spec) WithDefaults() Spec {
 	if s.Tags == nil {
 		s.Tags = []string{}
 	}
+	if s.DSTGap == "" {
+		s.DSTGap = "shift"
+	}
+	if s.DSTOverlap == "" {
+		s.DSTOverlap = "first"
+	}
+	if s.MaxConcurrent == 0 {
+		s.MaxConcurrent = 1
+	}
+	if s.Overlap == "" {
+		s.Overlap = OverlapSkip
+	}
+	if s.OverlapQueueLimit == 0 {
+		s.OverlapQueueLimit = 100
+	}
+	if s.Misfire == (Misfire{}) {
+		s.Misfire = DefaultMisfire()
+	}
 	return s
 }
 
 // Definition is the spec's schedule in the terms of package schedule. The
-// anchor is where an interval counts from; the key is the job's id.
-func (s Spec) Definition(key string, anchor time.Time) schedule.Definition {
+// anchor is where an interval counts from; the key is the job's id; the
+// calendars are the contents of those that the spec names.
+func (s Spec) Definition(key string, anchor time.Time, calendars []schedule.Calendar) schedule.Definition {
 	d := schedule.Definition{
 		Cron: s.CronExpression, Zone: s.Timezone, Interval: time.Duration(s.Interval), Anchor: anchor, Key: key,
+		DSTGap: schedule.Gap(s.DSTGap), DSTOverlap: schedule.Overlap(s.DSTOverlap),
+		Jitter: time.Duration(s.JitterSeconds) * time.Second, Calendars: calendars,
 	}
 	if s.RunAt != nil {
 		d.RunAt = *s.RunAt
@@ -73,10 +101,13 @@ func (s Spec) Scheduled() bool {
 // Validate reports everything that is wrong with a definition that is new at
 // now, as one fault of kind Invalid that lists every field. What belongs to
 // the job type's config is checked by its executor, not here.
-func Validate(s Spec, now time.Time) error {
+//
+// The calendars are the contents of those that the spec names, as far as they
+// are known; the store looks the others up and validates again.
+func Validate(s Spec, calendars []schedule.Calendar, now time.Time) error {
 	fields := slices.Concat(textFields(s), ruleFields(s))
 	code := "VALIDATION_FAILED"
-	if err := schedule.Validate(s.Definition("", now), now); err != nil {
+	if err := schedule.Validate(s.Definition("", now, calendars), now); err != nil {
 		var f *fault.Error
 		if !errors.As(err, &f) || f.Kind != fault.Invalid {
 			return fmt.Errorf("validate the schedule: %w", err)
@@ -123,6 +154,25 @@ func ruleFields(s Spec) []fault.Field {
 	}
 	within("timeout", int64(s.Timeout), 1, maxTimeout)
 	within("priority", int64(s.Priority), 0, 9)
+	within("maxConcurrent", int64(s.MaxConcurrent), 1, maxConcurrent)
+	within("overlapQueueLimit", int64(s.OverlapQueueLimit), 1, maxQueue)
+	within("misfireLimit", int64(s.Misfire.Limit), 1, maxMisfires)
+	within("misfireGraceSeconds", int64(s.Misfire.GraceSeconds), 1, maxGrace)
+	within("maxExecutions", s.MaxExecutions, 0, maxExecutions)
+	within("disableAfterFailures", int64(s.DisableAfterFailures), 0, maxFailures)
+	oneOf := func(path, value string, allowed ...string) {
+		if !slices.Contains(allowed, value) {
+			fields = append(fields, fault.Field{Path: path, Rule: "enum", Message: fmt.Sprintf("is %q; use one of %s", value, strings.Join(allowed, ", "))})
+		}
+	}
+	oneOf("overlapPolicy", string(s.Overlap), string(OverlapSkip), string(OverlapQueue1), string(OverlapQueue), string(OverlapCancel), string(OverlapAllow))
+	oneOf("misfirePolicy", string(s.Misfire.Policy), string(MisfireSkip), string(FireOnce), string(FireAll))
+	for i, c := range s.Calendars {
+		oneOf(fmt.Sprintf("calendars[%d].mode", i), c.Mode, "exclude", "include")
+	}
+	if len(s.Calendars) > maxCalendars {
+		fields = append(fields, bounds("calendars", "has %d items; at most %d are allowed", len(s.Calendars), maxCalendars))
+	}
 	within("retryConfig.maxRetries", int64(s.Retry.MaxRetries), 0, maxRetries)
 	within("retryConfig.retryDelayMs", s.Retry.DelayMS, 0, maxDelayMS)
 	within("retryConfig.maxRetryDelayMs", s.Retry.MaxDelayMS, 0, maxDelayMS)

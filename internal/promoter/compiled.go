@@ -20,19 +20,22 @@ type compiled struct {
 }
 
 type compiledKey struct {
-	job     uuid.UUID
-	version int
-	anchor  time.Time
+	job       uuid.UUID
+	version   int
+	anchor    time.Time
+	calendars string // their versions
 }
 
 func newCompiled() *compiled { return &compiled{kept: map[compiledKey]*schedule.Schedule{}} }
 
-func (c *compiled) of(j dueJob) (*schedule.Schedule, error) {
-	key := compiledKey{job: j.id, version: j.version, anchor: j.definition.Anchor}
+// of is the compiled schedule of a job with the contents of its calendars, of
+// which the versions say whether they are still those compiled with.
+func (c *compiled) of(j dueJob, calendars []schedule.Calendar, versions string) (*schedule.Schedule, error) {
+	key := compiledKey{job: j.id, version: j.version, anchor: j.anchor, calendars: versions}
 	if s, ok := c.kept[key]; ok {
 		return s, nil
 	}
-	s, err := schedule.Compile(j.definition)
+	s, err := schedule.Compile(j.spec.Definition(j.id.String(), j.anchor, calendars))
 	if err != nil {
 		return nil, err
 	}

@@ -6,35 +6,38 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
 // dueJob is what a promoter must know of a job that is due.
 type dueJob struct {
-	id, tenant    uuid.UUID
-	version       int
-	jobType       string
-	priority      int
-	maxAttempts   int
-	timeout       time.Duration
-	definition    schedule.Definition
-	misfirePolicy string
-	misfireLimit  int
-	misfireGrace  time.Duration
-	due           time.Time // next_execution_at
+	id, tenant  uuid.UUID
+	version     int
+	jobType     string
+	maxAttempts int
+	spec        job.Spec // the schedule and the policies; not what it runs
+	anchor      time.Time
+	count       int64             // executions so far
+	resume      job.MisfirePolicy // of what a pause held back; empty: no pause
+	due         time.Time         // next_execution_at
+	places      job.Places
 }
 
 // run is one execution to insert.
 type run struct {
-	job *dueJob
-	at  time.Time
-	id  uuid.UUID
+	job       *dueJob
+	at        time.Time
+	id        uuid.UUID
+	gate      int       // waits until fewer than so many run; 0: has its place
+	available time.Time // zero: at once
 }
 
-// missed is one row for the due instants of a job that do not run.
-type missed struct {
+// unrun is one row for due instants of a job that do not run.
+type unrun struct {
 	job         *dueJob
+	status      execution.Status // skipped or missed
 	first, last time.Time
 	count       int
 	reason      string
@@ -54,13 +57,23 @@ type plan struct {
 	at         time.Time // the instant that decides
 	claimed    int
 	runs       []run
-	misses     []missed
+	unruns     []unrun
 	advances   []advance
+	cancels    []*dueJob // whose active runs are cancelled first
 	next       time.Time // when the next job is due; set when nothing was
 	roundTrips int
+	catchup    *catchup
 }
 
-const misfireReason = "due while no promoter could promote it; the misfire policy does not run it any more"
+// Why instants are missed.
+const (
+	misfireReason = "due while no promoter could promote it; the misfire policy does not run it any more"
+	pausedReason  = "due while the job was paused"
+)
+
+// lateAfter is how late an instant must be for its run to be a catching up,
+// which is rate-limited.
+const lateAfter = 5 * time.Second
 
 // add plans what a job owes: its stored instant, and those after it up to now.
 func (p *plan) add(j dueJob, s *schedule.Schedule) {
@@ -71,7 +84,7 @@ func (p *plan) add(j dueJob, s *schedule.Schedule) {
 		p.owe(job, []time.Time{j.due}, owedBefore{}, next, more)
 		return
 	}
-	owed := s.Owed(j.due, p.at, j.misfireLimit+1)
+	owed := s.Owed(j.due, p.at, j.misfire().Limit+1)
 	instants := owed.Instants
 	before := owedBefore{count: owed.Count - len(instants), first: owed.First, last: owed.Last}
 	if before.count == 0 {
@@ -90,7 +103,7 @@ type owedBefore struct {
 
 func (p *plan) owe(j *dueJob, instants []time.Time, before owedBefore, next time.Time, more bool) {
 	cut := j.misfire().Decide(instants, p.at)
-	m := missed{job: j, first: before.first, last: before.last, count: before.count + cut, reason: misfireReason}
+	m := unrun{job: j, status: execution.Missed, first: before.first, last: before.last, count: before.count + cut, reason: j.missedReason()}
 	if cut > 0 {
 		if before.count == 0 {
 			m.first = instants[0]
@@ -98,33 +111,98 @@ func (p *plan) owe(j *dueJob, instants []time.Time, before owedBefore, next time
 		m.last = instants[cut-1]
 	}
 	if m.count > 0 {
-		p.misses = append(p.misses, m)
+		p.unruns = append(p.unruns, m)
 	}
-	a := advance{job: j, runs: len(instants) - cut}
+	a := advance{job: j, next: next}
+	if !more {
+		a.next, a.reason = time.Time{}, "the schedule has no further instant"
+	}
 	for _, at := range instants[cut:] {
-		p.runs = append(p.runs, run{job: j, at: at, id: execution.ScheduledID(j.id, at)})
-		a.last = at
+		if limit := j.spec.MaxExecutions; limit > 0 && j.count+int64(a.runs) >= limit {
+			break
+		}
+		if p.admit(j, at) {
+			a.last, a.runs = at, a.runs+1
+		}
 	}
-	if more {
-		a.next = next
-	} else {
-		a.reason = "the schedule has no further instant"
+	if limit := j.spec.MaxExecutions; limit > 0 && j.count+int64(a.runs) >= limit {
+		a.next, a.reason = time.Time{}, "maxExecutions is reached"
 	}
 	p.advances = append(p.advances, a)
+}
+
+// admit plans one instant as the overlap policy says, and reports whether it
+// runs.
+func (p *plan) admit(j *dueJob, at time.Time) bool {
+	a := j.spec.Admit(j.places)
+	j.places = j.places.Took(a)
+	if !a.Run {
+		p.unruns = append(p.unruns, unrun{job: j, status: execution.Skipped, first: at, last: at, count: 1, reason: a.Reason})
+		return false
+	}
+	if a.CancelOthers {
+		p.cancels = append(p.cancels, j)
+		p.drop(j)
+	}
+	r := run{job: j, at: at, id: execution.ScheduledID(j.id, at)}
+	if a.Gated {
+		r.gate = j.spec.MaxConcurrent
+	}
+	if p.at.Sub(at) > lateAfter {
+		r.available = p.catchup.next(p.at)
+	}
+	p.runs = append(p.runs, r)
+	return true
+}
+
+// drop turns what this plan made of a job so far into skipped rows: a later
+// instant of the same pass cancels it before it began.
+func (p *plan) drop(j *dueJob) {
+	kept := p.runs[:0]
+	for _, r := range p.runs {
+		if r.job != j {
+			kept = append(kept, r)
+			continue
+		}
+		p.unruns = append(p.unruns, unrun{
+			job: j, status: execution.Skipped, first: r.at, last: r.at, count: 1,
+			reason: "a later due instant took its place (overlapPolicy cancel_running)",
+		})
+	}
+	p.runs = kept
 }
 
 // stop plans that a job never fires again, and says why.
 func (p *plan) stop(j dueJob, reason string) {
 	job := &j
-	p.misses = append(p.misses, missed{job: job, first: j.due, last: j.due, count: 1, reason: reason})
+	p.unruns = append(p.unruns, unrun{job: job, status: execution.Missed, first: j.due, last: j.due, count: 1, reason: reason})
 	p.advances = append(p.advances, advance{job: job, reason: reason})
 }
 
+// missedCount is how many instants the plan records as missed.
 func (p *plan) missedCount() (n int) {
-	for _, m := range p.misses {
-		n += m.count
+	for _, u := range p.unruns {
+		if u.status == execution.Missed {
+			n += u.count
+		}
 	}
 	return n
+}
+
+// misfire is the rule for what the job owes. What a pause held back is late
+// from the first moment on.
+func (j *dueJob) misfire() job.Misfire {
+	if j.resume == "" {
+		return j.spec.Misfire
+	}
+	return job.Misfire{Policy: j.resume, Limit: j.spec.Misfire.Limit}
+}
+
+func (j *dueJob) missedReason() string {
+	if j.resume == "" {
+		return misfireReason
+	}
+	return pausedReason
 }
 
 // oldest is the oldest due instant of the plan; zero when there is none.
@@ -141,7 +219,10 @@ func (p *plan) oldest() (oldest time.Time) {
 func (p *plan) lanes() map[queue.Lane][]uuid.UUID {
 	out := map[queue.Lane][]uuid.UUID{}
 	for _, r := range p.runs {
-		lane := queue.LaneFor(r.job.priority)
+		if r.available.After(p.at) {
+			continue // the sweeper sends it when its time has come
+		}
+		lane := queue.LaneFor(r.job.spec.Priority)
 		out[lane] = append(out[lane], r.id)
 	}
 	return out

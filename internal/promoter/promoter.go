@@ -23,7 +23,6 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/fleet"
-	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
@@ -63,6 +62,9 @@ type Deps struct {
 	Hints   hints
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
+	// CatchupPerSecond is how many late executions this promoter lets start in
+	// a second, 1 and more.
+	CatchupPerSecond int
 }
 
 // Promoter is one promoter. Its passes are called by one goroutine each.
@@ -75,6 +77,7 @@ type Promoter struct {
 	since     time.Time // lower bound of the next scan; zero scans all
 	fullScan  clock.Mark
 	halted    bool
+	late      catchup
 
 	partitionsKept clock.Mark
 	partitionsOnce bool
@@ -84,6 +87,7 @@ type Promoter struct {
 func New(d Deps) *Promoter {
 	return &Promoter{
 		Deps: d, store: &store{db: d.DB}, fleet: fleet.NewStore(d.DB), schedules: newCompiled(), fullScan: clock.Start(),
+		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))},
 	}
 }
 
@@ -118,13 +122,14 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 }
 
 // decide says what becomes of claimed jobs. Halted means nothing does.
-func (p *Promoter) decide(jobs []dueJob, at, database time.Time) (plan, error) {
-	if err := p.checkClock(database); err != nil {
+func (p *Promoter) decide(c claim) (plan, error) {
+	if err := p.checkClock(c.database); err != nil {
 		return plan{}, err
 	}
-	out := plan{at: at, claimed: len(jobs)}
-	for _, j := range jobs {
-		s, err := p.schedules.of(j)
+	out := plan{at: c.at, claimed: len(c.jobs), catchup: &p.late}
+	for _, j := range c.jobs {
+		sets, versions := c.calendars.of(j)
+		s, err := p.schedules.of(j, sets, versions)
 		if err != nil {
 			// Its expression was valid once. Never again is the only answer
 			// that neither loops nor invents an instant; the reason is shown.
@@ -238,9 +243,4 @@ func sleep(ctx context.Context, d time.Duration) {
 func isNoPartition(err error) bool {
 	var f *fault.Error
 	return errors.As(err, &f) && f.Code == postgres.NoPartition
-}
-
-// misfire is the rule of a due job.
-func (j dueJob) misfire() job.Misfire {
-	return job.Misfire{Policy: job.MisfirePolicy(j.misfirePolicy), Limit: j.misfireLimit, Grace: j.misfireGrace}
 }

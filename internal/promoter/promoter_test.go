@@ -84,7 +84,7 @@ func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
 
 func (b *bundle) another() *promoter.Promoter {
 	return promoter.New(promoter.Deps{
-		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler),
+		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: 100,
 	})
 }
 
@@ -108,7 +108,7 @@ func (b *bundle) create(t *testing.T, edit func(*job.Spec)) job.Job {
 	t.Helper()
 	spec := job.Spec{
 		Name: "every second", CronExpression: "* * * * * *", Type: "function", Retry: job.DefaultRetry(),
-		Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`),
+		Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`), Overlap: job.OverlapAllow,
 	}
 	if edit != nil {
 		edit(&spec)
@@ -302,7 +302,7 @@ func TestPausedJobIsNotPromoted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, nil)
-	if _, err := b.jobs.Pause(t.Context(), b.who, j.ID, "maintenance"); err != nil {
+	if _, err := b.jobs.Pause(t.Context(), b.who, j.ID, "maintenance", nil); err != nil {
 		t.Fatal(err)
 	}
 	if report := b.pass(t, b.promoter, j.NextExecutionAt.Add(time.Second)); report.Claimed != 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
@@ -19,35 +20,53 @@ type store struct{ db *postgres.DB }
 // never is how the statements write "no further instant".
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// claim is what a promoter holds locked, and what it must know to decide.
+type claim struct {
+	jobs         []dueJob
+	calendars    calendars
+	at, database time.Time // the instant that decides, and the database's clock
+}
+
 // promote claims what is due, lets decide say what becomes of it, and writes
-// that: three round trips for up to batchSize jobs.
-func (s *store) promote(ctx context.Context, now, since time.Time,
-	decide func(jobs []dueJob, at, database time.Time) (plan, error),
-) (made plan, err error) {
+// that: four round trips for up to batchSize jobs, five when one of them has
+// calendars.
+func (s *store) promote(ctx context.Context, now, since time.Time, decide func(claim) (plan, error)) (made plan, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		rows, err := tx.ClaimDueJobs(ctx, db.ClaimDueJobsParams{Now: postgres.At(now), Since: since, BatchSize: batchSize})
 		if err != nil {
 			return fmt.Errorf("claim due jobs: %w", err)
 		}
-		at := tx.At
+		c := claim{at: tx.At, database: tx.At}
 		if !now.IsZero() {
-			at = now
+			c.at = now
 		}
-		made, err = decide(dueJobs(rows), at, tx.At)
-		if err != nil {
+		if c.jobs, err = dueJobs(rows); err != nil {
 			return err
 		}
-		made.roundTrips = 3
-		if len(rows) == 0 {
-			made.next, err = tx.NextDue(ctx, since)
-			if err != nil {
-				return fmt.Errorf("find the next due job: %w", err)
+		trips := 2
+		if len(rows) > 0 {
+			trips += 2
+			if err := countPlaces(ctx, tx, c.jobs); err != nil {
+				return err
 			}
-			made.next = made.next.UTC()
-			made.roundTrips++
-			return nil
 		}
-		return tx.CommitWith(ctx, func(q *db.Queries) error { return write(ctx, q, &made, now) })
+		if c.calendars, err = loadCalendars(ctx, tx, c.jobs); err != nil {
+			return err
+		}
+		if made, err = decide(c); err != nil {
+			return err
+		}
+		made.roundTrips = trips
+		if len(rows) > 0 {
+			return tx.CommitWith(ctx, func(q *db.Queries) error { return write(ctx, q, &made, c.at, now) })
+		}
+		made.roundTrips += 2
+		made.next, err = tx.NextDue(ctx, since)
+		if err != nil {
+			return fmt.Errorf("find the next due job: %w", err)
+		}
+		made.next = made.next.UTC()
+		return nil
 	})
 	if err != nil {
 		return plan{}, fmt.Errorf("promote: %w", err)
@@ -55,19 +74,64 @@ func (s *store) promote(ctx context.Context, now, since time.Time,
 	return made, nil
 }
 
-func write(ctx context.Context, q *db.Queries, p *plan, now time.Time) error {
+// countPlaces counts, now that the jobs' rows are locked, the runs of each that
+// are not over: whoever else admits one holds the same lock.
+func countPlaces(ctx context.Context, tx *postgres.Tx, jobs []dueJob) error {
+	ids := make([]uuid.UUID, 0, len(jobs))
+	for _, j := range jobs {
+		if j.spec.Overlap != job.OverlapAllow {
+			ids = append(ids, j.id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := tx.CountActiveByJobs(ctx, ids)
+	if err != nil {
+		return fmt.Errorf("count active executions: %w", err)
+	}
+	places := make(map[uuid.UUID]job.Places, len(rows))
+	for _, r := range rows {
+		places[r.JobID] = job.Places{Taken: int(r.Taken), Waiting: int(r.Waiting)}
+	}
+	for i := range jobs {
+		jobs[i].places = places[jobs[i].id]
+	}
+	return nil
+}
+
+func write(ctx context.Context, q *db.Queries, p *plan, at, now time.Time) error {
+	for _, j := range p.cancels {
+		if err := cancelActive(ctx, q, j, at); err != nil {
+			return err
+		}
+	}
 	if len(p.runs) > 0 {
 		if err := q.InsertDueExecutions(ctx, insertDue(p.runs, now)); err != nil {
 			return fmt.Errorf("insert executions: %w", err)
 		}
 	}
-	if len(p.misses) > 0 {
-		if err := q.InsertMissedExecutions(ctx, insertMissed(p.misses, now)); err != nil {
-			return fmt.Errorf("record missed instants: %w", err)
+	if len(p.unruns) > 0 {
+		if err := q.InsertUnrunExecutions(ctx, insertUnrun(p.unruns, now)); err != nil {
+			return fmt.Errorf("record instants that do not run: %w", err)
 		}
 	}
-	if err := q.AdvanceJobs(ctx, advanceJobs(p.advances)); err != nil {
+	if err := q.AdvanceJobs(ctx, advanceJobs(p.advances, now)); err != nil {
 		return fmt.Errorf("advance jobs: %w", err)
+	}
+	return nil
+}
+
+// cancelActive ends what waits of a job and asks for the end of what runs.
+func cancelActive(ctx context.Context, q *db.Queries, j *dueJob, at time.Time) error {
+	_, err := q.CancelWaitingByJob(ctx, db.CancelWaitingByJobParams{
+		TenantID: j.tenant, JobID: j.id, Now: at, Reason: "a later due instant took its place (overlapPolicy cancel_running)",
+	})
+	if err != nil {
+		return fmt.Errorf("cancel waiting executions: %w", err)
+	}
+	if _, err := q.RequestCancelByJob(ctx, db.RequestCancelByJobParams{TenantID: j.tenant, JobID: j.id, Now: at}); err != nil {
+		return fmt.Errorf("cancel running executions: %w", err)
 	}
 	return nil
 }

@@ -1,37 +1,54 @@
 package promoter
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
 // Rows stop here. Statements take one array per column, all of one length.
 
-func dueJobs(rows []db.ClaimDueJobsRow) []dueJob {
+func dueJobs(rows []db.ClaimDueJobsRow) ([]dueJob, error) {
 	jobs := make([]dueJob, len(rows))
 	for i, r := range rows {
-		d := schedule.Definition{Zone: r.Timezone, Anchor: r.AnchorAt.UTC(), Key: r.ID.String()}
-		if r.CronExpression != nil {
-			d.Cron = *r.CronExpression
-		}
-		if r.IntervalMs != nil {
-			d.Interval = time.Duration(*r.IntervalMs) * time.Millisecond
-		}
-		d.RunAt, d.Start, d.End = orZero(r.RunAt), orZero(r.StartDate), orZero(r.EndDate)
 		jobs[i] = dueJob{
-			id: r.ID, tenant: r.TenantID, version: int(r.Version), jobType: r.JobType, priority: int(r.Priority),
-			maxAttempts: int(r.MaxAttempts), timeout: time.Duration(r.TimeoutSeconds) * time.Second, definition: d,
-			misfirePolicy: r.MisfirePolicy, misfireLimit: int(r.MisfireLimit),
-			misfireGrace: time.Duration(r.MisfireGraceSeconds) * time.Second, due: r.NextExecutionAt.UTC(),
+			id: r.ID, tenant: r.TenantID, version: int(r.Version), jobType: r.JobType, maxAttempts: int(r.MaxAttempts),
+			anchor: r.AnchorAt.UTC(), count: r.ExecutionCount, resume: job.MisfirePolicy(orZero(r.ResumePolicy)), due: r.NextExecutionAt.UTC(),
+			spec: job.Spec{
+				CronExpression: orZero(r.CronExpression), Interval: job.Duration(time.Duration(orZero(r.IntervalMs)) * time.Millisecond),
+				RunAt: r.RunAt, Timezone: r.Timezone, StartDate: r.StartDate, EndDate: r.EndDate,
+				MaxExecutions: orZero(r.MaxExecutions), JitterSeconds: int(r.JitterSeconds), DSTGap: r.DstGap, DSTOverlap: r.DstOverlap,
+				Timeout: int(r.TimeoutSeconds), Priority: int(r.Priority), MaxConcurrent: int(r.MaxConcurrent),
+				Overlap: job.Overlap(r.OverlapPolicy), OverlapQueueLimit: int(r.OverlapQueueLimit),
+				Misfire: job.Misfire{Policy: job.MisfirePolicy(r.MisfirePolicy), Limit: int(r.MisfireLimit), GraceSeconds: int(r.MisfireGraceSeconds)},
+			},
+		}
+		if err := readCalendars(r.Calendars, &jobs[i].spec); err != nil {
+			return nil, fmt.Errorf("job %s: %w", r.ID, err)
 		}
 	}
-	return jobs
+	return jobs, nil
+}
+
+// readCalendars reads which calendars a job names; nearly all name none.
+func readCalendars(stored json.RawMessage, into *job.Spec) error {
+	if len(stored) <= len("[]") {
+		return nil
+	}
+	if err := json.Unmarshal(stored, &into.Calendars); err != nil {
+		return fmt.Errorf("read the named calendars: %w", err)
+	}
+	return nil
 }
 
 func insertDue(runs []run, now time.Time) db.InsertDueExecutionsParams {
@@ -39,37 +56,40 @@ func insertDue(runs []run, now time.Time) db.InsertDueExecutionsParams {
 	p := db.InsertDueExecutionsParams{
 		Now: postgres.At(now), Ids: make([]uuid.UUID, n), TenantIds: make([]uuid.UUID, n), JobIds: make([]uuid.UUID, n),
 		JobVersions: make([]int32, n), ScheduledAt: make([]time.Time, n), JobTypes: make([]string, n), Priorities: make([]int16, n),
-		MaxAttempts: make([]int32, n), TimeoutsMs: make([]int32, n),
+		MaxAttempts: make([]int32, n), TimeoutsMs: make([]int32, n), ConcurrencyLimits: make([]int16, n), AvailableAt: make([]time.Time, n),
 	}
 	for i, r := range runs {
 		p.Ids[i], p.TenantIds[i], p.JobIds[i], p.JobVersions[i] = r.id, r.job.tenant, r.job.id, int32(r.job.version)
-		p.ScheduledAt[i], p.JobTypes[i], p.Priorities[i] = r.at, r.job.jobType, int16(r.job.priority)
-		p.MaxAttempts[i], p.TimeoutsMs[i] = int32(r.job.maxAttempts), int32(r.job.timeout.Milliseconds())
+		p.ScheduledAt[i], p.JobTypes[i], p.Priorities[i] = r.at, r.job.jobType, int16(r.job.spec.Priority)
+		p.MaxAttempts[i], p.TimeoutsMs[i] = int32(r.job.maxAttempts), int32(r.job.spec.Timeout)*1000
+		p.ConcurrencyLimits[i], p.AvailableAt[i] = int16(r.gate), r.available
 	}
 	return p
 }
 
-func insertMissed(misses []missed, now time.Time) db.InsertMissedExecutionsParams {
-	p := db.InsertMissedExecutionsParams{Now: postgres.At(now)}
-	for _, m := range misses {
-		p.Ids = append(p.Ids, execution.ScheduledID(m.job.id, m.first))
-		p.TenantIds = append(p.TenantIds, m.job.tenant)
-		p.JobIds = append(p.JobIds, m.job.id)
-		p.JobVersions = append(p.JobVersions, int32(m.job.version))
-		p.ScheduledAt = append(p.ScheduledAt, m.first)
-		p.JobTypes = append(p.JobTypes, m.job.jobType)
-		p.Priorities = append(p.Priorities, int16(m.job.priority))
-		p.Reasons = append(p.Reasons, m.reason)
-		p.MissedCounts = append(p.MissedCounts, int64(m.count))
-		p.MissedUntil = append(p.MissedUntil, m.last)
+func insertUnrun(rows []unrun, now time.Time) db.InsertUnrunExecutionsParams {
+	p := db.InsertUnrunExecutionsParams{Now: postgres.At(now)}
+	for _, u := range rows {
+		p.Ids = append(p.Ids, execution.ScheduledID(u.job.id, u.first))
+		p.TenantIds = append(p.TenantIds, u.job.tenant)
+		p.JobIds = append(p.JobIds, u.job.id)
+		p.JobVersions = append(p.JobVersions, int32(u.job.version))
+		p.ScheduledAt = append(p.ScheduledAt, u.first)
+		p.JobTypes = append(p.JobTypes, u.job.jobType)
+		p.Priorities = append(p.Priorities, int16(u.job.spec.Priority))
+		p.Reasons = append(p.Reasons, u.reason)
+		p.Statuses = append(p.Statuses, string(u.status))
+		p.MissedCounts = append(p.MissedCounts, int64(u.count))
+		p.MissedUntil = append(p.MissedUntil, u.last)
 	}
 	return p
 }
 
-func advanceJobs(advances []advance) db.AdvanceJobsParams {
+func advanceJobs(advances []advance, now time.Time) db.AdvanceJobsParams {
 	n := len(advances)
 	p := db.AdvanceJobsParams{
-		Ids: make([]uuid.UUID, n), NextAt: make([]time.Time, n), LastAt: make([]time.Time, n), Runs: make([]int64, n), Reasons: make([]string, n),
+		Now: postgres.At(now), Ids: make([]uuid.UUID, n), NextAt: make([]time.Time, n), LastAt: make([]time.Time, n),
+		Runs: make([]int64, n), Reasons: make([]string, n),
 	}
 	for i, a := range advances {
 		p.Ids[i], p.NextAt[i], p.LastAt[i], p.Runs[i], p.Reasons[i] = a.job.id, a.next, a.last, int64(a.runs), a.reason
@@ -80,9 +100,53 @@ func advanceJobs(advances []advance) db.AdvanceJobsParams {
 	return p
 }
 
-func orZero(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
+// calendars are those that claimed jobs name, as they are now.
+type calendars map[uuid.UUID]calendarVersion
+
+type calendarVersion struct {
+	set     schedule.Calendar
+	version int32
+}
+
+func loadCalendars(ctx context.Context, tx *postgres.Tx, jobs []dueJob) (calendars, error) {
+	var ids []uuid.UUID
+	for _, j := range jobs {
+		for _, c := range j.spec.Calendars {
+			ids = append(ids, c.ID)
+		}
 	}
-	return t.UTC()
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.ListCalendarsOfJobs(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read calendars: %w", err)
+	}
+	found := make(calendars, len(rows))
+	for _, r := range rows {
+		set, err := calendar.Decode(r.Timezone, r.Days)
+		if err != nil {
+			return nil, err
+		}
+		found[r.ID] = calendarVersion{set: set, version: r.Version}
+	}
+	return found, nil
+}
+
+// of are the contents of a job's calendars, and a text that changes with them.
+func (c calendars) of(j dueJob) (sets []schedule.Calendar, versions string) {
+	for _, named := range j.spec.Calendars {
+		v := c[named.ID]
+		v.set.Mode = named.Mode
+		sets = append(sets, v.set)
+		versions += fmt.Sprint(named.ID, v.version, named.Mode, ";")
+	}
+	return sets, versions
+}
+
+func orZero[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }

@@ -98,7 +98,7 @@ func (s *server) PauseJob(ctx context.Context, request api.PauseJobRequestObject
 	if request.Body != nil {
 		reason = orZero(request.Body.Reason)
 	}
-	paused, err := s.Jobs.Pause(ctx, callOf(ctx).who.Actor, request.ID, reason)
+	paused, err := s.Jobs.Pause(ctx, callOf(ctx).who.Actor, request.ID, reason, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (s *server) PauseJob(ctx context.Context, request api.PauseJobRequestObject
 
 // ResumeJob is POST /jobs/{id}/resume.
 func (s *server) ResumeJob(ctx context.Context, request api.ResumeJobRequestObject) (api.ResumeJobResponseObject, error) {
-	resumed, err := s.Jobs.Resume(ctx, callOf(ctx).who.Actor, request.ID)
+	resumed, err := s.Jobs.Resume(ctx, callOf(ctx).who.Actor, request.ID, "")
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (s *server) newSpec(body api.JobSpec) (job.Spec, []fault.Field, error) {
 		spec.Interval = job.Duration(interval)
 	}
 	spec = spec.WithDefaults()
-	more, err := fieldsOf(job.Validate(spec, s.Clock()))
+	more, err := fieldsOf(job.Validate(spec, nil, s.Clock()))
 	if err != nil {
 		return job.Spec{}, nil, err
 	}

@@ -24,6 +24,7 @@ type verdict struct {
 	id      uuid.UUID
 	status  string // completed, failed, cancelled, or retrying
 	jobType string
+	next    []uuid.UUID // of the same job, whose turn it is now
 }
 
 // complete writes a batch of outcomes until the database accepted or refused
@@ -48,6 +49,7 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 		default:
 			w.Metrics.ExecutionOver(v.jobType, v.status, time.Duration(e.durationMS)*time.Millisecond)
 		}
+		w.handOn(ctx, e.priority, v.next)
 		e.inc.remove(e.claimed)
 		w.free()
 	}
@@ -63,6 +65,17 @@ func (w *Worker) completeUntilAnswered(ctx context.Context, batch []ended) []ver
 		w.Log.WarnContext(ctx, "outcomes not written, trying again", "error", err, "executions", len(batch))
 		pause(ctx, wait)
 		wait = min(2*wait, 2*time.Second)
+	}
+}
+
+// handOn hints the runs of a job that waited for this one's place; the sweeper
+// does when the hint is lost.
+func (w *Worker) handOn(ctx context.Context, priority int, next []uuid.UUID) {
+	if len(next) == 0 {
+		return
+	}
+	if err := w.Hints.Publish(ctx, queue.LaneFor(priority), next); err != nil {
+		w.Log.DebugContext(ctx, "hint of the next in line not sent, the sweeper sends it", "error", err)
 	}
 }
 

@@ -26,25 +26,67 @@ type heldRow struct {
 	cancelling bool
 }
 
+// claim takes what it can of the wishes: first what has its place, in one
+// round trip; then, of what is left, the runs that wait for a place.
 func (s *store) claim(ctx context.Context, worker uuid.UUID, wishes []wish) ([]claimed, error) {
-	p := db.ClaimExecutionsParams{WorkerID: &worker, Ids: make([]uuid.UUID, len(wishes)), LeaseTokens: make([]uuid.UUID, len(wishes))}
-	for i, w := range wishes {
-		p.Ids[i], p.LeaseTokens[i] = w.id, w.token
-	}
-	rows, err := db.New(s.db.Pool()).ClaimExecutions(ctx, p)
+	ids, tokens := columns(wishes)
+	q := db.New(s.db.Pool())
+	rows, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, Ids: ids, LeaseTokens: tokens})
 	if err != nil {
 		return nil, fmt.Errorf("claim executions: %w", postgres.Fault(err))
 	}
 	out := make([]claimed, len(rows))
 	for i, r := range rows {
-		out[i] = claimed{
-			id: r.ID, tenant: r.TenantID, job: r.JobID, version: int(r.JobVersion), scheduledAt: r.ScheduledAt.UTC(),
-			availableAt: r.DueAt.UTC(), trigger: r.TriggerType, jobType: r.JobType, priority: int(r.Priority), parameters: r.Parameters,
-			attempt: int(r.Attempt), maxAttempts: int(r.MaxAttempts), token: *r.LeaseToken,
-			timeout: time.Duration(r.TimeoutMs) * time.Millisecond, claimedAt: r.ClaimedAt.UTC(),
-		}
+		out[i] = fromClaim(r)
 	}
-	return out, nil
+	if len(rows) == len(wishes) {
+		return out, nil
+	}
+	jobs, err := q.ListGatedJobs(ctx, db.ListGatedJobsParams{Ids: ids})
+	if err != nil {
+		return nil, fmt.Errorf("list jobs whose runs wait for a place: %w", postgres.Fault(err))
+	}
+	if len(jobs) == 0 {
+		return out, nil
+	}
+	gated, err := s.claimGated(ctx, jobs, db.ClaimGatedExecutionsParams{WorkerID: &worker, Ids: ids, LeaseTokens: tokens})
+	return append(out, gated...), err
+}
+
+// claimGated locks the jobs, then counts their places: two statements, because
+// one would count on the snapshot from before the lock and admit too many.
+func (s *store) claimGated(ctx context.Context, jobs []uuid.UUID, p db.ClaimGatedExecutionsParams) (out []claimed, err error) {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := tx.LockJobs(ctx, jobs); err != nil {
+			return fmt.Errorf("lock jobs: %w", err)
+		}
+		rows, err := tx.ClaimGatedExecutions(ctx, p)
+		if err != nil {
+			return fmt.Errorf("claim executions that wait for a place: %w", err)
+		}
+		for _, r := range rows {
+			out = append(out, fromClaim(db.ClaimExecutionsRow(r)))
+		}
+		return nil
+	})
+	return out, err
+}
+
+func columns(wishes []wish) (ids, tokens []uuid.UUID) {
+	ids, tokens = make([]uuid.UUID, len(wishes)), make([]uuid.UUID, len(wishes))
+	for i, w := range wishes {
+		ids[i], tokens[i] = w.id, w.token
+	}
+	return ids, tokens
+}
+
+func fromClaim(r db.ClaimExecutionsRow) claimed {
+	return claimed{
+		id: r.ID, tenant: r.TenantID, job: r.JobID, version: int(r.JobVersion), scheduledAt: r.ScheduledAt.UTC(),
+		availableAt: r.DueAt.UTC(), trigger: r.TriggerType, jobType: r.JobType, priority: int(r.Priority), parameters: r.Parameters,
+		attempt: int(r.Attempt), maxAttempts: int(r.MaxAttempts), token: *r.LeaseToken,
+		timeout: time.Duration(r.TimeoutMs) * time.Millisecond, claimedAt: r.ClaimedAt.UTC(),
+	}
 }
 
 func (s *store) versions(ctx context.Context, keys []versionKey) (map[versionKey]definition, error) {
@@ -72,7 +114,7 @@ func (s *store) complete(ctx context.Context, batch []ended) ([]verdict, error) 
 	}
 	out := make([]verdict, len(rows))
 	for i, r := range rows {
-		out[i] = verdict{id: r.ID, status: r.Verdict, jobType: r.JobType}
+		out[i] = verdict{id: r.ID, status: r.Verdict, jobType: r.JobType, next: r.NextIds}
 	}
 	return out, nil
 }

@@ -49,7 +49,7 @@ func (h hints) PublishIn(_ context.Context, _ queue.Lane, ids []uuid.UUID, delay
 	return nil
 }
 
-func (h hints) Watch(context.Context) (bool, error)                { return false, nil }
+func (h hints) Watch(context.Context) (bool, error)               { return false, nil }
 func (h hints) Depth(context.Context) (map[queue.Lane]int, error) { return nil, nil }
 
 // scripted runs what the test says.

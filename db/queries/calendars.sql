@@ -1,0 +1,45 @@
+-- name: InsertCalendar :one
+INSERT INTO calendars (id, tenant_id, name, description, timezone, days, created_at, updated_at)
+VALUES (@id, @tenant_id, @name, @description, @timezone, @days, @now::timestamptz, @now::timestamptz)
+RETURNING *;
+
+-- name: GetCalendar :one
+SELECT * FROM calendars WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: ListCalendars :many
+SELECT * FROM calendars
+WHERE tenant_id = @tenant_id AND (created_at, id) < (@before_created_at::timestamptz, @before_id::uuid)
+ORDER BY created_at DESC, id DESC LIMIT @page_size;
+
+-- name: LockCalendar :one
+-- Held while the jobs that use it are rescheduled.
+SELECT * FROM calendars WHERE tenant_id = @tenant_id AND id = @id FOR NO KEY UPDATE;
+
+-- name: UpdateCalendar :one
+UPDATE calendars SET name = @name, description = @description, timezone = @timezone, days = @days,
+       version = version + 1, updated_at = @now::timestamptz
+WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
+
+-- name: DeleteCalendar :execrows
+DELETE FROM calendars WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: ListCalendarsByIDs :many
+-- A tenant's calendars that a job names. Shared locks, so that none is changed
+-- or deleted between the look and the commit of the job that names it.
+SELECT * FROM calendars WHERE tenant_id = @tenant_id AND id = ANY (@ids::uuid[]) ORDER BY id FOR SHARE;
+
+-- name: ListCalendarsOfJobs :many
+-- Cross-tenant: the promoter and the auditor, for the jobs that they hold.
+SELECT c.* FROM calendars c WHERE c.id = ANY (@ids::uuid[]);
+
+-- name: ListJobsByCalendar :many
+-- The jobs that a change of the calendar moves, locked as an edit of each
+-- would be, in id order.
+SELECT * FROM scheduled_jobs
+WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND calendars @> @reference::jsonb
+ORDER BY id LIMIT 1001 FOR NO KEY UPDATE;
+
+-- name: RescheduleJobs :exec
+UPDATE scheduled_jobs j SET next_execution_at = nullif(u.next_at, '9999-01-01 00:00:00+00')
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@next_at::timestamptz[]) AS next_at) u
+WHERE j.tenant_id = @tenant_id AND j.id = u.id;
