@@ -79,9 +79,17 @@ type Job struct {
 	StatusAt        time.Time  `json:"statusAt"`
 	PausedUntil     *time.Time `json:"pausedUntil,omitempty"` // a pause ends by itself then
 	AnchorAt        time.Time  `json:"anchorAt"`              // where an interval counts from
-	NextExecutionAt *time.Time `json:"nextExecutionAt,omitempty"`
+	NextExecutionAt *time.Time `json:"nextExecutionAt,omitempty"` // of a paused job: the instant that the pause holds back
 	LastExecutionAt *time.Time `json:"lastExecutionAt,omitempty"`
 	ExecutionCount  int64      `json:"executionCount"`
 	AuditedAt       *time.Time `json:"auditedAt,omitempty"`
 	AuditDifference *int64     `json:"auditDifference,omitempty"` // rows beyond (+) or short of (-) due instants
+}
+
+// Upcoming is when the job is due next; nil while its schedule does not fire.
+func (j Job) Upcoming() *time.Time {
+	if j.Status != Active {
+		return nil
+	}
+	return j.NextExecutionAt
 }

@@ -84,7 +84,7 @@ func viewJob(j job.Job) api.Job {
 		JobType: api.JobType(j.Type), Config: j.Config, RetryConfig: viewRetry(j.Retry), Timeout: j.Timeout, Priority: j.Priority,
 		CreatedBy: j.CreatedBy, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt,
 		Status: api.JobStatus(j.Status), StatusReason: textOrNull(j.StatusReason),
-		NextExecutionAt: orNull(j.NextExecutionAt), LastExecutionAt: orNull(j.LastExecutionAt), ExecutionCount: j.ExecutionCount,
+		NextExecutionAt: orNull(j.Upcoming()), LastExecutionAt: orNull(j.LastExecutionAt), ExecutionCount: j.ExecutionCount,
 	}
 }
 
