@@ -13,8 +13,9 @@ import (
 )
 
 const CountOutcomesOfJob = `-- name: CountOutcomesOfJob :one
-SELECT (coalesce((SELECT sum(coalesce(h.missed_count, 1)) FROM job_executions h
-                  WHERE h.job_id = $1 AND h.trigger_type = 'scheduled' AND h.scheduled_at > $2::timestamptz AND h.scheduled_at <= $3::timestamptz), 0)
+SELECT ((SELECT count(*) FROM job_executions h
+         WHERE h.job_id = $1 AND h.trigger_type = 'scheduled' AND h.status <> 'missed'
+           AND h.scheduled_at > $2::timestamptz AND h.scheduled_at <= $3::timestamptz)
       + (SELECT count(*) FROM active_executions a
          WHERE a.job_id = $1 AND a.trigger_type = 'scheduled' AND a.scheduled_at > $2::timestamptz AND a.scheduled_at <= $3::timestamptz))::bigint AS rows
 `
@@ -25,8 +26,8 @@ type CountOutcomesOfJobParams struct {
 	ToAt   time.Time
 }
 
-// Cross-tenant: the auditor. Scheduled due instants that have a row, over and
-// active, a missed row counted as all that it stands for.
+// Cross-tenant: the auditor. Scheduled due instants that have a row of their
+// own, over and active.
 func (q *Queries) CountOutcomesOfJob(ctx context.Context, arg CountOutcomesOfJobParams) (int64, error) {
 	row := q.db.QueryRow(ctx, CountOutcomesOfJob, arg.JobID, arg.FromAt, arg.ToAt)
 	var rows int64
@@ -125,6 +126,51 @@ func (q *Queries) ListFailingJobs(ctx context.Context, now *time.Time) ([]ListFa
 	for rows.Next() {
 		var i ListFailingJobsRow
 		if err := rows.Scan(&i.ID, &i.TenantID, &i.DisableAfterFailures); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListMissedRangesOfJob = `-- name: ListMissedRangesOfJob :many
+SELECT scheduled_at, coalesce(missed_until, scheduled_at)::timestamptz AS missed_until FROM job_executions
+WHERE job_id = $1 AND status = 'missed' AND scheduled_at <= $2::timestamptz
+  AND scheduled_at > $3::timestamptz AND missed_until > $4::timestamptz
+`
+
+type ListMissedRangesOfJobParams struct {
+	JobID  uuid.UUID
+	ToAt   time.Time
+	Since  time.Time
+	FromAt time.Time
+}
+
+type ListMissedRangesOfJobRow struct {
+	ScheduledAt time.Time
+	MissedUntil time.Time
+}
+
+// Cross-tenant: the auditor. Missed rows that stand for instants of a window;
+// such a range may have begun long before it.
+func (q *Queries) ListMissedRangesOfJob(ctx context.Context, arg ListMissedRangesOfJobParams) ([]ListMissedRangesOfJobRow, error) {
+	rows, err := q.db.Query(ctx, ListMissedRangesOfJob,
+		arg.JobID,
+		arg.ToAt,
+		arg.Since,
+		arg.FromAt,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListMissedRangesOfJobRow
+	for rows.Next() {
+		var i ListMissedRangesOfJobRow
+		if err := rows.Scan(&i.ScheduledAt, &i.MissedUntil); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

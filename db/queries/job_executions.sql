@@ -31,9 +31,17 @@ WHERE (SELECT count(*) FILTER (WHERE last.status = 'failed') FROM (
            ORDER BY h.scheduled_at DESC, h.id DESC LIMIT j.disable_after_failures) last) >= j.disable_after_failures;
 
 -- name: CountOutcomesOfJob :one
--- Cross-tenant: the auditor. Scheduled due instants that have a row, over and
--- active, a missed row counted as all that it stands for.
-SELECT (coalesce((SELECT sum(coalesce(h.missed_count, 1)) FROM job_executions h
-                  WHERE h.job_id = @job_id AND h.trigger_type = 'scheduled' AND h.scheduled_at > @from_at::timestamptz AND h.scheduled_at <= @to_at::timestamptz), 0)
+-- Cross-tenant: the auditor. Scheduled due instants that have a row of their
+-- own, over and active.
+SELECT ((SELECT count(*) FROM job_executions h
+         WHERE h.job_id = @job_id AND h.trigger_type = 'scheduled' AND h.status <> 'missed'
+           AND h.scheduled_at > @from_at::timestamptz AND h.scheduled_at <= @to_at::timestamptz)
       + (SELECT count(*) FROM active_executions a
          WHERE a.job_id = @job_id AND a.trigger_type = 'scheduled' AND a.scheduled_at > @from_at::timestamptz AND a.scheduled_at <= @to_at::timestamptz))::bigint AS rows;
+
+-- name: ListMissedRangesOfJob :many
+-- Cross-tenant: the auditor. Missed rows that stand for instants of a window;
+-- such a range may have begun long before it.
+SELECT scheduled_at, coalesce(missed_until, scheduled_at)::timestamptz AS missed_until FROM job_executions
+WHERE job_id = @job_id AND status = 'missed' AND scheduled_at <= @to_at::timestamptz
+  AND scheduled_at > @since::timestamptz AND missed_until > @from_at::timestamptz;

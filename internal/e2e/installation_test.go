@@ -236,13 +236,6 @@ func (s *installation) instant(sql string, args ...any) (at time.Time) {
 	return at
 }
 
-// count is how many rows of a job have a status.
-func (s *installation) count(job uuid.UUID, status string) (n int) {
-	s.t.Helper()
-	s.query(&n, "SELECT count(*) FROM executions WHERE job_id = $1 AND status = $2", job, status)
-	return n
-}
-
 func (s *installation) query(into any, sql string, args ...any) {
 	s.t.Helper()
 	conn, err := pgx.Connect(s.t.Context(), s.database.AdminURL)

@@ -77,8 +77,8 @@ type Job struct {
 	StatusReason    string     `json:"statusReason,omitempty"`
 	StatusBy        string     `json:"statusBy,omitempty"` // who set it; "system" for an automatic stop
 	StatusAt        time.Time  `json:"statusAt"`
-	PausedUntil     *time.Time `json:"pausedUntil,omitempty"` // a pause ends by itself then
-	AnchorAt        time.Time  `json:"anchorAt"`              // where an interval counts from
+	PausedUntil     *time.Time `json:"pausedUntil,omitempty"`     // a pause ends by itself then
+	AnchorAt        time.Time  `json:"anchorAt"`                  // where an interval counts from
 	NextExecutionAt *time.Time `json:"nextExecutionAt,omitempty"` // of a paused job: the instant that the pause holds back
 	LastExecutionAt *time.Time `json:"lastExecutionAt,omitempty"`
 	ExecutionCount  int64      `json:"executionCount"`

@@ -1,6 +1,9 @@
 package job
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Misfire is what happens to instants that were not promoted in time: the
 // promoters were down, or the database was.
@@ -11,13 +14,17 @@ type Misfire struct {
 	// more, the newest run.
 	Limit int `json:"limit"`
 	// GraceSeconds is how late an instant may be and still run as if on time,
-	// 0 to one day.
+	// 1 to one day.
 	GraceSeconds int `json:"graceSeconds"`
 }
 
-// DefaultMisfire runs the newest of the instants that are more than a minute
-// late.
-func DefaultMisfire() Misfire { return Misfire{Policy: FireOnce, Limit: 100, GraceSeconds: 60} }
+// withDefaults fills in what is left out: the newest of the instants that are
+// more than a minute late runs.
+func (m Misfire) withDefaults() Misfire {
+	return Misfire{
+		Policy: cmp.Or(m.Policy, FireOnce), Limit: cmp.Or(m.Limit, 100), GraceSeconds: cmp.Or(m.GraceSeconds, 60),
+	}
+}
 
 // MisfirePolicy says which of the instants beyond the grace time still run.
 type MisfirePolicy string

@@ -65,9 +65,7 @@ func (s Spec) WithDefaults() Spec {
 	if s.OverlapQueueLimit == 0 {
 		s.OverlapQueueLimit = 100
 	}
-	if s.Misfire == (Misfire{}) {
-		s.Misfire = DefaultMisfire()
-	}
+	s.Misfire = s.Misfire.withDefaults()
 	return s
 }
 

@@ -73,7 +73,8 @@ type Promoter struct {
 
 	store     *store
 	fleet     *fleet.Store
-	schedules *compiled
+	schedules *compiled // of Pass
+	audited   *compiled // of Audit, which another goroutine calls
 	since     time.Time // lower bound of the next scan; zero scans all
 	fullScan  clock.Mark
 	halted    bool
@@ -86,7 +87,7 @@ type Promoter struct {
 // New makes a promoter.
 func New(d Deps) *Promoter {
 	return &Promoter{
-		Deps: d, store: &store{db: d.DB}, fleet: fleet.NewStore(d.DB), schedules: newCompiled(), fullScan: clock.Start(),
+		Deps: d, store: &store{db: d.DB}, fleet: fleet.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(), fullScan: clock.Start(),
 		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))},
 	}
 }
@@ -191,6 +192,8 @@ func (p *Promoter) Run(ctx context.Context) error {
 	group.Go(func() error { p.promoteLoop(ctx); return nil })
 	group.Go(func() error { p.tick(ctx, "sweep", sweepEvery, p.sweepNow); return nil })
 	group.Go(func() error { p.tick(ctx, "upkeep", upkeepEvery, p.upkeepNow); return nil })
+	group.Go(func() error { p.tick(ctx, "autopilot", sweepEvery, p.autopilotNow); return nil })
+	group.Go(func() error { p.tick(ctx, "audit", auditEvery, p.auditNow); return nil })
 	return group.Wait()
 }
 

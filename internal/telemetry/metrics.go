@@ -34,6 +34,8 @@ type Metrics struct {
 	missed        prometheus.Counter
 	halted        prometheus.Gauge
 	disagreement  prometheus.Gauge
+	audited       prometheus.Counter
+	differing     prometheus.Counter
 	batchSize     *prometheus.HistogramVec
 	roundTrips    *prometheus.CounterVec
 }
@@ -106,6 +108,10 @@ func (m *Metrics) registerProtocol(in promauto.Factory) {
 		"Times Redis was found to have lost what it held."))
 	m.missed = in.NewCounter(counter("scheduler_missed_total",
 		"Due instants recorded as missed instead of run."))
+	m.audited = in.NewCounter(counter("scheduler_audited_jobs_total",
+		"Jobs whose due instants of the last hour were recounted against their rows."))
+	m.differing = in.NewCounter(counter("scheduler_audit_differences_total",
+		"Of those, jobs whose rows were more or fewer than their due instants: a defect."))
 	m.halted = in.NewGauge(gauge("scheduler_promotion_halted",
 		"1 while promotion stands still because clocks disagree."))
 	m.disagreement = in.NewGauge(gauge("scheduler_clock_disagreement_seconds",
@@ -195,6 +201,12 @@ func (m *Metrics) RedisGenerationChanged() { m.generations.Inc() }
 
 // Missed counts due instants recorded as missed.
 func (m *Metrics) Missed(n int) { m.missed.Add(float64(n)) }
+
+// Audited counts jobs that were recounted, and how many of them differed.
+func (m *Metrics) Audited(jobs, differing int) {
+	m.audited.Add(float64(jobs))
+	m.differing.Add(float64(differing))
+}
 
 // SetPromotionHalted says whether promotion stands still.
 func (m *Metrics) SetPromotionHalted(halted bool) {

@@ -1,0 +1,235 @@
+package promoter_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/job"
+)
+
+// statuses are the states of a job's rows by instant, as seconds after first.
+func (b *bundle) statuses(t *testing.T, j job.Job, first time.Time) map[int]execution.Status {
+	t.Helper()
+	out := map[int]execution.Status{}
+	for _, row := range b.rows(t, j) {
+		out[int(row.ScheduledAt.Sub(first)/time.Second)] = row.Status
+		if row.Status.Terminal() && row.Reason == "" {
+			t.Errorf("the row of %v says no reason: %+v", row.ScheduledAt, row)
+		}
+	}
+	return out
+}
+
+// setStatus makes a job's row at an instant running, as a claim would.
+func (b *bundle) setRunning(t *testing.T, j job.Job, at time.Time) {
+	t.Helper()
+	exec(t, b.database.AdminURL, fmt.Sprintf(
+		"UPDATE active_executions SET status = 'running', attempt = 1, worker_id = gen_random_uuid(), lease_token = gen_random_uuid() WHERE id = '%s'",
+		execution.ScheduledID(j.ID, at)))
+}
+
+func TestOverlapPolicies(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		policy job.Overlap
+		max    int
+		want   map[int]execution.Status // second → state, while the first run goes on
+	}{
+		{job.OverlapSkip, 1, map[int]execution.Status{0: execution.Running, 1: execution.Skipped, 2: execution.Skipped, 3: execution.Skipped}},
+		{job.OverlapSkip, 2, map[int]execution.Status{0: execution.Running, 1: execution.Pending, 2: execution.Skipped, 3: execution.Skipped}},
+		{job.OverlapQueue1, 1, map[int]execution.Status{0: execution.Running, 1: execution.Pending, 2: execution.Skipped, 3: execution.Skipped}},
+		{job.OverlapQueue, 1, map[int]execution.Status{0: execution.Running, 1: execution.Pending, 2: execution.Pending, 3: execution.Skipped}},
+		{job.OverlapCancel, 1, map[int]execution.Status{0: execution.Running, 1: execution.Cancelled, 2: execution.Cancelled, 3: execution.Pending}},
+		{job.OverlapAllow, 1, map[int]execution.Status{0: execution.Running, 1: execution.Pending, 2: execution.Pending, 3: execution.Pending}},
+	} {
+		t.Run(fmt.Sprint(test.policy, " ", test.max), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			j := b.create(t, func(s *job.Spec) { s.Overlap, s.MaxConcurrent, s.OverlapQueueLimit = test.policy, test.max, 2 })
+			first := *j.NextExecutionAt
+			for second := range 4 {
+				b.pass(t, b.promoter, first.Add(time.Duration(second)*time.Second))
+				if second == 0 {
+					b.setRunning(t, j, first)
+				}
+			}
+			if diff := cmp.Diff(test.want, b.statuses(t, j, first)); diff != "" {
+				t.Errorf("rows (-want +got):\n%s", diff)
+			}
+			rows := b.rows(t, j)
+			if test.policy == job.OverlapCancel && !rows[0].Cancelling {
+				t.Error("the running one is not asked to end")
+			}
+		})
+	}
+}
+
+func TestMaxExecutionsEndTheJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, func(s *job.Spec) { s.MaxExecutions = 3 })
+	b.pass(t, b.promoter, j.NextExecutionAt.Add(10*time.Second))
+	after, err := b.jobs.Get(t.Context(), b.who, j.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Status != job.Inactive || after.ExecutionCount != 3 || after.StatusReason != "maxExecutions is reached" || after.StatusBy != "system" {
+		t.Errorf("%+v", after)
+	}
+	if rows := b.rows(t, j); len(rows) != 3 {
+		t.Errorf("%d rows, want 3", len(rows))
+	}
+}
+
+func TestPauseEndsByItselfAndSaysWhatItHeldBack(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		policy job.MisfirePolicy
+		want   map[int]execution.Status
+		missed int64
+	}{
+		{job.MisfireSkip, map[int]execution.Status{0: execution.Missed}, 11},
+		{job.FireOnce, map[int]execution.Status{0: execution.Missed, 10: execution.Pending}, 10},
+		{job.FireAll, map[int]execution.Status{
+			0: execution.Pending, 1: execution.Pending, 2: execution.Pending, 3: execution.Pending, 4: execution.Pending, 5: execution.Pending,
+			6: execution.Pending, 7: execution.Pending, 8: execution.Pending, 9: execution.Pending, 10: execution.Pending,
+		}, 0},
+	} {
+		t.Run(string(test.policy), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			j := b.create(t, func(s *job.Spec) { s.Misfire.Policy, s.Misfire.Limit, s.Misfire.GraceSeconds = test.policy, 100, 60 })
+			first := *j.NextExecutionAt
+			until := first.Add(10*time.Second + 500*time.Millisecond)
+			paused, err := b.jobs.Pause(t.Context(), b.who, j.ID, "maintenance", &until)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if paused.StatusReason != "maintenance" || paused.StatusBy != "ada" || !paused.PausedUntil.Equal(until) {
+				t.Errorf("paused: %+v", paused)
+			}
+			if n, _, err := b.promoter.Autopilot(t.Context(), until.Add(-time.Millisecond)); err != nil || n != 0 {
+				t.Fatalf("resumed early: %d, %v", n, err)
+			}
+			if n, _, err := b.promoter.Autopilot(t.Context(), until); err != nil || n != 1 {
+				t.Fatalf("resumed %d, %v", n, err)
+			}
+			b.pass(t, b.promoter, until)
+			if diff := cmp.Diff(test.want, b.statuses(t, j, first)); diff != "" {
+				t.Errorf("rows (-want +got):\n%s", diff)
+			}
+			if rows := b.rows(t, j); rows[0].MissedCount != test.missed {
+				t.Errorf("missed %d, want %d: %s", rows[0].MissedCount, test.missed, rows[0].Reason)
+			}
+			// From then on the ordinary rule holds again.
+			b.pass(t, b.promoter, first.Add(11*time.Second))
+			if got := b.statuses(t, j, first)[11]; got != execution.Pending {
+				t.Errorf("the next instant is %q", got)
+			}
+		})
+	}
+}
+
+func TestResumeChoosesWhatHappensToTheMissed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, nil)
+	if _, err := b.jobs.Pause(t.Context(), b.who, j.ID, "", nil); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, b.database.AdminURL, "UPDATE scheduled_jobs SET next_execution_at = next_execution_at - interval '20 seconds'")
+	resumed, err := b.jobs.Resume(t.Context(), b.who, j.ID, job.MisfireSkip)
+	if err != nil || resumed.Status != job.Active {
+		t.Fatalf("%+v, %v", resumed, err)
+	}
+	report := b.pass(t, b.promoter, time.Time{})
+	if report.Promoted != 0 || report.Missed < 18 {
+		t.Errorf("%+v, want all that the pause held back missed", report)
+	}
+}
+
+func TestJobThatKeepsFailingIsStopped(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, func(s *job.Spec) { s.DisableAfterFailures = 3 })
+	over := func(status string, ago int) {
+		t.Helper()
+		exec(t, b.database.AdminURL, fmt.Sprintf(`INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, completed_at, created_at)
+			SELECT gen_random_uuid(), now() - interval '%d seconds', tenant_id, id, 1, 'scheduled', 'function', '%s', now(), now() FROM scheduled_jobs`, ago, status))
+	}
+	stopped := func() bool {
+		t.Helper()
+		_, n, err := b.promoter.Autopilot(t.Context(), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n == 1
+	}
+	over("failed", 9)
+	over("failed", 8)
+	over("completed", 7)
+	over("failed", 6)
+	over("failed", 5)
+	if stopped() {
+		t.Fatal("stopped although a success stands between the failures")
+	}
+	over("failed", 4)
+	if !stopped() {
+		t.Fatal("not stopped after three failures in a row")
+	}
+	after, err := b.jobs.Get(t.Context(), b.who, j.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Status != job.Inactive || after.StatusBy != "system" || after.StatusReason != "3 executions in a row failed" {
+		t.Errorf("%+v", after)
+	}
+	if _, err := b.jobs.Resume(t.Context(), b.who, j.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	if stopped() {
+		t.Error("the failures of before the resume count again")
+	}
+}
+
+func TestAuditFindsWhatIsMissingAndWhatIsTooMuch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	good := b.create(t, func(s *job.Spec) { s.Name = "good" })
+	lost := b.create(t, func(s *job.Spec) { s.Name = "lost" })
+	late := b.create(t, func(s *job.Spec) { s.Name = "late"; s.Misfire.Policy = job.MisfireSkip })
+	begin := *late.NextExecutionAt
+	exec(t, b.database.AdminURL, fmt.Sprintf("UPDATE scheduled_jobs SET status = 'paused' WHERE id = '%s'", late.ID))
+	for second := range 60 {
+		b.pass(t, b.promoter, begin.Add(time.Duration(second)*time.Second))
+	}
+	// The late one was not promoted for a minute and a half: a missed range.
+	exec(t, b.database.AdminURL, "UPDATE scheduled_jobs SET status = 'active'")
+	b.pass(t, b.promoter, begin.Add(90*time.Second))
+	exec(t, b.database.AdminURL, fmt.Sprintf("DELETE FROM active_executions WHERE id = '%s'", execution.ScheduledID(lost.ID, begin.Add(30*time.Second))))
+
+	report, err := b.promoter.Audit(t.Context(), begin.Add(100*time.Second), uuid.Nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Jobs != 3 || report.Differing != 1 {
+		t.Errorf("%+v, want one of three jobs to differ", report)
+	}
+	for _, want := range []struct {
+		job        job.Job
+		difference int64
+	}{{good, 0}, {lost, -1}, {late, 0}} {
+		got, err := b.jobs.Get(t.Context(), b.who, want.job.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.AuditDifference == nil || *got.AuditDifference != want.difference {
+			t.Errorf("%s: difference %v, want %d", got.Name, got.AuditDifference, want.difference)
+		}
+	}
+}

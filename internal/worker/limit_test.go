@@ -1,0 +1,68 @@
+package worker_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/worker"
+)
+
+// Triggered runs beyond maxConcurrent wait for a place, on whichever worker
+// they are claimed, and each that ends hands its place on.
+func TestNoMoreRunsAtOnceThanAJobMayHave(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var now, most atomic.Int64
+	b.run = func(ctx context.Context, _ executor.Run) executor.Outcome {
+		n := now.Add(1)
+		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		now.Add(-1)
+		return executor.Outcome{}
+	}
+	workers := []member{b.start(func(c *worker.Config) { c.Slots = 50 }), b.start(func(c *worker.Config) { c.Slots = 50 })}
+	first := b.pending(func(s *job.Spec) { s.MaxConcurrent = 2 })
+	ids := []uuid.UUID{first.ID}
+	for range 19 {
+		e, _, err := b.executions.Trigger(t.Context(), b.who, first.JobID, nil, idempotency.Key{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, e.ID)
+	}
+	// Both workers are told of all of them at once; then only the hints that
+	// the workers themselves send keep it going.
+	for _, w := range workers {
+		go func() { _ = w.Handle(t.Context(), "low", ids) }()
+	}
+	done := make(chan struct{})
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case hint := <-b.hints.sent:
+				_ = workers[i%2].Handle(t.Context(), "low", hint.ids)
+			case <-done:
+				return
+			}
+		}
+	}()
+	for _, id := range ids {
+		b.reaches(id, execution.Completed)
+	}
+	close(done)
+	if got := most.Load(); got != 2 {
+		t.Errorf("%d ran at once, want the 2 that the job may have", got)
+	}
+}
