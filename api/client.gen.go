@@ -192,7 +192,7 @@ type ClientInterface interface {
 
 	// TriggerJobWithBody Run a job now
 	//
-	// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+	// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. Where as many runs of the job are active as may be, it waits; up to 1,000 can. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -201,7 +201,7 @@ type ClientInterface interface {
 
 	// TriggerJob Run a job now
 	//
-	// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+	// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. Where as many runs of the job are active as may be, it waits; up to 1,000 can. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -461,7 +461,7 @@ func (c *Client) ResumeJob(ctx context.Context, id JobID, reqEditors ...RequestE
 
 // TriggerJobWithBody Run a job now
 //
-// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. Where as many runs of the job are active as may be, it waits; up to 1,000 can. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -480,7 +480,7 @@ func (c *Client) TriggerJobWithBody(ctx context.Context, id JobID, params *Trigg
 
 // TriggerJob Run a job now
 //
-// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. Where as many runs of the job are active as may be, it waits; up to 1,000 can. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -1487,7 +1487,7 @@ type ClientWithResponsesInterface interface {
 
 	// TriggerJobWithBodyWithResponse Run a job now
 	//
-	// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+	// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. Where as many runs of the job are active as may be, it waits; up to 1,000 can. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -1496,7 +1496,7 @@ type ClientWithResponsesInterface interface {
 
 	// TriggerJobWithResponse Run a job now
 	//
-	// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+	// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. Where as many runs of the job are active as may be, it waits; up to 1,000 can. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -2658,6 +2658,8 @@ type TriggerJobResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *AlreadyRunning
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -2699,6 +2701,11 @@ func (r TriggerJobResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r TriggerJobResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r TriggerJobResponse) GetJSON409() *AlreadyRunning {
+	return r.JSON409
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -3148,7 +3155,7 @@ func (c *ClientWithResponses) ResumeJobWithResponse(ctx context.Context, id JobI
 
 // TriggerJobWithBodyWithResponse Run a job now
 //
-// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. Where as many runs of the job are active as may be, it waits; up to 1,000 can. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -3163,7 +3170,7 @@ func (c *ClientWithResponses) TriggerJobWithBodyWithResponse(ctx context.Context
 
 // TriggerJobWithResponse Run a job now
 //
-// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. Where as many runs of the job are active as may be, it waits; up to 1,000 can. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -4337,6 +4344,13 @@ func ParseTriggerJobResponse(rsp *http.Response) (*TriggerJobResponse, error) {
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest AlreadyRunning
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge

@@ -733,6 +733,9 @@ type Limit = int
 // To defines model for To.
 type To = time.Time
 
+// AlreadyRunning The form of every error.
+type AlreadyRunning = Error
+
 // Conflict The form of every error.
 type Conflict = Error
 

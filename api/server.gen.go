@@ -922,6 +922,8 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	return r
 }
 
+type AlreadyRunningJSONResponse Error
+
 type ConflictJSONResponse Error
 
 type ExecutionNotFoundJSONResponse Error
@@ -2432,6 +2434,20 @@ func (response TriggerJob404JSONResponse) VisitTriggerJobResponse(w http.Respons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TriggerJob409JSONResponse struct{ AlreadyRunningJSONResponse }
+
+func (response TriggerJob409JSONResponse) VisitTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
 }

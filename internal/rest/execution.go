@@ -111,9 +111,6 @@ func viewExecution(e execution.Execution) api.Execution {
 	if e.MissedCount > 0 {
 		view.MissedCount = nullable.NewNullableWithValue(e.MissedCount)
 	}
-	if e.Status == execution.Running {
-		view.NextAttemptAt = nullable.NewNullNullable[time.Time]() // it has started
-	}
 	for i, attempt := range e.Attempts {
 		view.Attempts[i] = viewAttempt(attempt)
 	}

@@ -77,6 +77,26 @@ func TestReadAnExecution(t *testing.T) {
 	}
 }
 
+// What runs does not wait for an attempt, and says when its end was asked for.
+func TestReadARunningExecution(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made := b.makeJob(t, b.ours)
+	run := b.makeExecution(t, b.ours, made.ID)
+	worker := uuid.New()
+	_, err := b.engine.Pool().Exec(t.Context(), `UPDATE active_executions SET status = 'running', attempt = 3, worker_id = $1, lease_token = $1,
+		started_at = now(), attempt_started_at = now(), deadline_at = now(), cancel_requested_at = now() WHERE id = $2`, worker, run.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := read[map[string]any](t, b.do(t, request{method: "GET", path: base + "/executions/" + run.ID.String(), token: b.token(t, b.ours, identity.Viewer)}), http.StatusOK)
+	for name, want := range map[string]any{"status": "running", "retryCount": 2.0, "nextAttemptAt": nil, "cancelRequested": true, "workerId": worker.String(), "completedAt": nil} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+}
+
 func TestExecutionsThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -8,11 +8,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -93,6 +96,27 @@ func TestAPanicBecomesAnAnswer(t *testing.T) {
 	if log := b.log.String(); !strings.Contains(log, "hunter2") || !strings.Contains(log, "fault_test.go") || strings.Count(log, `"level":"ERROR"`) != 1 {
 		t.Errorf("logged:\n%s", log)
 	}
+}
+
+// No request takes for ever, and the client learns of it before the connection's
+// own time-out.
+func TestARequestHasADeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := withVitals(t, nil)
+		b.handler = newHandler(t, rest.Deps{
+			CursorSecret: secret, Clock: func() time.Time { return b.now }, Log: discard(), Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
+			Authenticate: func(ctx context.Context, _ http.Header) (identity.Principal, error) {
+				<-ctx.Done()
+				return identity.Principal{}, ctx.Err()
+			},
+		})
+		began := clock.Start()
+		refused(t, b.do(t, request{method: "GET", path: base + "/jobs"}), http.StatusServiceUnavailable, "UNAVAILABLE")
+		if took := began.Elapsed(); took != 15*time.Second {
+			t.Errorf("it took %s, want 15 s", took)
+		}
+	})
 }
 
 // setupFailing is an API that meets an error before anything else happens.

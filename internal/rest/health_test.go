@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/rest"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
@@ -141,9 +142,34 @@ func TestAHealthCheckEnds(t *testing.T) {
 			Vitals: slow{}, CursorSecret: secret, Clock: func() time.Time { return b.now }, Log: discard(), Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
 		})
 		for _, path := range []string{"/health", "/health/ready"} {
-			if got := b.do(t, request{method: "GET", path: path}); got.status != http.StatusServiceUnavailable {
-				t.Errorf("%s answered %d", path, got.status)
+			began := clock.Start()
+			if got := b.do(t, request{method: "GET", path: path}); got.status != http.StatusServiceUnavailable || began.Elapsed() > 2*time.Second {
+				t.Errorf("%s answered %d after %s", path, got.status, began.Elapsed())
 			}
 		}
 	})
+}
+
+// hasty gives up with its context.
+type hasty struct{}
+
+func (hasty) Health(ctx context.Context) rest.Health {
+	return rest.Health{Database: rest.Dependency{Healthy: ctx.Err() == nil}}
+}
+
+func (hasty) Ready(context.Context) []string { return nil }
+
+// One who hangs up does not spoil the answer of all others.
+func TestACallerWhoLeavesSpoilsNothing(t *testing.T) {
+	t.Parallel()
+	b := withVitals(t, nil)
+	b.handler = newHandler(t, rest.Deps{
+		Vitals: hasty{}, CursorSecret: secret, Clock: func() time.Time { return b.now }, Log: discard(), Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
+	})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	b.sendWith(gone, request{method: "GET", path: "/health"})
+	if got := b.do(t, request{method: "GET", path: "/health"}); got.status != http.StatusOK {
+		t.Errorf("the next one is answered %d %s", got.status, got.body)
+	}
 }

@@ -149,6 +149,20 @@ func TestHostileBodiesAreRefusedAndStoreNothing(t *testing.T) {
 	}
 }
 
+// However much is wrong, the answer stays small.
+func TestDetailsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var names strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&names, `,"x%d":1`, i)
+	}
+	got := b.do(t, request{method: "POST", path: base + "/jobs?a=1&b=2&c=3", token: b.token(t, b.ours, identity.Admin), body: fmt.Sprintf(good, names.String())})
+	if e := refused(t, got, http.StatusBadRequest, "VALIDATION_FAILED"); len(e.Error.Details) != 50 {
+		t.Errorf("%d details, want 50", len(e.Error.Details))
+	}
+}
+
 // The small bodies are as strict.
 func TestHostileBodiesOfTriggerAndPause(t *testing.T) {
 	t.Parallel()

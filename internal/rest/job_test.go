@@ -234,6 +234,20 @@ func TestTriggerAJob(t *testing.T) {
 	}
 }
 
+func TestTriggersQueueUpToABound(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := request{method: "POST", path: base + "/jobs/" + b.makeJob(t, b.ours).ID.String() + "/trigger", token: b.token(t, b.ours, identity.Operator)}
+	b.do(t, r)
+	waits := read[api.Execution](t, b.do(t, r), http.StatusAccepted)
+	_, err := b.engine.Pool().Exec(t.Context(), `INSERT INTO active_executions
+		SELECT (jsonb_populate_record(e, jsonb_build_object('id', gen_random_uuid()))).* FROM active_executions e, generate_series(1, 1000) WHERE e.id = $1`, waits.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, b.do(t, r), http.StatusConflict, "JOB_ALREADY_RUNNING")
+}
+
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -112,6 +112,10 @@ func TestCursorsOpenOneList(t *testing.T) {
 			t.Errorf("%s answered %d %s", fine, got.status, got.body)
 		}
 	}
+	runs := read[api.ExecutionPage](t, b.do(t, request{method: "GET", path: base + "/executions?limit=1&status=pending&status=failed", token: ours}), http.StatusOK)
+	if got := get(ours, "/executions?status=failed&status=pending&", runs.NextCursor.MustGet()); got.status != http.StatusOK {
+		t.Errorf("the order of filters counts: %d %s", got.status, got.body)
+	}
 	for _, other := range []struct{ token, path, cursor string }{
 		{theirs, "/jobs?limit=1&status=active&jobType=http&", cursor},
 		{ours, "/jobs?limit=1&status=active&", cursor},

@@ -89,7 +89,7 @@ type bundle struct {
 }
 
 // setup makes an API; change may alter what it is made of.
-func setup(t *testing.T, change ...func(*rest.Deps)) *bundle {
+func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	t.Helper()
 	database := pgtest.New(t)
 	b := &bundle{
@@ -111,8 +111,13 @@ func setup(t *testing.T, change ...func(*rest.Deps)) *bundle {
 		Jobs: b.jobs, Executions: b.executions, Tenants: tenant.NewStore(b.db, true),
 		Authenticate: tokens.Authenticate, CheckConfig: checkConfig,
 		CheckParameters: func(string, json.RawMessage, json.RawMessage) []fault.Field { return b.refuse },
-		Hint:            func(_ context.Context, _ int, id uuid.UUID) { b.hinted = append(b.hinted, id) },
-		Vitals:          b.vitals, CursorSecret: secret, Port: 3009, Clock: now,
+		Hint: func(ctx context.Context, _ int, id uuid.UUID) {
+			if deadline, ok := ctx.Deadline(); !ok || deadline.Sub(clock.Now()) > time.Second {
+				t.Error("a trigger waits for the hint for more than a second")
+			}
+			b.hinted = append(b.hinted, id)
+		},
+		Vitals: b.vitals, CursorSecret: secret, Port: 3009, Clock: now,
 		Log:     telemetry.NewLogger(b.log, slog.LevelDebug),
 		Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
 	}
@@ -128,7 +133,7 @@ func setup(t *testing.T, change ...func(*rest.Deps)) *bundle {
 	return b
 }
 
-func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
+func open(t testing.TB, url string, role postgres.Role) *postgres.DB {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Role: role, Name: "test", MaxConns: 4})
 	if err != nil {
@@ -158,7 +163,7 @@ func checkConfig(jobType string, config json.RawMessage) []fault.Field {
 }
 
 // token is a good token of an actor with roles.
-func (b *bundle) token(t *testing.T, who tenant.Actor, roles ...identity.Role) string {
+func (b *bundle) token(t testing.TB, who tenant.Actor, roles ...identity.Role) string {
 	t.Helper()
 	token, err := identity.Mint(secret, identity.Claims{
 		Subject: who.Subject, Tenant: who.TenantID, Roles: roles, Issuer: issuer, Audience: "scheduler",
@@ -248,7 +253,7 @@ func (b *bundle) route(method, path string) *routers.Route {
 }
 
 // makeJob stores a job without the API.
-func (b *bundle) makeJob(t *testing.T, who tenant.Actor) job.Job {
+func (b *bundle) makeJob(t testing.TB, who tenant.Actor) job.Job {
 	t.Helper()
 	if err := tenant.NewStore(b.db, true).Admit(t.Context(), who.TenantID); err != nil {
 		t.Fatal(err)

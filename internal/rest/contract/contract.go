@@ -30,10 +30,7 @@ const maxFaults = 50
 
 // Contract is the parsed contract. It does not change once loaded and may be
 // used by any number of goroutines.
-type Contract struct {
-	operations map[string]*Operation
-	paths      []string
-}
+type Contract struct{ operations map[string]*Operation }
 
 // Operation is what the contract says of one method of one path.
 type Operation struct {
@@ -55,9 +52,12 @@ func Load() (*Contract, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the contract: %w", err)
 	}
+	return from(document)
+}
+
+func from(document *openapi3.T) (*Contract, error) {
 	c := &Contract{operations: map[string]*Operation{}}
 	for path, item := range document.Paths.Map() {
-		c.paths = append(c.paths, path)
 		for method, described := range item.Operations() {
 			permission, _ := described.Extensions["x-permission"].(string)
 			if permission == "" {
@@ -77,7 +77,6 @@ func Load() (*Contract, error) {
 			c.operations[method+" "+path] = operation
 		}
 	}
-	slices.Sort(c.paths)
 	return c, nil
 }
 
