@@ -1,0 +1,152 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+)
+
+func TestOpenRefusesLoginsThatNoPolicyBinds(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	for name, url := range map[string]string{"superuser": database.AdminURL, "owner": database.OwnerURL} {
+		db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Role: postgres.API, Name: "test", MaxConns: 1})
+		if err == nil {
+			db.Close()
+			t.Errorf("%s: accepted", name)
+		} else if !strings.Contains(err.Error(), "role") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func open(t *testing.T, database *pgtest.Database) *postgres.DB {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return db
+}
+
+func TestTransactionsEndAsTheirFunctionSays(t *testing.T) {
+	t.Parallel()
+	d := open(t, pgtest.New(t))
+	tenant := uuid.New()
+	insert := func(fn func(tx *postgres.Tx) error) error {
+		return d.InTenant(t.Context(), tenant, func(tx *postgres.Tx) error {
+			if err := tx.InsertTenant(t.Context(), db.InsertTenantParams{TenantID: tenant, Name: "x"}); err != nil {
+				return err
+			}
+			return fn(tx)
+		})
+	}
+	there := func() bool {
+		t.Helper()
+		err := d.InTenant(t.Context(), tenant, func(tx *postgres.Tx) error {
+			_, err := tx.GetTenantStatus(t.Context(), tenant)
+			return err
+		})
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	refused := errors.New("refused")
+	if err := insert(func(*postgres.Tx) error { return refused }); !errors.Is(err, refused) || there() {
+		t.Errorf("after an error %v the row is there: %v", err, there())
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_ = insert(func(*postgres.Tx) error { panic("defect") })
+	}()
+	if there() {
+		t.Error("after a panic the row is there")
+	}
+	err := insert(func(tx *postgres.Tx) error {
+		if tx.At.IsZero() || tx.At.Location() != time.UTC {
+			t.Errorf("the transaction's instant is %v", tx.At)
+		}
+		return tx.CommitWith(t.Context(), func(*db.Queries) error { return nil })
+	})
+	if err != nil || !there() {
+		t.Errorf("after CommitWith: %v, there %v", err, there())
+	}
+}
+
+// A write that fails with the commit takes the whole transaction along.
+func TestCommitWithIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	d := open(t, pgtest.New(t))
+	tenant := uuid.New()
+	err := d.InTenant(t.Context(), tenant, func(tx *postgres.Tx) error {
+		return tx.CommitWith(t.Context(), func(q *db.Queries) error {
+			if err := q.InsertTenant(t.Context(), db.InsertTenantParams{TenantID: tenant, Name: "x"}); err != nil {
+				return err
+			}
+			return q.InsertTenant(t.Context(), db.InsertTenantParams{TenantID: uuid.New(), Name: "of another tenant"})
+		})
+	})
+	if err == nil {
+		t.Fatal("a row of another tenant was written")
+	}
+	err = d.InTenant(t.Context(), tenant, func(tx *postgres.Tx) error {
+		_, err := tx.GetTenantStatus(t.Context(), tenant)
+		return err
+	})
+	if fault.KindOf(err) != fault.NotFound {
+		t.Errorf("the first write is there: %v", err)
+	}
+}
+
+func TestFaultReadsPostgreSQLsCodes(t *testing.T) {
+	t.Parallel()
+	code := func(code string) error { return &pgconn.PgError{Code: code, TableName: "job_executions"} }
+	for _, test := range []struct {
+		name string
+		err  error
+		kind fault.Kind
+		code string
+	}{
+		{"nothing", nil, fault.Internal, ""},
+		{"no row", pgx.ErrNoRows, fault.NotFound, ""},
+		{"unique violation", code("23505"), fault.Conflict, "CONFLICT"},
+		{"no partition", code("23514"), fault.Internal, postgres.NoPartition},
+		{"deadlock", code("40P01"), fault.Unavailable, ""},
+		{"lock time-out", code("55P03"), fault.Unavailable, ""},
+		{"shutting down", code("57P01"), fault.Unavailable, ""},
+		{"disk full", code("53100"), fault.Unavailable, ""},
+		{"read-only standby", code("25006"), fault.Unavailable, ""},
+		{"a defect of ours", code("42601"), fault.Internal, ""},
+		{"deadline", context.DeadlineExceeded, fault.Unavailable, ""},
+		{"a fault already", fault.New(fault.Conflict, "X", "x"), fault.Conflict, "X"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			got := postgres.Fault(test.err)
+			if fault.KindOf(got) != test.kind {
+				t.Errorf("kind %v, want %v", fault.KindOf(got), test.kind)
+			}
+			var f *fault.Error
+			if errors.As(got, &f) && f.Code != test.code {
+				t.Errorf("code %q, want %q", f.Code, test.code)
+			}
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/scheduler-service/scheduler/internal/partition"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+)
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	return conn
+}
+
+func exec(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func count(t *testing.T, conn *pgx.Conn, sql string, args ...any) (n int) {
+	t.Helper()
+	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+func TestMigrationsGoUpAndDownAndUp(t *testing.T) {
+	t.Parallel()
+	database := pgtest.Empty(t)
+	up := func() int {
+		t.Helper()
+		n, err := postgres.Migrate(t.Context(), database.OwnerURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	want, err := postgres.SchemaVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := up(); int64(got) != want {
+		t.Errorf("%d migrations applied, want %d", got, want)
+	}
+	if got := up(); got != 0 {
+		t.Errorf("%d applied the second time", got)
+	}
+	if err := postgres.MigrateDown(t.Context(), database.OwnerURL); err != nil {
+		t.Fatal(err)
+	}
+	left := count(t, connect(t, database.AdminURL), `SELECT count(*) FROM pg_class
+		WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v') AND relname NOT LIKE 'goose%'`)
+	if left != 0 {
+		t.Errorf("%d tables are left after all went down", left)
+	}
+	if got := up(); int64(got) != want {
+		t.Errorf("%d migrations applied again, want %d", got, want)
+	}
+}
+
+func TestMigratorsAtOnceApplyOnce(t *testing.T) {
+	t.Parallel()
+	database := pgtest.Empty(t)
+	applied := make([]int, 3)
+	var group errgroup.Group
+	for i := range applied {
+		group.Go(func() (err error) {
+			applied[i], err = postgres.Migrate(t.Context(), database.OwnerURL)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	want, err := postgres.SchemaVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := applied[0] + applied[1] + applied[2]; int64(sum) != want {
+		t.Errorf("applied %v, want %d in all", applied, want)
+	}
+}
+
+// Over the catalogue, so that a table or partition of tomorrow is covered: every
+// relation that holds a tenant's rows forces row-level security, with a policy
+// for the tenant's role, and nobody but the owner may touch a partition.
+func TestEveryTenantTableForcesRowLevelSecurity(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	conn := connect(t, database.AdminURL)
+	rows, err := conn.Query(t.Context(), `
+		SELECT c.relname::text, c.relrowsecurity AND c.relforcerowsecurity,
+		       EXISTS (SELECT 1 FROM pg_policy p WHERE p.polrelid = c.oid AND p.polroles @> ARRAY['scheduler_api'::regrole::oid]),
+		       c.relispartition, c.relacl::text
+		FROM pg_class c
+		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
+		  AND (c.relname = 'tenants' OR EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped))`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	tables, partitions := 0, 0
+	for rows.Next() {
+		var name string
+		var forced, policy, isPartition bool
+		var grants *string
+		if err := rows.Scan(&name, &forced, &policy, &isPartition, &grants); err != nil {
+			t.Fatal(err)
+		}
+		tables++
+		if !forced || !policy {
+			t.Errorf("%s: row-level security forced %v, policy for the tenant's role %v", name, forced, policy)
+		}
+		if isPartition {
+			partitions++
+			if grants != nil {
+				t.Errorf("partition %s is granted to %s", name, *grants)
+			}
+		}
+	}
+	if rows.Err() != nil || tables < 8 || partitions != partition.Ahead+1 {
+		t.Errorf("%d tables, %d partitions: %v", tables, partitions, rows.Err())
+	}
+}
+
+// fill makes two tenants with one job and one finished execution each.
+func fill(t *testing.T, admin *pgx.Conn) (a, b uuid.UUID) {
+	t.Helper()
+	a, b = uuid.New(), uuid.New()
+	for _, tenant := range []uuid.UUID{a, b} {
+		job := uuid.New()
+		exec(t, admin, "INSERT INTO tenants (id, name) VALUES ($1, 'x')", tenant)
+		exec(t, admin, `INSERT INTO scheduled_jobs (id, tenant_id, name, created_by, job_type, config, max_attempts, timeout_seconds)
+			VALUES ($1, $2, 'x', 'x', 'http', '{}', 1, 1)`, job, tenant)
+		exec(t, admin, `INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, completed_at, created_at)
+			VALUES (gen_random_uuid(), now(), $1, $2, 1, 'manual', 'http', 'completed', now(), now())`, tenant, job)
+	}
+	return a, b
+}
+
+// The second wall: whatever a statement asks for, the API's role sees the rows
+// of the tenant that the transaction names, and none when it names none.
+func TestTheAPIsRoleSeesOneTenant(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	a, b := fill(t, connect(t, database.AdminURL))
+	conn := connect(t, database.URL)
+	exec(t, conn, "SET ROLE scheduler_api")
+	for _, table := range []string{"tenants", "scheduled_jobs", "job_executions", "executions"} {
+		if n := count(t, conn, "SELECT count(*) FROM "+table); n != 0 {
+			t.Errorf("%s: %d rows are seen without a tenant", table, n)
+		}
+		exec(t, conn, fmt.Sprintf("SET app.tenant_id = '%s'", a))
+		if n := count(t, conn, "SELECT count(*) FROM "+table); n != 1 {
+			t.Errorf("%s: %d rows of tenant a are seen, want 1", table, n)
+		}
+		exec(t, conn, "RESET app.tenant_id")
+	}
+	exec(t, conn, fmt.Sprintf("SET app.tenant_id = '%s'", a))
+	if _, err := conn.Exec(t.Context(), "UPDATE scheduled_jobs SET tenant_id = $1", b); err == nil {
+		t.Error("a job was moved to another tenant")
+	}
+	for _, sql := range []string{
+		"UPDATE job_executions SET status = 'failed'", "DELETE FROM job_executions", "DELETE FROM scheduled_jobs",
+		"UPDATE job_versions SET spec = '{}'", "TRUNCATE active_executions", "SELECT * FROM goose_db_version",
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err == nil {
+			t.Errorf("the API's role may %s", sql)
+		}
+	}
+	var part string
+	if err := conn.QueryRow(t.Context(), "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'job_executions'::regclass LIMIT 1").Scan(&part); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), "SELECT * FROM "+part); err == nil {
+		t.Errorf("partition %s can be read directly", part)
+	}
+}
+
+// A terminal outcome cannot be changed by the processes, by grant.
+func TestTheEnginesRoleCannotChangeTheHistory(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	fill(t, connect(t, database.AdminURL))
+	conn := connect(t, database.URL)
+	exec(t, conn, "SET ROLE scheduler_engine")
+	if n := count(t, conn, "SELECT count(*) FROM job_executions"); n != 2 {
+		t.Errorf("the engine sees %d of 2 rows", n)
+	}
+	for _, sql := range []string{
+		"UPDATE job_executions SET status = 'failed'", "DELETE FROM job_executions", "TRUNCATE job_executions",
+		"UPDATE scheduled_jobs SET config = '{}'", "INSERT INTO tenants (id, name) VALUES (gen_random_uuid(), 'x')",
+		"CREATE TABLE mine (x int)", "ALTER TABLE workers ADD COLUMN x int",
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err == nil {
+			t.Errorf("the engine's role may %s", sql)
+		}
+	}
+}
