@@ -17,7 +17,6 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/rest"
-	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -35,7 +34,7 @@ func API(ctx context.Context, c config.API, log *slog.Logger) error {
 	defer listener.Close() // closed by then, unless the start failed
 	return together(ctx,
 		func(ctx context.Context) error { return p.api(ctx, c, listener, nil) },
-		func(ctx context.Context) error { return telemetry.Serve(ctx, c.MetricsAddr(), p.registry) })
+		func(ctx context.Context) error { return p.serveMetrics(ctx, c.MetricsAddr()) })
 }
 
 // api serves on a listener; jobs may reach the endpoints beside what the
@@ -68,6 +67,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	if err != nil {
 		return err
 	}
+	p.ready.add(func() error { return nil }) // it has its own answer, on its own port
 	p.log.InfoContext(ctx, "api listens", "address", listener.Addr().String())
 	return rest.Serve(ctx, rest.Server{Listener: listener, Handler: handler, Log: p.log, Drain: requestDrain})
 }

@@ -8,8 +8,10 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -33,11 +35,12 @@ type process struct {
 	log      *slog.Logger
 	registry *telemetry.Registry
 	metrics  *telemetry.Metrics
+	ready    *readiness
 }
 
 func newProcess(log *slog.Logger) process {
 	registry := telemetry.NewRegistry()
-	return process{log: log, registry: registry, metrics: telemetry.NewMetrics(registry)}
+	return process{log: log, registry: registry, metrics: telemetry.NewMetrics(registry), ready: &readiness{}}
 }
 
 // named is the process with a name on its log lines.
@@ -79,4 +82,37 @@ func hintOne(hints *queue.Publisher, log *slog.Logger) func(ctx context.Context,
 			log.DebugContext(ctx, "hint not sent, the sweeper sends it", "error", err, "execution_id", id)
 		}
 	}
+}
+
+// serveMetrics answers what an operator's tools ask, on a port of its own.
+func (p process) serveMetrics(ctx context.Context, addr string) error {
+	return telemetry.Serve(ctx, addr, p.registry, p.ready.check)
+}
+
+// readiness asks the parts of a process whether they can do their work, once
+// they are there.
+type readiness struct {
+	mu     sync.Mutex
+	checks []func() error
+}
+
+// add makes the process's readiness depend on a part.
+func (r *readiness) add(check func() error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.checks = append(r.checks, check)
+}
+
+func (r *readiness) check() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.checks) == 0 {
+		return errors.New("the process is starting")
+	}
+	for _, check := range r.checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

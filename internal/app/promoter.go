@@ -7,7 +7,6 @@ import (
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/promoter"
-	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
 // Promoter runs a promoter until ctx is cancelled.
@@ -15,7 +14,7 @@ func Promoter(ctx context.Context, c config.Promoter, log *slog.Logger) error {
 	p := newProcess(log)
 	return together(ctx,
 		func(ctx context.Context) error { return p.promoter(ctx, c) },
-		func(ctx context.Context) error { return telemetry.Serve(ctx, c.MetricsAddr(), p.registry) })
+		func(ctx context.Context) error { return p.serveMetrics(ctx, c.MetricsAddr()) })
 }
 
 func (p process) promoter(ctx context.Context, c config.Promoter) error {
@@ -30,5 +29,7 @@ func (p process) promoter(ctx context.Context, c config.Promoter) error {
 		return err
 	}
 	p.log.InfoContext(ctx, "promoter starts")
-	return promoter.New(promoter.Deps{DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, CatchupPerSecond: c.CatchupPerSecond}).Run(ctx)
+	promotes := promoter.New(promoter.Deps{DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, CatchupPerSecond: c.CatchupPerSecond})
+	p.ready.add(promotes.Ready)
+	return promotes.Run(ctx)
 }

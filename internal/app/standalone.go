@@ -17,7 +17,6 @@ import (
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/devstack"
 	"github.com/scheduler-service/scheduler/internal/postgres"
-	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
 // Standalone is the other processes in one, for a laptop, a demonstration or a
@@ -58,7 +57,7 @@ func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, out 
 		func(ctx context.Context) error { return p.api(ctx, c.API, listener, endpoints) },
 		func(ctx context.Context) error { return p.promoter(ctx, c.Promoter) },
 		func(ctx context.Context) error { return p.worker(ctx, c.Worker, endpoints) },
-		func(ctx context.Context) error { return telemetry.Serve(ctx, c.API.MetricsAddr(), p.registry) },
+		func(ctx context.Context) error { return p.serveMetrics(ctx, c.API.MetricsAddr()) },
 		func(ctx context.Context) error { return next.print(ctx, out) })
 }
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -15,7 +16,6 @@ import (
 	"github.com/scheduler-service/scheduler/internal/executor/http"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
-	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/worker"
 )
 
@@ -29,7 +29,7 @@ func Worker(ctx context.Context, c config.Worker, log *slog.Logger) error {
 	p := newProcess(log)
 	return together(ctx,
 		func(ctx context.Context) error { return p.worker(ctx, c, nil) },
-		func(ctx context.Context) error { return telemetry.Serve(ctx, c.MetricsAddr(), p.registry) })
+		func(ctx context.Context) error { return p.serveMetrics(ctx, c.MetricsAddr()) })
 }
 
 // worker runs one; jobs may reach the endpoints beside what the configuration
@@ -64,6 +64,12 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 	if err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
+	p.ready.add(func() error {
+		if !w.Ready() {
+			return errors.New("the worker holds no lease")
+		}
+		return nil
+	})
 	return w.Run(ctx, consumer.Run)
 }
 

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -77,7 +78,7 @@ type Promoter struct {
 	audited   *compiled // of Audit, which another goroutine calls
 	since     time.Time // lower bound of the next scan; zero scans all
 	fullScan  clock.Mark
-	halted    bool
+	state     atomic.Pointer[string] // why it is not ready; nil: it is
 	late      catchup
 
 	partitionsKept clock.Mark
@@ -86,10 +87,13 @@ type Promoter struct {
 
 // New makes a promoter.
 func New(d Deps) *Promoter {
-	return &Promoter{
+	p := &Promoter{
 		Deps: d, store: &store{db: d.DB}, fleet: fleet.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(), fullScan: clock.Start(),
 		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))},
 	}
+	starting := "the first promotion is not done yet"
+	p.state.Store(&starting)
+	return p
 }
 
 // Report is what a pass did.
@@ -147,9 +151,9 @@ func (p *Promoter) decide(c claim) (plan, error) {
 func (p *Promoter) checkClock(database time.Time) error {
 	skew := database.Sub(clock.Now())
 	p.Metrics.SetClockDisagreement(skew)
-	p.halted = skew.Abs() > maxSkew
-	p.Metrics.SetPromotionHalted(p.halted)
-	if p.halted {
+	halted := skew.Abs() > maxSkew
+	p.Metrics.SetPromotionHalted(halted)
+	if halted {
 		return fmt.Errorf("promotion is halted: the database's clock is %v from this process's, more than %v: correct the wrong one", skew.Round(time.Second), maxSkew)
 	}
 	return nil
@@ -204,6 +208,7 @@ func (p *Promoter) promoteLoop(ctx context.Context) {
 		mark := clock.Start()
 		report, err := p.Pass(ctx, time.Time{})
 		wait := maxSleep
+		p.became(err)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			p.Metrics.Failure("promote", fault.KindOf(err).String())
@@ -217,6 +222,24 @@ func (p *Promoter) promoteLoop(ctx context.Context) {
 		}
 		sleep(ctx, wait)
 	}
+}
+
+// Ready reports why this promoter promotes nothing: its last pass failed, or
+// none is done yet.
+func (p *Promoter) Ready() error {
+	if why := p.state.Load(); why != nil {
+		return errors.New(*why)
+	}
+	return nil
+}
+
+func (p *Promoter) became(err error) {
+	if err == nil {
+		p.state.Store(nil)
+		return
+	}
+	why := "the last promotion failed; see the log"
+	p.state.Store(&why)
 }
 
 // pause is how long to sleep after a pass that took so long.

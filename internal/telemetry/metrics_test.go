@@ -117,6 +117,7 @@ func TestEveryMetricOfTheContractExists(t *testing.T) {
 		"scheduler_disowned_total": {}, "scheduler_self_fence_total": {}, "scheduler_redis_generation_changes_total": {},
 		"scheduler_missed_total": {}, "scheduler_promotion_halted": {}, "scheduler_clock_disagreement_seconds": {},
 		"scheduler_batch_size": {1, 512}, "scheduler_database_round_trips_total": {},
+		"scheduler_audited_jobs_total": {}, "scheduler_audit_differences_total": {},
 	}
 	for name, edge := range want {
 		if got, ok := edges[name]; !ok || got != edge {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -13,12 +14,14 @@ import (
 )
 
 // Serve answers GET /metrics on an address until ctx ends, and then returns
-// nil within five seconds. An empty address, as config gives it when metrics
+// nil within five seconds. Beside it, for an orchestrator, GET /health/live is
+// 200 while the process answers, and GET /health/ready while ready returns nil;
+// otherwise 503 with the reason. An empty address, as config gives it when metrics
 // are off, serves nothing and waits for ctx. An address that cannot be
 // listened on is an error at once.
 //
 // The port is not for tenants: nothing on it asks who is there.
-func Serve(ctx context.Context, addr string, from prometheus.Gatherer) error {
+func Serve(ctx context.Context, addr string, from prometheus.Gatherer, ready func() error) error {
 	if addr == "" {
 		<-ctx.Done()
 		return nil
@@ -30,10 +33,10 @@ func Serve(ctx context.Context, addr string, from prometheus.Gatherer) error {
 	if err != nil {
 		return fmt.Errorf("telemetry: listen for metrics: %w", err)
 	}
-	return serveOn(ctx, listener, from)
+	return serveOn(ctx, listener, from, ready)
 }
 
-func serveOn(ctx context.Context, listener net.Listener, from prometheus.Gatherer) error {
+func serveOn(ctx context.Context, listener net.Listener, from prometheus.Gatherer, ready func() error) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(from, promhttp.HandlerOpts{
 		// Half an answer is better than none when one collector fails.
@@ -41,6 +44,14 @@ func serveOn(ctx context.Context, listener net.Listener, from prometheus.Gathere
 		MaxRequestsInFlight: 4,
 		Timeout:             10 * time.Second,
 	}))
+	mux.HandleFunc("GET /health/live", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "alive") })
+	mux.HandleFunc("GET /health/ready", func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			say(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+		say(w, http.StatusOK, "ready")
+	})
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -57,6 +68,13 @@ func serveOn(ctx context.Context, listener net.Listener, from prometheus.Gathere
 	case <-ctx.Done():
 	}
 	return stop(server, ended)
+}
+
+// say answers a line of text.
+func say(w http.ResponseWriter, status int, line string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, line+"\n") // a broken connection is the caller's to notice
 }
 
 // stop lets a scrape that is being answered finish, up to a bound.

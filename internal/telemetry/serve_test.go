@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -19,11 +20,12 @@ func TestServeAnswersUntilCancelled(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- serveOn(ctx, listener, reg) }()
+	go func() { done <- serveOn(ctx, listener, reg, func() error { return errors.New("the worker holds no lease") }) }()
 
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for path, want := range map[string]string{
 		"/metrics": "scheduler_active_jobs 3", "/": "404 page not found",
+		"/health/live": "alive", "/health/ready": "the worker holds no lease",
 	} {
 		if body := get(t, client, "http://"+listener.Addr().String()+path); !strings.Contains(body, want) {
 			t.Errorf("%s: %q is not in %.200s", path, want, body)
@@ -64,7 +66,7 @@ func TestServeWithoutAddressWaits(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, "", NewRegistry()) }()
+	go func() { done <- Serve(ctx, "", NewRegistry(), func() error { return nil }) }()
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -78,7 +80,7 @@ func TestServeSaysThatThePortIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	if err := Serve(t.Context(), listener.Addr().String(), NewRegistry()); err == nil {
+	if err := Serve(t.Context(), listener.Addr().String(), NewRegistry(), func() error { return nil }); err == nil {
 		t.Error("no error for a port that is taken")
 	}
 }
@@ -90,7 +92,7 @@ func TestServeStartsAndStopsUnderStress(t *testing.T) {
 	for range 100 {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- Serve(ctx, "127.0.0.1:0", NewRegistry()) }()
+		go func() { done <- Serve(ctx, "127.0.0.1:0", NewRegistry(), func() error { return nil }) }()
 		cancel()
 		if err := <-done; err != nil {
 			t.Fatal(err)
