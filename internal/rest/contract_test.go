@@ -87,9 +87,15 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	// An escaped slash stays inside its part of the path.
 	refused(t, b.do(t, request{method: "GET", path: base + "/jobs/" + id + "%2fexecutions", token: admin}), http.StatusBadRequest, "VALIDATION_FAILED")
 	for _, test := range []struct{ method, path, allow string }{
-		{"PATCH", "/jobs", "GET, POST"}, {"DELETE", "/jobs", "GET, POST"}, {"POST", "/jobs/" + id, "GET, PUT, DELETE"}, {"GET", "/jobs/" + id + "/trigger", "POST"},
-		{"OPTIONS", "/executions", "GET"}, {"HEAD", "/jobs", "GET, POST"}, {"TRACE", "/jobs", "GET, POST"},
-		{"PROPFIND", "/jobs", "GET, POST"}, {"get", "/jobs", "GET, POST"},
+		{"PATCH", "/jobs", "GET, POST"},
+		{"DELETE", "/jobs", "GET, POST"},
+		{"POST", "/jobs/" + id, "GET, PUT, DELETE"},
+		{"GET", "/jobs/" + id + "/trigger", "POST"},
+		{"OPTIONS", "/executions", "GET"},
+		{"HEAD", "/jobs", "GET, POST"},
+		{"TRACE", "/jobs", "GET, POST"},
+		{"PROPFIND", "/jobs", "GET, POST"},
+		{"get", "/jobs", "GET, POST"},
 	} {
 		got := b.send(request{method: test.method, path: base + test.path, token: admin, header: map[string]string{"X-HTTP-Method-Override": "GET"}})
 		if got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != test.allow {
@@ -125,8 +131,15 @@ func TestRequestIDs(t *testing.T) {
 		sent string
 		kept bool
 	}{
-		{"abc-1.2_3", true}, {strings.Repeat("a", 64), true},
-		{"", false}, {strings.Repeat("a", 65), false}, {"a b", false}, {"a\n{\"level\":\"error\"}", false}, {"é", false}, {"a;b", false}, {`"`, false},
+		{"abc-1.2_3", true},
+		{strings.Repeat("a", 64), true},
+		{"", false},
+		{strings.Repeat("a", 65), false},
+		{"a b", false},
+		{"a\n{\"level\":\"error\"}", false},
+		{"é", false},
+		{"a;b", false},
+		{`"`, false},
 	} {
 		sent := httptest.NewRequest(http.MethodGet, "/health/live", nil)
 		sent.Header["X-Request-Id"] = []string{test.sent}

@@ -217,10 +217,20 @@ func TestContentTypes(t *testing.T) {
 		media, coding string
 		status        int
 	}{
-		{"application/json", "", 201}, {"Application/JSON; charset=UTF-8", "", 201}, {"application/json", "identity", 201},
-		{"text/plain", "", 415}, {"application/json; charset=latin1", "", 415}, {"application/x-www-form-urlencoded", "", 415},
-		{"application/merge-patch+json", "", 415}, {"application/vnd.api+json", "", 415}, {"application/jsonx", "", 415},
-		{"*/*", "", 415}, {"", "", 415}, {"application/json, text/plain", "", 415}, {"application/json", "gzip", 415}, {"multipart/form-data; boundary=x", "", 415},
+		{"application/json", "", 201},
+		{"Application/JSON; charset=UTF-8", "", 201},
+		{"application/json", "identity", 201},
+		{"text/plain", "", 415},
+		{"application/json; charset=latin1", "", 415},
+		{"application/x-www-form-urlencoded", "", 415},
+		{"application/merge-patch+json", "", 415},
+		{"application/vnd.api+json", "", 415},
+		{"application/jsonx", "", 415},
+		{"*/*", "", 415},
+		{"", "", 415},
+		{"application/json, text/plain", "", 415},
+		{"application/json", "gzip", 415},
+		{"multipart/form-data; boundary=x", "", 415},
 	} {
 		got := b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: webhook, header: map[string]string{"Content-Type": test.media, "Content-Encoding": test.coding}})
 		if got.status != test.status {

@@ -76,12 +76,20 @@ func TestCreateNamesEverythingThatIsWrong(t *testing.T) {
 		name, body, code string
 		want             []string // "field rule", sorted
 	}{
-		{"contract, domain and config", `{"name":"","interval":"soon","timezone":"Mars/Olympus","jobType":"http","config":{"method":"GET","x":1},"timeout":0,"id":"x"}`,
-			"INVALID_JOB_CONFIG", []string{"config.url required", "config.x unknown", "id unknown", "interval duration", "name minLength", "timeout minimum", "timezone zone"}},
-		{"a bad expression", `{"name":"a","cronExpression":"0 61 * * * *","jobType":"http","config":{"url":"https://example.com"}}`,
-			"INVALID_CRON_EXPRESSION", []string{"cronExpression minute"}},
-		{"an expression that never fires", `{"name":"a","cronExpression":"0 0 0 30 2 *","jobType":"http","config":{"url":"https://example.com"}}`,
-			"INVALID_CRON_EXPRESSION", nil},
+		{
+			"contract, domain and config", `{"name":"","interval":"soon","timezone":"Mars/Olympus","jobType":"http","config":{"method":"GET","x":1},"timeout":0,"id":"x"}`,
+			"INVALID_JOB_CONFIG",
+			[]string{"config.url required", "config.x unknown", "id unknown", "interval duration", "name minLength", "timeout minimum", "timezone zone"},
+		},
+		{
+			"a bad expression", `{"name":"a","cronExpression":"0 61 * * * *","jobType":"http","config":{"url":"https://example.com"}}`,
+			"INVALID_CRON_EXPRESSION",
+			[]string{"cronExpression minute"},
+		},
+		{
+			"an expression that never fires", `{"name":"a","cronExpression":"0 0 0 30 2 *","jobType":"http","config":{"url":"https://example.com"}}`,
+			"INVALID_CRON_EXPRESSION", nil,
+		},
 		{"a bad config", `{"name":"a","jobType":"http","config":{}}`, "INVALID_JOB_CONFIG", []string{"config.url required"}},
 		{"config missing", `{"name":"a","jobType":"http"}`, "INVALID_JOB_CONFIG", []string{"config required"}},
 		{"two schedules", `{"name":"a","interval":"1m","runAt":"2090-01-01T00:00:00Z","jobType":"http","config":{"url":"https://example.com"}}`, "VALIDATION_FAILED", nil},
@@ -158,9 +166,13 @@ func TestDeleteAJob(t *testing.T) {
 		t.Fatalf("answered %d %q", got.status, got.body)
 	}
 	for _, r := range []request{
-		{method: "GET", path: path}, {method: "DELETE", path: path}, {method: "PUT", path: path, body: webhook},
-		{method: "POST", path: path + "/trigger"}, {method: "POST", path: path + "/trigger", body: `{"parameters":{}}`},
-		{method: "POST", path: path + "/pause"}, {method: "POST", path: path + "/resume"},
+		{method: "GET", path: path},
+		{method: "DELETE", path: path},
+		{method: "PUT", path: path, body: webhook},
+		{method: "POST", path: path + "/trigger"},
+		{method: "POST", path: path + "/trigger", body: `{"parameters":{}}`},
+		{method: "POST", path: path + "/pause"},
+		{method: "POST", path: path + "/resume"},
 	} {
 		r.token = token
 		refused(t, b.do(t, r), http.StatusNotFound, "JOB_NOT_FOUND")

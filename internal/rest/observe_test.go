@@ -22,10 +22,15 @@ func TestRequestsAreCounted(t *testing.T) {
 	b := setup(t, func(d *rest.Deps) { d.Metrics = telemetry.NewMetrics(registry) })
 	token := b.token(t, b.ours, identity.Viewer)
 	for _, r := range []request{
-		{method: "GET", path: "/health/live"}, {method: "GET", path: base + "/jobs", token: token}, {method: "GET", path: base + "/jobs", token: token},
-		{method: "GET", path: base + "/jobs"}, {method: "POST", path: base + "/jobs", token: token, body: webhook},
-		{method: "GET", path: base + "/jobs/" + uuid.NewString(), token: token}, {method: "GET", path: base + "/jobs/x", token: token},
-		{method: "GET", path: "/" + uuid.NewString()}, {method: "XYZZY", path: base + "/jobs"},
+		{method: "GET", path: "/health/live"},
+		{method: "GET", path: base + "/jobs", token: token},
+		{method: "GET", path: base + "/jobs", token: token},
+		{method: "GET", path: base + "/jobs"},
+		{method: "POST", path: base + "/jobs", token: token, body: webhook},
+		{method: "GET", path: base + "/jobs/" + uuid.NewString(), token: token},
+		{method: "GET", path: base + "/jobs/x", token: token},
+		{method: "GET", path: "/" + uuid.NewString()},
+		{method: "XYZZY", path: base + "/jobs"},
 	} {
 		b.send(r)
 	}
