@@ -1,0 +1,79 @@
+// Package bench measures the product beside the limits of the machine that it
+// runs on, in one run, because figures of two machines, or of two moments of
+// one, do not compare; ratios do.
+//
+// It owns a private PostgreSQL that keeps what it commits and a private Redis,
+// the load, the reading of what happened from the database, from /metrics and
+// from /proc, and one table. It starts the real processes as an operator would
+// and changes nothing in them. It refuses to be a test with a threshold in
+// seconds, and to hide anything: an execution that is lost, repeated or not
+// completed is an error of the whole run. Called by cmd/bench.
+//
+// One file per measurement; each is a function from a stack to rows.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+)
+
+// measurement is one part of the run.
+type measurement struct {
+	name    string
+	measure func(ctx context.Context, s *stack) ([]row, error)
+}
+
+// measurements are in the order in which they run.
+func measurements() []measurement {
+	return []measurement{
+		{"queue", queueLimits},
+		{"sql", sqlLimits},
+		{"steady", steady},
+		{"burst", burst},
+		{"drain", drain},
+	}
+}
+
+// Run measures, and prints one Markdown table to out and what it is doing to
+// progress. The error is the first measurement that failed, or what was lost,
+// repeated or not completed; the rows measured until then are printed all the
+// same. Everything it started has ended when it returns, also when ctx is
+// cancelled.
+func Run(ctx context.Context, c Config, out, progress io.Writer) (err error) {
+	took := clock.Start()
+	s, err := open(ctx, c, progress)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err != nil {
+		return err
+	}
+	var rows []row
+	for _, m := range measurements() {
+		if len(c.Only) > 0 && !slices.Contains(c.Only, m.name) {
+			continue
+		}
+		var found []row
+		found, err = m.measure(ctx, s)
+		rows = append(rows, found...)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", m.name, err)
+			break
+		}
+	}
+	var text strings.Builder
+	printTable(&text, thisMachine(), c, rows)
+	fmt.Fprintf(&text, "\nMeasured in %.0f s.\n", took.Elapsed().Seconds())
+	if _, printErr := io.WriteString(out, text.String()); printErr != nil {
+		return errors.Join(err, printErr)
+	}
+	if c.Out != "" {
+		err = errors.Join(err, os.WriteFile(c.Out, []byte(text.String()), 0o644))
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+package bench
+
+import (
+	"cmp"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Seconds: 8, Slots: 1000, Workers: 1, Burst: 10_000, Repeats: 3}
+	quick := Config{Rates: []int{1000}, Seconds: 3, Slots: 1000, Workers: 1, Burst: 3000, Repeats: 1}
+	some := Config{Rates: []int{5}, Seconds: 9, Slots: 7, Workers: 2, Burst: 3000, Repeats: 1, Only: []string{"sql", "drain"}, Out: "x.md"}
+	for _, test := range []struct {
+		name, args string
+		want       Config
+		refused    string
+	}{
+		{name: "defaults", want: full},
+		{name: "quick", args: "-quick", want: quick},
+		{name: "quick, but what is given stays", args: "-quick -rates 5 -seconds 9 -slots 7 -workers 2 -only sql,drain -out x.md", want: some},
+		{name: "a rate that is none", args: "-rates 5,none", refused: `"none" is not a whole number`},
+		{name: "no slots", args: "-slots 0", refused: "must be 1 or more"},
+		{name: "a measurement that is none", args: "-only sql,speed", refused: `no measurement "speed"`},
+		{name: "a flag that is none", args: "-fast", refused: "not defined: -fast"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			var said strings.Builder
+			got, err := Parse(strings.Fields(test.args), &said)
+			if test.refused != "" {
+				if err == nil || !strings.Contains(said.String(), test.refused) {
+					t.Fatalf("got %v and %q, want %q", err, said.String(), test.refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestScrapeAddsUpLabels(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `# HELP scheduler_database_round_trips_total Round trips.
+scheduler_database_round_trips_total{statement="claim"} 40
+scheduler_database_round_trips_total{statement="complete"} 2.5e+01
+scheduler_database_round_trips_total_created 1
+scheduler_executions_total{job_type="function",status="completed"} 1000
+`)
+	}))
+	defer server.Close()
+	found, err := scrape(t.Context(), strings.TrimPrefix(server.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []float64{found.sum(roundTrips), found.sum(roundTrips, `statement="claim"`), found.sum(executions), found.sum(stale)}
+	if diff := gocmp.Diff([]float64{65, 40, 1000, 0}, got); diff != "" {
+		t.Errorf("all round trips, those of claims, executions, stale completions (-want +got)\n%s", diff)
+	}
+}
+
+func TestScrapeSaysWhenNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	if _, err := scrape(t.Context(), strings.TrimPrefix(server.URL, "http://")); err == nil {
+		t.Error("an answer of 404 passed for metrics")
+	}
+}
+
+func TestReadStat(t *testing.T) {
+	t.Parallel()
+	got := readStat("412 (odd) (name) S 7 412 412 0 -1 4194560 1 2 3 4 150 50 30 20 20 0 9 0 100")
+	want := stat{pid: 412, parent: 7, program: "odd) (name", own: 2_000_000, dead: 500_000}
+	if diff := gocmp.Diff(want, got, gocmp.AllowUnexported(stat{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestUsageCountsAWholeTree(t *testing.T) {
+	t.Parallel()
+	all := map[int]stat{
+		1: {pid: 1, parent: 0, own: 5, dead: 1},
+		2: {pid: 2, parent: 1, own: 10, dead: 2},
+		3: {pid: 3, parent: 2, own: 100},
+		4: {pid: 4, parent: 9, own: 1000},
+	}
+	if got := all[1].cpu(all); got != 118 {
+		t.Errorf("got %v µs, want those of three processes and their dead children, 118", got)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		all  []int
+		want int
+	}{{"one", []int{4}, 4}, {"odd", []int{9, 1, 5}, 5}, {"even takes the lower", []int{4, 3, 1, 2}, 2}} {
+		if got := median(test.all, cmp.Compare); got != test.want {
+			t.Errorf("%s: got %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	printTable(&text, "2 cores", Config{Workers: 1, Slots: 100}, []row{
+		{key: sqlKey, what: "limit: SQL alone", perSecond: 20_000, backlog: none},
+		{
+			what: "1000 due each second", perSecond: 999.6, lag: lag{p50: 12 * time.Millisecond, p99: 34 * time.Millisecond, max: time.Second}, trips: 0.25,
+			cpu: map[string]float64{"postgres": 60, "redis-server": 5, promoterName: 20, workerName: 40}, memory: map[string]float64{workerName: 30},
+		},
+		{key: drainKey, what: "drained", perSecond: 15_000, backlog: none},
+	})
+	for _, line := range []string{
+		"| limit: SQL alone | 20000 |  |  |  |  |  |",
+		"| 1000 due each second | 1000 | 12 / 34 / 1000 | 0 | 0.25 | 60 / 5 / 20 / 40 | – / – / – / 30 |",
+		"- drain: 0.75 of SQL alone",
+	} {
+		if !strings.Contains(text.String(), line+"\n") {
+			t.Errorf("%q is missing in\n%s", line, text.String())
+		}
+	}
+}
+
+func TestMachineIsNamedByWhatMatters(t *testing.T) {
+	t.Parallel()
+	if host, err := os.Hostname(); err == nil && strings.Contains(thisMachine(), host) {
+		t.Errorf("%q names the host", thisMachine())
+	}
+	if !strings.Contains(thisMachine(), "cores") {
+		t.Errorf("%q does not say how many cores", thisMachine())
+	}
+}

@@ -1,0 +1,49 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// burst lets many jobs be due at one instant while everything runs: what
+// happens at each full hour.
+func burst(ctx context.Context, s *stack) (rows []row, err error) {
+	stop, err := s.startAll(ctx)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return nil, err
+	}
+	s.say("%d jobs due at one instant", s.Burst)
+	start, err := s.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.create(ctx, s.Burst, 1)
+	if err != nil {
+		return nil, err
+	}
+	from, err := s.readAt(ctx, l.from.Add(-before))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.finish(ctx, l, start.counters); err != nil {
+		return nil, err
+	}
+	to, err := s.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.store.ends(ctx, l.from, l.to, l.from)
+	if err != nil {
+		return nil, err
+	}
+	r := costs(from, to, float64(s.Burst))
+	if r.lag, err = s.store.lags(ctx, l.from, l.to); err != nil {
+		return nil, err
+	}
+	took := e.last.Sub(l.from).Seconds()
+	r.what = fmt.Sprintf("%d due at one instant, all done after %.2f s", s.Burst, took)
+	r.perSecond, r.backlog = float64(s.Burst)/took, none
+	return []row{r}, nil
+}

@@ -1,0 +1,99 @@
+package bench
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Config says what to measure and how long.
+type Config struct {
+	Rates   []int    // jobs due each second
+	Seconds int      // of measured load at each rate
+	Slots   int      // of each worker
+	Workers int      // worker processes
+	Burst   int      // jobs due at one instant, and half of what is drained
+	Repeats int      // of what is repeated; the median counts
+	Only    []string // the measurements to make; empty means all
+	Out     string   // file for the table beside the output; empty means none
+}
+
+// Parse reads the flags. What is wrong with them it says on output.
+func Parse(args []string, output io.Writer) (Config, error) {
+	var c Config
+	var rates, only string
+	var quick bool
+	set := flag.NewFlagSet("bench", flag.ContinueOnError)
+	set.SetOutput(output)
+	set.StringVar(&rates, "rates", "100,500,1000,2000,4000,8000", "jobs due each second, one run for each")
+	set.IntVar(&c.Seconds, "seconds", 8, "seconds of load measured at each rate")
+	set.IntVar(&c.Slots, "slots", 1000, "executions that each worker runs at once")
+	set.IntVar(&c.Workers, "workers", 1, "worker processes")
+	set.IntVar(&c.Burst, "burst", 10_000, "jobs due at one instant; twice as many executions are drained")
+	set.IntVar(&c.Repeats, "repeats", 3, "how often limits and drain are measured; the median counts")
+	set.StringVar(&only, "only", "", "measure only these, of "+strings.Join(names(), ","))
+	set.StringVar(&c.Out, "out", "", "write the table to this file too")
+	set.BoolVar(&quick, "quick", false, "a look in half a minute: fewer rates, shorter, once")
+	if err := set.Parse(args); err != nil {
+		return Config{}, err
+	}
+	if quick {
+		given := map[string]bool{}
+		set.Visit(func(f *flag.Flag) { given[f.Name] = true })
+		c = c.quick(given)
+		if !given["rates"] {
+			rates = "1000"
+		}
+	}
+	if err := c.read(rates, only); err != nil {
+		fmt.Fprintln(output, err)
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// quick shortens whatever was not given.
+func (c Config) quick(given map[string]bool) Config {
+	short := func(name string, value *int, to int) {
+		if !given[name] {
+			*value = to
+		}
+	}
+	short("seconds", &c.Seconds, 3)
+	short("burst", &c.Burst, 3000)
+	short("repeats", &c.Repeats, 1)
+	return c
+}
+
+func (c *Config) read(rates, only string) error {
+	for text := range strings.SplitSeq(rates, ",") {
+		rate, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || rate < 1 || rate > 100_000 {
+			return fmt.Errorf("-rates: %q is not a whole number from 1 to 100000", text)
+		}
+		c.Rates = append(c.Rates, rate)
+	}
+	if only != "" {
+		c.Only = strings.Split(only, ",")
+	}
+	for _, name := range c.Only {
+		if !slices.Contains(names(), name) {
+			return fmt.Errorf("-only: there is no measurement %q; choose of %s", name, strings.Join(names(), ","))
+		}
+	}
+	if c.Seconds < 1 || c.Slots < 1 || c.Workers < 1 || c.Burst < 1 || c.Repeats < 1 {
+		return fmt.Errorf("-seconds, -slots, -workers, -burst and -repeats must be 1 or more")
+	}
+	return nil
+}
+
+func names() []string {
+	var all []string
+	for _, m := range measurements() {
+		all = append(all, m.name)
+	}
+	return all
+}

@@ -1,0 +1,115 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+)
+
+// creators is how many jobs are created at a time.
+const creators = 8
+
+// load is jobs that are due at every whole second of [from, to), together.
+type load struct {
+	jobs     []uuid.UUID
+	from, to time.Time
+}
+
+func (l load) instants() int { return int(l.to.Sub(l.from) / time.Second) }
+
+// executions is how many there must be when it is over.
+func (l load) executions() int { return len(l.jobs) * l.instants() }
+
+// create makes n jobs through the product's own store, for all tenants in
+// turn. They begin together at a whole second that comes when all are made,
+// and end by themselves after so many instants.
+func (s *stack) create(ctx context.Context, n, instants int) (load, error) {
+	making := seconds(1.5 * float64(n) / s.pace)
+	from := clock.Now().Add(2*time.Second + making).Truncate(time.Second).Add(time.Second)
+	l := load{jobs: make([]uuid.UUID, n), from: from, to: from.Add(time.Duration(instants) * time.Second)}
+	spec := job.Spec{
+		Name: "bench", CronExpression: "* * * * * *", StartDate: &l.from, EndDate: &l.to, Type: "function",
+		Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`), Retry: job.DefaultRetry(),
+		Overlap: job.OverlapAllow, // a backlog is to be seen as lag, not as skipped runs
+	}.WithDefaults()
+	took := clock.Start()
+	var next atomic.Int64
+	var group sync.WaitGroup
+	failures := make([]error, creators)
+	for i := range creators {
+		group.Go(func() {
+			for failures[i] == nil {
+				at := int(next.Add(1)) - 1
+				if at >= n {
+					return
+				}
+				made, _, err := s.jobs.Create(ctx, s.tenants[at%len(s.tenants)], spec, idempotency.Key{})
+				l.jobs[at], failures[i] = made.ID, err
+			}
+		})
+	}
+	group.Wait()
+	if err := errors.Join(failures...); err != nil {
+		return load{}, fmt.Errorf("create jobs: %w", err)
+	}
+	s.pace = float64(n) / took.Elapsed().Seconds()
+	if clock.Now().After(l.from.Add(-100 * time.Millisecond)) {
+		return load{}, fmt.Errorf("creating %d jobs took %v, longer than expected: they were due before all were there", n, took.Elapsed())
+	}
+	return l, nil
+}
+
+// until waits for an instant.
+func until(ctx context.Context, at time.Time) error {
+	timer := time.NewTimer(at.Sub(clock.Now()))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// finish waits until the workers, which had counted so many executions before
+// the load, have done all of it, and then counts what is in the tables.
+func (s *stack) finish(ctx context.Context, l load, before counters) error {
+	left := 0
+	err := s.await(ctx, 2*time.Minute, fmt.Sprintf("%d executions to be done", l.executions()), func() (bool, error) {
+		now, err := s.counters(ctx)
+		left = l.executions() - int(now.since(before).executions)
+		return left <= 0, err
+	})
+	return errors.Join(err, s.verify(ctx, l, before))
+}
+
+// verify fails when an execution of the load is missing, there twice, not
+// completed, or was run more than once.
+func (s *stack) verify(ctx context.Context, l load, before counters) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	f, err := s.store.census(ctx, l.jobs, l.from, l.to)
+	if err != nil {
+		return err
+	}
+	now, err := s.counters(ctx)
+	if err != nil {
+		return err
+	}
+	refused := int(now.since(before).stale)
+	if f.rows == l.executions() && f.instants == f.rows && f.notCompleted+f.repeated+f.strangers+refused == 0 {
+		return nil
+	}
+	return fmt.Errorf("of %d executions %d are lost, %d doubled, %d not completed, %d run again, %d of no instant, %d outcomes refused",
+		l.executions(), l.executions()-f.instants, f.rows-f.strangers-f.instants, f.notCompleted, f.repeated, f.strangers, refused)
+}

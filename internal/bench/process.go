@@ -1,0 +1,142 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/devstack/child"
+)
+
+// process is one of the product's, as an operating system process of its own.
+type process struct {
+	*child.Process
+
+	name    string // promoter or worker
+	metrics string // address of /metrics
+	log     string // file with what it logged
+}
+
+const (
+	promoterName = "promoter"
+	workerName   = "worker"
+)
+
+// start starts a process and waits until it answers on its metrics port and,
+// for a worker, is registered.
+func (s *stack) start(ctx context.Context, name string) (*process, error) {
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{
+		name: name, metrics: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
+		log: filepath.Join(s.dir, fmt.Sprintf("%s-%d.log", name, port)),
+	}
+	out, err := os.Create(p.log)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	cmd := exec.Command(filepath.Join(s.programs(), name)) //nolint:noctx // it lives until it is stopped
+	cmd.Env = []string{
+		"DATABASE_URL=" + s.database, "REDIS_URL=" + s.redis.URL, "LOG_LEVEL=warn",
+		"PROMETHEUS_PORT=" + strconv.Itoa(port), "SCHEDULER_MAX_CONCURRENT_JOBS=" + strconv.Itoa(s.Slots),
+	}
+	cmd.Stderr = out
+	if p.Process, err = child.Start(cmd); err != nil {
+		return nil, err
+	}
+	s.running = append(s.running, p)
+	return p, s.await(ctx, 20*time.Second, "the "+name+" to start", func() (bool, error) {
+		return p.ready(ctx), nil
+	})
+}
+
+// ready says whether the process does its work: a promoter has looked for due
+// jobs, a worker has renewed its lease.
+func (p *process) ready(ctx context.Context) bool {
+	series, err := scrape(ctx, p.metrics)
+	if err != nil {
+		return false
+	}
+	return series.sum(roundTrips, `statement="promote"`) > 0 || series.sum(roundTrips, `statement="heartbeat"`) > 0
+}
+
+// stop ends processes as an operator would, and says when one had to be
+// killed or had ended by itself.
+func (s *stack) stop(processes ...*process) error {
+	var failures []error
+	for _, p := range processes {
+		if err := p.ended(); err != nil {
+			failures = append(failures, err)
+		}
+		failures = append(failures, p.Stop(child.Step{Signal: syscall.SIGTERM, Within: 35 * time.Second}))
+		s.running = without(s.running, p)
+	}
+	return errors.Join(failures...)
+}
+
+func without(all []*process, one *process) []*process {
+	var rest []*process
+	for _, p := range all {
+		if p != one {
+			rest = append(rest, p)
+		}
+	}
+	return rest
+}
+
+// ended is why a process is gone that should run; nil while it runs.
+func (p *process) ended() error {
+	select {
+	case <-p.Done():
+	default:
+		return nil
+	}
+	said, _ := os.ReadFile(p.log)
+	if len(said) > 2000 {
+		said = said[len(said)-2000:]
+	}
+	return fmt.Errorf("the %s ended by itself (%v): %s", p.name, p.Err(), said)
+}
+
+// await looks ten times a second whether a condition holds. It fails when a
+// process of ours has ended meanwhile, and after the limit.
+func (s *stack) await(ctx context.Context, limit time.Duration, what string, holds func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("waited %v for %s", limit, what))
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := holds()
+		for _, p := range s.running {
+			err = errors.Join(err, p.ended())
+		}
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+// freePort is a port that nobody listened on a moment ago.
+func freePort(ctx context.Context) (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,163 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/app"
+	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/devstack"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+const (
+	module      = "github.com/scheduler-service/scheduler"
+	login       = "scheduler"
+	schemaOwner = "scheduler_owner"
+	tenants     = 10
+)
+
+// stack is what is measured: the stores, the programs, and the tenants whose
+// jobs are the load. Its processes are started by the measurements.
+type stack struct {
+	Config
+
+	progress io.Writer
+	dir      string // removed at the end
+	postgres *devstack.Postgres
+	redis    *devstack.Redis
+	database string // the product's, as the processes log in
+	store    *store
+	api      *postgres.DB
+	jobs     *job.Store
+	tenants  []tenant.Actor
+	pace     float64 // jobs created a second, as last measured
+	running  []*process
+}
+
+// open starts the stores and builds the processes. The stack is the caller's
+// to close, also after an error.
+func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
+	s := &stack{Config: c, progress: progress, pace: 1000}
+	var err error
+	if s.dir, err = os.MkdirTemp("", "scheduler-bench-"); err != nil {
+		return s, err
+	}
+	// The account that PostgreSQL runs as must reach what is in it.
+	if err := os.Chmod(s.dir, 0o711); err != nil {
+		return s, err
+	}
+	s.say("starting a private PostgreSQL and Redis, and building the processes")
+	options := devstack.Options{Dir: filepath.Join(s.dir, "stores"), Durable: true}
+	if s.postgres, err = devstack.StartPostgres(ctx, options); err != nil {
+		return s, err
+	}
+	if s.redis, err = devstack.StartRedis(ctx, options); err != nil {
+		return s, err
+	}
+	if s.redis.Kind == devstack.KindMiniredis {
+		return s, errors.New("no redis-server is installed, and a stand-in says nothing about the queue")
+	}
+	if s.database, err = s.prepare(ctx, "product"); err != nil {
+		return s, err
+	}
+	if err := s.openProduct(ctx); err != nil {
+		return s, err
+	}
+	return s, s.build(ctx)
+}
+
+// prepare makes a database with the product's schema and answers its address.
+func (s *stack) prepare(ctx context.Context, name string) (url string, err error) {
+	if err := postgres.EnsureDatabase(ctx, s.postgres.AdminURL, name, schemaOwner); err != nil {
+		return "", err
+	}
+	url = s.postgres.URL(name, login)
+	c, err := config.Load[config.Migrate](lookup(map[string]string{
+		"DATABASE_OWNER_URL": s.postgres.URL(name, schemaOwner), "DATABASE_URL": url,
+	}))
+	if err != nil {
+		return "", err
+	}
+	return url, app.Migrate(ctx, c, slog.New(slog.DiscardHandler))
+}
+
+func (s *stack) openProduct(ctx context.Context) (err error) {
+	if s.store, err = openStore(ctx, s.database, 4); err != nil {
+		return err
+	}
+	s.api, err = postgres.Open(ctx, postgres.Config{URL: s.database, Role: postgres.API, Name: "scheduler-bench", MaxConns: creators})
+	if err != nil {
+		return err
+	}
+	s.jobs = job.NewStore(s.api)
+	admission := tenant.NewStore(s.api, true)
+	for range tenants {
+		who := tenant.Actor{TenantID: uuid.New(), Subject: "bench"}
+		if err := admission.Admit(ctx, who.TenantID); err != nil {
+			return err
+		}
+		s.tenants = append(s.tenants, who)
+	}
+	return nil
+}
+
+// build makes the programs as they are in the tree now.
+func (s *stack) build(ctx context.Context) error {
+	args := []string{"build", "-buildvcs=false", "-o", s.programs(), module + "/cmd/promoter", module + "/cmd/worker"}
+	if err := os.MkdirAll(s.programs(), 0o755); err != nil {
+		return err
+	}
+	said, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, said)
+	}
+	return nil
+}
+
+func (s *stack) programs() string { return filepath.Join(s.dir, "bin") }
+
+// say tells whoever waits what is going on.
+func (s *stack) say(format string, args ...any) {
+	fmt.Fprintf(s.progress, format+"\n", args...)
+}
+
+// close ends everything in the reverse order of its start.
+func (s *stack) close() error {
+	err := s.stop(s.running...)
+	if s.api != nil {
+		s.api.Close()
+	}
+	if s.store != nil {
+		s.store.db.Close()
+	}
+	if s.redis != nil {
+		err = errors.Join(err, s.redis.Stop())
+	}
+	if s.postgres != nil {
+		err = errors.Join(err, s.postgres.Stop())
+	}
+	if s.dir != "" {
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}
+	return err
+}
+
+// lookup is an environment.
+func lookup(variables map[string]string) func(name string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := variables[name]
+		return value, ok
+	}
+}

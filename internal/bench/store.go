@@ -1,0 +1,104 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+// store reads what a run left in the tables, across tenants, as the product's
+// processes could. What it asks is of no use to the product, and so it is not
+// among the product's queries.
+type store struct{ db *postgres.DB }
+
+func openStore(ctx context.Context, url string, conns int) (*store, error) {
+	opened, err := postgres.Open(ctx, postgres.Config{
+		URL: url, Role: postgres.Engine, Name: "scheduler-bench", MaxConns: conns, StatementTimeout: time.Minute,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &store{db: opened}, nil
+}
+
+func (s *store) queries() *db.Queries { return db.New(s.db.Pool()) }
+
+// waiting counts what is promoted and not done.
+func (s *store) waiting(ctx context.Context) (n int, err error) {
+	if err := s.db.Pool().QueryRow(ctx, `SELECT count(*) FROM active_executions`).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count what waits: %w", postgres.Fault(err))
+	}
+	return n, nil
+}
+
+// lag is the distribution of the time from the due instant to the claim.
+type lag struct{ p50, p99, max time.Duration }
+
+// lags reads that of the executions due in [from, to).
+func (s *store) lags(ctx context.Context, from, to time.Time) (lag, error) {
+	const query = `SELECT coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY late), 0)::float8,
+			coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY late), 0)::float8, coalesce(max(late), 0)::float8
+		FROM (SELECT extract(epoch FROM started_at - scheduled_at) AS late
+			FROM job_executions WHERE scheduled_at >= $1 AND scheduled_at < $2) l`
+	var p50, p99, most float64
+	if err := s.db.Pool().QueryRow(ctx, query, from, to).Scan(&p50, &p99, &most); err != nil {
+		return lag{}, fmt.Errorf("read the lags: %w", postgres.Fault(err))
+	}
+	return lag{seconds(p50), seconds(p99), seconds(most)}, nil
+}
+
+// ends is when the executions due in [from, to) were claimed and done: the
+// first claim, the last completion, and how many were done before at.
+type ends struct {
+	first, last time.Time
+	before      int
+}
+
+func (s *store) ends(ctx context.Context, from, to, at time.Time) (e ends, err error) {
+	const query = `SELECT min(started_at), max(completed_at), count(*) FILTER (WHERE completed_at < $3)
+		FROM job_executions WHERE scheduled_at >= $1 AND scheduled_at < $2`
+	if err := s.db.Pool().QueryRow(ctx, query, from, to, at).Scan(&e.first, &e.last, &e.before); err != nil {
+		return ends{}, fmt.Errorf("read when the executions were done: %w", postgres.Fault(err))
+	}
+	return e, nil
+}
+
+// doneBetween counts completions in [from, to), whenever they were due.
+func (s *store) doneBetween(ctx context.Context, from, to time.Time) (n int, err error) {
+	const query = `SELECT count(*) FROM job_executions WHERE completed_at >= $1 AND completed_at < $2`
+	if err := s.db.Pool().QueryRow(ctx, query, from, to).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count completions: %w", postgres.Fault(err))
+	}
+	return n, nil
+}
+
+// found is what there is of the executions that there should be.
+type found struct {
+	rows         int // all of them
+	instants     int // different pairs of job and instant, of those that should be
+	notCompleted int // rows with any other status, or still active
+	repeated     int // attempts beyond the first
+	strangers    int // rows of other jobs, or at no instant
+}
+
+// census counts the executions due in [from, to), of which each job should
+// have one at every whole second.
+func (s *store) census(ctx context.Context, jobs []uuid.UUID, from, to time.Time) (f found, err error) {
+	const query = `SELECT count(*), count(DISTINCT (e.job_id, e.scheduled_at)) FILTER (WHERE e.expected),
+			count(*) FILTER (WHERE e.status <> 'completed'), coalesce(sum(greatest(e.attempt - 1, 0)), 0),
+			count(*) FILTER (WHERE NOT e.expected)
+		FROM (SELECT r.*, j.id IS NOT NULL AND r.scheduled_at = date_trunc('second', r.scheduled_at) AS expected
+			FROM executions r LEFT JOIN unnest($3::uuid[]) j (id) ON j.id = r.job_id) e
+		WHERE e.scheduled_at >= $1 AND e.scheduled_at < $2`
+	if err := s.db.Pool().QueryRow(ctx, query, from, to, jobs).Scan(&f.rows, &f.instants, &f.notCompleted, &f.repeated, &f.strangers); err != nil {
+		return found{}, fmt.Errorf("count what is in the tables: %w", postgres.Fault(err))
+	}
+	return f, nil
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,155 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/execution"
+)
+
+// sizes are how many rows one statement of each kind takes.
+type sizes struct{ insert, claim, complete int }
+
+const (
+	lifecycles = 2                       // run side by side, each on a connection of its own
+	sqlFor     = 1500 * time.Millisecond // each repetition
+)
+
+// sqlLimits measures the database by itself: whole lives of executions by the
+// product's own statements, without queue, workers and jobs' rows. It has a
+// database of its own, so that its rows are not the product's.
+func sqlLimits(ctx context.Context, s *stack) ([]row, error) {
+	url, err := s.prepare(ctx, "limits")
+	if err != nil {
+		return nil, err
+	}
+	limits, err := openStore(ctx, url, lifecycles)
+	if err != nil {
+		return nil, err
+	}
+	defer limits.db.Close()
+	s.say("the database alone")
+	var rows []row
+	for _, one := range []sizes{
+		{500, 500, 500},
+		{500, 128, 256}, // those of promoter and worker
+	} {
+		var all []float64
+		for range s.Repeats {
+			perSecond, err := limits.live(ctx, one)
+			if err != nil {
+				return rows, err
+			}
+			all = append(all, perSecond)
+		}
+		rows = append(rows, row{
+			what:      fmt.Sprintf("limit: SQL alone, insert %d, claim %d, complete %d at a time", one.insert, one.claim, one.complete),
+			perSecond: median(all, cmp.Compare), backlog: none,
+		})
+	}
+	rows[len(rows)-1].key = sqlKey
+	return rows, nil
+}
+
+// live is how many lives of executions a second the database carries.
+func (s *store) live(ctx context.Context, n sizes) (perSecond float64, err error) {
+	worker := uuid.New()
+	err = s.queries().InsertWorker(ctx, db.InsertWorkerParams{ID: worker, Host: "bench", Slots: 1, LeaseSeconds: 60})
+	if err != nil {
+		return 0, err
+	}
+	var group sync.WaitGroup
+	lived, failures := make([]int, lifecycles), make([]error, lifecycles)
+	took := clock.Start()
+	for i := range lifecycles {
+		group.Go(func() {
+			for took.Elapsed() < sqlFor && failures[i] == nil {
+				failures[i] = s.live1(ctx, worker, n)
+				lived[i] += n.insert
+			}
+		})
+	}
+	group.Wait()
+	total := 0
+	for _, n := range lived {
+		total += n
+	}
+	return float64(total) / took.Elapsed().Seconds(), errors.Join(failures...)
+}
+
+// live1 inserts executions of as many jobs, claims and completes them.
+func (s *store) live1(ctx context.Context, worker uuid.UUID, n sizes) error {
+	ids, p := dueNow(n.insert)
+	if err := s.queries().InsertDueExecutions(ctx, p); err != nil {
+		return err
+	}
+	tokens := make([]uuid.UUID, len(ids))
+	for i := range tokens {
+		tokens[i] = uuid.New()
+	}
+	for from := 0; from < len(ids); from += n.claim {
+		to := min(from+n.claim, len(ids))
+		rows, err := s.queries().ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, Ids: ids[from:to], LeaseTokens: tokens[from:to]})
+		if err != nil || len(rows) != to-from {
+			return errors.Join(err, expected("claimed", len(rows), to-from))
+		}
+	}
+	for from := 0; from < len(ids); from += n.complete {
+		to := min(from+n.complete, len(ids))
+		rows, err := s.queries().CompleteExecutions(ctx, succeeded(ids[from:to], tokens[from:to]))
+		if err != nil || len(rows) != to-from {
+			return errors.Join(err, expected("completed", len(rows), to-from))
+		}
+	}
+	return nil
+}
+
+func expected(what string, got, want int) error {
+	if got == want {
+		return nil
+	}
+	return fmt.Errorf("%s %d executions of %d", what, got, want)
+}
+
+// dueNow are executions of n jobs at one instant.
+func dueNow(n int) ([]uuid.UUID, db.InsertDueExecutionsParams) {
+	at := clock.Now()
+	p := db.InsertDueExecutionsParams{}
+	for i := range n {
+		job := uuid.New()
+		p.Ids = append(p.Ids, execution.ScheduledID(job, at))
+		p.TenantIds = append(p.TenantIds, uuid.UUID{byte(i % tenants)})
+		p.JobIds = append(p.JobIds, job)
+		p.JobVersions = append(p.JobVersions, 1)
+		p.ScheduledAt = append(p.ScheduledAt, at)
+		p.JobTypes = append(p.JobTypes, "function")
+		p.Priorities = append(p.Priorities, 0)
+		p.MaxAttempts = append(p.MaxAttempts, 1)
+		p.TimeoutsMs = append(p.TimeoutsMs, 300_000)
+		p.ConcurrencyLimits = append(p.ConcurrencyLimits, 0)
+		p.AvailableAt = append(p.AvailableAt, at)
+	}
+	return p.Ids, p
+}
+
+// succeeded are the outcomes of no-op runs.
+func succeeded(ids, tokens []uuid.UUID) db.CompleteExecutionsParams {
+	n := len(ids)
+	p := db.CompleteExecutionsParams{
+		Ids: ids, Attempts: make([]int32, n), LeaseTokens: tokens, Succeeded: make([]bool, n), RetryMs: make([]int64, n),
+		DurationsMs: make([]int64, n), Results: make([]string, n), ErrorTypes: make([]string, n), ErrorMessages: make([]string, n),
+		ErrorStacks: make([]string, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
+	}
+	for i := range n {
+		p.Attempts[i], p.Succeeded[i], p.RetryMs[i] = 1, true, -1
+	}
+	return p
+}

@@ -1,0 +1,116 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+)
+
+// kept is one completed execution; edit changes what is stored of it.
+type kept struct {
+	id, job uuid.UUID
+	at      time.Time
+	status  string
+	attempt int
+}
+
+func insert(t *testing.T, s *store, k kept) {
+	t.Helper()
+	_, err := s.db.Pool().Exec(t.Context(), `INSERT INTO job_executions
+		(id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, attempt, started_at, completed_at, created_at)
+		VALUES ($1, $2::timestamptz, $1, $3, 1, 'scheduled', 'function', $4, $5, $2::timestamptz + interval '20 ms', $2::timestamptz + interval '30 ms', $2::timestamptz)`,
+		k.id, k.at, k.job, k.status, k.attempt)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNothingPassesHidden stores two jobs' executions at two instants, with
+// one thing wrong each time, and wants the run to fail for it.
+func TestNothingPassesHidden(t *testing.T) {
+	t.Parallel()
+	from := clock.Now().Truncate(time.Second)
+	for _, test := range []struct {
+		name, want string
+		edit       func(all []kept) []kept
+	}{
+		{name: "all is well", edit: func(all []kept) []kept { return all }},
+		{"one is lost", "1 are lost", func(all []kept) []kept { return all[1:] }},
+		{"one is doubled", "1 doubled", func(all []kept) []kept {
+			return append(all, kept{uuid.New(), all[0].job, all[0].at, "completed", 1})
+		}},
+		{"one is at an instant that is none", "1 are lost, 0 doubled, 0 not completed, 0 run again, 1 of no instant", func(all []kept) []kept {
+			all[0].at = all[1].at.Add(time.Millisecond)
+			return all
+		}},
+		{"one failed", "1 not completed", func(all []kept) []kept { all[0].status = "failed"; return all }},
+		{"one ran twice", "1 run again", func(all []kept) []kept { all[0].attempt = 2; return all }},
+		{"one of another job", "1 of no instant", func(all []kept) []kept {
+			return append(all, kept{uuid.New(), uuid.New(), all[0].at, "completed", 1})
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := openTest(t)
+			l := load{jobs: []uuid.UUID{uuid.New(), uuid.New()}, from: from, to: from.Add(2 * time.Second)}
+			var all []kept
+			for _, job := range l.jobs {
+				for i := range l.instants() {
+					all = append(all, kept{uuid.New(), job, from.Add(time.Duration(i) * time.Second), "completed", 1})
+				}
+			}
+			for _, k := range test.edit(all) {
+				insert(t, s, k)
+			}
+			err := (&stack{store: s}).verify(t.Context(), l, counters{})
+			switch {
+			case test.want == "" && err != nil:
+				t.Error(err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func openTest(t *testing.T) *store {
+	t.Helper()
+	s, err := openStore(t.Context(), pgtest.New(t).URL, lifecycles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.db.Close)
+	return s
+}
+
+// TestLifecycle runs whole lives by the product's statements and reads them
+// back, so that a statement that changes cannot leave the limit measuring
+// errors.
+func TestLifecycle(t *testing.T) {
+	t.Parallel()
+	s := openTest(t)
+	perSecond, err := s.live(t.Context(), sizes{insert: 10, claim: 4, complete: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if perSecond <= 0 {
+		t.Errorf("%v lives a second", perSecond)
+	}
+	if waiting, err := s.waiting(t.Context()); err != nil || waiting != 0 {
+		t.Errorf("%d executions are left, %v", waiting, err)
+	}
+	long := clock.Now().Add(-time.Hour)
+	done, err := s.doneBetween(t.Context(), long, long.Add(2*time.Hour))
+	if err != nil || done == 0 || done%10 != 0 {
+		t.Errorf("%d executions are done, %v", done, err)
+	}
+	late, err := s.lags(t.Context(), long, long.Add(2*time.Hour))
+	if err != nil || late.p50 <= 0 || late.p50 > late.p99 || late.p99 > late.max {
+		t.Errorf("lags %+v, %v", late, err)
+	}
+}

@@ -1,0 +1,103 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// none stands for a number that a row does not have.
+const none = -1
+
+// The rows that others are compared with.
+const (
+	singleKey  = "single"
+	chunkedKey = "chunked"
+	sqlKey     = "sql"
+	drainKey   = "drain"
+)
+
+// row is one line of the table. What is zero, or none, is left empty.
+type row struct {
+	key       string
+	what      string
+	perSecond float64
+	lag       lag
+	backlog   int
+	trips     float64            // database round trips per execution
+	cpu       map[string]float64 // µs of processor per execution, by program
+	memory    map[string]float64 // MB, by program
+}
+
+// printTable writes the table, and how the product compares with the limits.
+func printTable(out io.Writer, machine string, c Config, rows []row) {
+	fmt.Fprintf(out, "No-op jobs of %d tenants, %d worker(s) of %d slots, everything on one machine: %s.\n", tenants, c.Workers, c.Slots, machine)
+	fmt.Fprintf(out, "PostgreSQL with fsync and synchronous commit, Redis with an append-only file synced each second.\n\n")
+	fmt.Fprintln(out, "| what | executions/s | start lag p50 / p99 / max (ms) | backlog at the end | round trips each | CPU each: PostgreSQL / Redis / promoter / worker (µs) | memory: the same (MB) |")
+	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- |")
+	for _, r := range rows {
+		fmt.Fprintf(out, "| %s | %.0f | %s | %s | %s | %s | %s |\n", r.what, r.perSecond, r.lagText(), r.backlogText(),
+			optional("%.2f", r.trips), byProgram(r.cpu), byProgram(r.memory))
+	}
+	fmt.Fprintln(out)
+	printRatios(out, rows)
+}
+
+// printRatios sets the drain, where the product is limited by itself alone,
+// against each limit of the same run.
+func printRatios(out io.Writer, rows []row) {
+	byKey := map[string]row{}
+	for _, r := range rows {
+		byKey[r.key] = r
+	}
+	drained, ok := byKey[drainKey]
+	if !ok {
+		return
+	}
+	for _, key := range []string{sqlKey, chunkedKey, singleKey} {
+		if limit, ok := byKey[key]; ok {
+			fmt.Fprintf(out, "- drain: %.2f of %s\n", drained.perSecond/limit.perSecond, strings.TrimPrefix(limit.what, "limit: "))
+		}
+	}
+}
+
+func (r row) lagText() string {
+	if r.lag == (lag{}) {
+		return ""
+	}
+	return fmt.Sprintf("%s / %s / %s", millis(r.lag.p50), millis(r.lag.p99), millis(r.lag.max))
+}
+
+func millis(d time.Duration) string {
+	return fmt.Sprintf("%.0f", float64(d)/float64(time.Millisecond))
+}
+
+func (r row) backlogText() string {
+	if r.backlog == none {
+		return ""
+	}
+	return fmt.Sprint(r.backlog)
+}
+
+func optional(format string, value float64) string {
+	if value == 0 {
+		return ""
+	}
+	return fmt.Sprintf(format, value)
+}
+
+func byProgram(values map[string]float64) string {
+	if len(values) == 0 {
+		return ""
+	}
+	var cells []string
+	for _, name := range groups() {
+		cell := "–"
+		if value, ok := values[name]; ok {
+			cell = fmt.Sprintf("%.0f", value)
+		}
+		cells = append(cells, cell)
+	}
+	return strings.Join(cells, " / ")
+}
