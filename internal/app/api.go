@@ -62,7 +62,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 		Jobs: job.NewStore(db), Executions: execution.NewStore(db), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Authenticate: tokens.Authenticate, CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
 		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db)},
-		CursorSecret: []byte(c.JWTSecret.Reveal()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,
+		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.JWTSecret.Reveal()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,
 	})
 	if err != nil {
 		return err

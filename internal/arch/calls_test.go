@@ -20,19 +20,31 @@ type home struct {
 
 // homes are the calls that have one place each.
 var homes = []home{
-	{from: "time", names: []string{"Now", "Since", "Until"}, in: []string{"clock"}, tests: true,
-		why: "decisions take the instant as an argument; see package clock"},
-	{from: "time", names: []string{"Sleep"}, tests: true,
-		why: "a loop waits on a timer and its context, a test waits for an event"},
-	{from: "os", names: []string{"Exit", "Getenv", "LookupEnv", "Environ", "Setenv", "ExpandEnv"}, in: []string{"cmd/", "deploy/probe"},
-		why: "mains hand in the environment and choose the exit code, so that all else can be tested"},
-	{from: "os/signal", in: []string{"cmd/"}, tests: true,
-		why: "mains turn signals into the end of a context"},
-	{from: "log/slog", names: []string{"Debug", "DebugContext", "Info", "InfoContext", "Warn", "WarnContext", "Error", "ErrorContext", "Log", "LogAttrs", "Default", "SetDefault"},
-		why: "the logger is a field"},
+	{
+		from: "time", names: []string{"Now", "Since", "Until"}, in: []string{"clock"}, tests: true,
+		why: "decisions take the instant as an argument; see package clock",
+	},
+	{
+		from: "time", names: []string{"Sleep"}, tests: true,
+		why: "a loop waits on a timer and its context, a test waits for an event",
+	},
+	{
+		from: "os", names: []string{"Exit", "Getenv", "LookupEnv", "Environ", "Setenv", "ExpandEnv"}, in: []string{"cmd/", "deploy/probe"},
+		why: "mains hand in the environment and choose the exit code, so that all else can be tested",
+	},
+	{
+		from: "os/signal", in: []string{"cmd/"}, tests: true,
+		why: "mains turn signals into the end of a context",
+	},
+	{
+		from: "log/slog", names: []string{"Debug", "DebugContext", "Info", "InfoContext", "Warn", "WarnContext", "Error", "ErrorContext", "Log", "LogAttrs", "Default", "SetDefault"},
+		why: "the logger is a field",
+	},
 	{from: "log", why: "the logger is a field, and package log is another"},
-	{from: "net/http", names: []string{"Error", "NotFound", "Redirect", "DefaultClient", "DefaultServeMux", "Handle", "HandleFunc", "ListenAndServe", "Get", "Post"},
-		why: "answers that are not 2xx are written in internal/rest/fault.go, and clients and servers have time-outs of their own"},
+	{
+		from: "net/http", names: []string{"Error", "NotFound", "Redirect", "DefaultClient", "DefaultServeMux", "Handle", "HandleFunc", "ListenAndServe", "Get", "Post"},
+		why: "answers that are not 2xx are written in internal/rest/fault.go, and clients and servers have time-outs of their own",
+	},
 	{from: "math/rand", why: "math/rand/v2 seeds itself, and crypto/rand is for tokens"},
 }
 

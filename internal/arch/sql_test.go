@@ -32,9 +32,9 @@ var crossTenant = map[string]string{
 	"ExpediteExecutions":           "sweeper",
 	"DeleteExpiredIdempotencyKeys": "sweeper",
 
-	"CountActiveExecutions":    "the service's gauges",
-	"CreatePartition": "partition upkeep",
-	"OldestDue":       "partition upkeep",
+	"CountActiveExecutions": "the service's gauges",
+	"CreatePartition":       "partition upkeep",
+	"OldestDue":             "partition upkeep",
 }
 
 // sqlInGo are the places outside db/queries that hold SQL, each with the

@@ -2,11 +2,11 @@ package job
 
 import "time"
 
-// edited is the state of a job after somebody replaced its definition at now:
+// Edited is the state of a job after somebody replaced its definition at now:
 // an edit of an inactive job makes it active, because its schedule was over
 // and the new one is meant to fire; a paused job stays paused. An interval
 // that changed counts from now.
-func (j Job) edited(spec Spec, by string, now time.Time) Job {
+func (j Job) Edited(spec Spec, by string, now time.Time) Job {
 	if j.Status == Inactive {
 		j.Status, j.StatusReason, j.StatusBy, j.StatusAt, j.NextExecutionAt = Active, "", by, now, nil
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/postgres"
-	"github.com/scheduler-service/scheduler/internal/schedule"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -66,7 +65,11 @@ func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec) (
 		return Job{}, err
 	}
 	p.ID, p.TenantID, p.CreatedBy, p.Now, p.AnchorAt, p.Status = id, who.TenantID, who.Subject, tx.At, tx.At, string(Active)
-	if p.NextExecutionAt, err = bound(ctx, tx, who, spec, Job{ID: id, AnchorAt: tx.At}); err != nil {
+	calendars, err := contents(ctx, tx, who, spec.Calendars, calendar.Hold)
+	if err != nil {
+		return Job{}, err
+	}
+	if p.NextExecutionAt, err = bound(spec, calendars, Job{ID: id, AnchorAt: tx.At}, tx.At); err != nil {
 		return Job{}, err
 	}
 	row, err := tx.InsertJob(ctx, p)
@@ -125,25 +128,38 @@ func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec
 	if err != nil {
 		return Job{}, err
 	}
-	err = s.change(ctx, who, id, func(tx *postgres.Tx, old Job) (db.ScheduledJob, error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		// The calendars before the job, as an edit of a calendar takes them: in
+		// the other order two edits could wait for each other.
+		calendars, err := contents(ctx, tx, who, spec.Calendars, calendar.Hold)
+		if err != nil {
+			return err
+		}
+		old, err := lock(ctx, tx, who, id)
+		if err != nil {
+			return err
+		}
 		if ifVersion != 0 && ifVersion != old.Version {
-			return db.ScheduledJob{}, fault.New(fault.Conflict, "PRECONDITION_FAILED",
+			return fault.New(fault.Conflict, "PRECONDITION_FAILED",
 				fmt.Sprintf("the job is at version %d now: read it again and repeat the change", old.Version))
 		}
 		p := updateParams(insert)
 		p.TenantID, p.ID, p.Now = who.TenantID, id, tx.At
-		state := old.edited(spec, who.Subject, tx.At)
+		state := old.Edited(spec, who.Subject, tx.At)
 		p.AnchorAt, p.Status, p.StatusReason = state.AnchorAt, string(state.Status), state.StatusReason
 		p.StatusBy, p.StatusAt = state.StatusBy, state.StatusAt
-		if p.NextExecutionAt, err = bound(ctx, tx, who, spec, state); err != nil {
-			return db.ScheduledJob{}, err
+		if p.NextExecutionAt, err = bound(spec, calendars, state, tx.At); err != nil {
+			return err
 		}
 		row, err := tx.UpdateJob(ctx, p)
 		if err != nil {
-			return row, fmt.Errorf("update job: %w", err)
+			return fmt.Errorf("update job: %w", err)
 		}
-		return row, insertVersion(ctx, tx, row, who.Subject)
-	}, &job)
+		if job, err = fromRow(row); err != nil {
+			return err
+		}
+		return insertVersion(ctx, tx, row, who.Subject)
+	})
 	return job, err
 }
 
@@ -187,7 +203,12 @@ func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID, miss
 			p.ResumePolicy = &policy
 			return tx.UpdateJobStatus(ctx, p)
 		}
-		next, err := bound(ctx, tx, who, old.Spec, old)
+		// An edit of one of them waits for this job's lock and comes after.
+		calendars, err := contents(ctx, tx, who, old.Calendars, calendar.Load)
+		if err != nil {
+			return db.ScheduledJob{}, err
+		}
+		next, err := bound(old.Spec, calendars, old, tx.At)
 		if err != nil {
 			return db.ScheduledJob{}, err
 		}
@@ -226,11 +247,7 @@ func (s *Store) change(ctx context.Context, who tenant.Actor, id uuid.UUID,
 	fn func(tx *postgres.Tx, old Job) (db.ScheduledJob, error), into *Job,
 ) error {
 	return s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		locked, err := tx.LockJob(ctx, db.LockJobParams{TenantID: who.TenantID, ID: id})
-		if err != nil {
-			return missing(err)
-		}
-		old, err := fromRow(locked)
+		old, err := lock(ctx, tx, who, id)
 		if err != nil {
 			return err
 		}
@@ -241,6 +258,14 @@ func (s *Store) change(ctx context.Context, who tenant.Actor, id uuid.UUID,
 		*into, err = fromRow(row)
 		return err
 	})
+}
+
+func lock(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (Job, error) {
+	row, err := tx.LockJob(ctx, db.LockJobParams{TenantID: who.TenantID, ID: id})
+	if err != nil {
+		return Job{}, missing(err)
+	}
+	return fromRow(row)
 }
 
 func insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, by string) error {
@@ -259,63 +284,6 @@ func insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, by
 		return fmt.Errorf("insert job version: %w", err)
 	}
 	return nil
-}
-
-// bound is when a job with this definition is due: its next instant after now
-// by its schedule and its calendars, nil when never; what is due already stays
-// due. It refuses calendars that are not the tenant's, and ones that leave no
-// instant.
-func bound(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec, state Job) (*time.Time, error) {
-	if due := state.NextExecutionAt; due != nil && !due.After(tx.At) {
-		return due, nil
-	}
-	calendars, err := contents(ctx, tx, who, spec.Calendars)
-	if err != nil {
-		return nil, err
-	}
-	compiled, err := schedule.Compile(spec.Definition(state.ID.String(), state.AnchorAt, calendars))
-	if err != nil {
-		return nil, fmt.Errorf("compile the schedule: %w", err)
-	}
-	next, ok := compiled.Next(tx.At)
-	switch {
-	case ok:
-		return &next, nil
-	case len(calendars) > 0:
-		return nil, fault.Wrong("VALIDATION_FAILED", "the job is not valid: see details", fault.Field{
-			Path: "calendars", Rule: "never", Message: "leave no instant on which the job would run; change the schedule or the calendars",
-		})
-	default:
-		return nil, nil
-	}
-}
-
-// contents reads the calendars that a job names, in its order.
-func contents(ctx context.Context, tx *postgres.Tx, who tenant.Actor, named []Calendar) ([]schedule.Calendar, error) {
-	ids := make([]uuid.UUID, len(named))
-	for i, c := range named {
-		ids[i] = c.ID
-	}
-	found, err := calendar.Load(ctx, tx, who.TenantID, ids)
-	if err != nil {
-		return nil, err
-	}
-	sets := make([]schedule.Calendar, len(named))
-	var fields []fault.Field
-	for i, c := range named {
-		set, ok := found[c.ID]
-		if !ok {
-			fields = append(fields, fault.Field{
-				Path: fmt.Sprintf("calendars[%d].calendarId", i), Rule: "exists", Message: "there is no calendar with this id",
-			})
-		}
-		set.Mode = c.Mode
-		sets[i] = set
-	}
-	if len(fields) > 0 {
-		return nil, fault.Wrong("VALIDATION_FAILED", "the job is not valid: see details", fields...)
-	}
-	return sets, nil
 }
 
 // missing turns "no row" into the answer for a job that is not there.

@@ -31,46 +31,119 @@ func TestCalendars(t *testing.T) {
 		after     string
 		want      []string
 	}{
-		{"a day", "0 0 9 * * *", "", []schedule.Calendar{{Days: []schedule.DateRange{{Start: wall("2026-05-01 00:00")}}}},
-			"2026-04-30 00:00Z", []string{"2026-04-30 09:00Z", "2026-05-02 09:00Z"}},
-		{"a day given by some moment in it", "0 0 9 * * *", "", []schedule.Calendar{{Days: []schedule.DateRange{{Start: wall("2026-05-01 08:00")}}}},
-			"2026-04-30 00:00Z", []string{"2026-04-30 09:00Z", "2026-05-02 09:00Z"}},
-		{"the end is not in the range", "0 0 * * * *", "", []schedule.Calendar{{Days: []schedule.DateRange{{Start: wall("2026-05-01 22:00"), End: wall("2026-05-02 06:00")}}}},
-			"2026-05-01 20:30Z", []string{"2026-05-01 21:00Z", "2026-05-02 06:00Z"}},
-		{"overlapping ranges", "0 0 9 * * *", "", []schedule.Calendar{{Days: []schedule.DateRange{
-			{Start: wall("2026-05-03 00:00"), End: wall("2026-05-06 00:00")}, {Start: wall("2026-05-01 00:00"), End: wall("2026-05-04 00:00")}}}},
-			"2026-04-30 12:00Z", []string{"2026-05-06 09:00Z"}},
-		{"the calendar's zone decides the day", "0 0 * * * *", "", []schedule.Calendar{{Zone: "Asia/Tokyo", Days: []schedule.DateRange{{Start: wall("2026-05-01 00:00")}}}},
-			"2026-04-30 13:30Z", []string{"2026-04-30 14:00Z", "2026-05-01 15:00Z"}},
-		{"include", "0 0 9 * * *", "", []schedule.Calendar{{Mode: "include", Days: []schedule.DateRange{{Start: wall("2026-05-01 00:00")}, {Start: wall("2026-06-10 00:00")}}}},
-			"2026-04-01 00:00Z", []string{"2026-05-01 09:00Z", "2026-06-10 09:00Z"}},
-		{"every calendar has to admit", "0 0 9 * * *", "", []schedule.Calendar{
-			{Mode: "include", Days: []schedule.DateRange{{Start: wall("2026-05-01 00:00"), End: wall("2026-05-05 00:00")}}},
-			{Mode: "exclude", Days: []schedule.DateRange{{Start: wall("2026-05-02 00:00"), End: wall("2026-05-04 00:00")}}}},
-			"2026-04-01 00:00Z", []string{"2026-05-01 09:00Z", "2026-05-04 09:00Z"}},
-		{"yearly", "0 0 9 * 12 *", "", []schedule.Calendar{{Days: []schedule.DateRange{christmas}}},
-			"2027-12-24 00:00Z", []string{"2027-12-24 09:00Z", "2027-12-27 09:00Z"}},
-		{"yearly, before its own year", "0 0 9 * 12 *", "", []schedule.Calendar{{Days: []schedule.DateRange{christmas}}},
-			"2011-12-24 12:00Z", []string{"2011-12-27 09:00Z"}},
-		{"yearly, over the new year", "0 0 9,15 * * *", "", []schedule.Calendar{{Days: []schedule.DateRange{newYear}}},
-			"2027-12-31 00:00Z", []string{"2027-12-31 09:00Z", "2028-01-02 09:00Z"}},
-		{"yearly, include over the new year", "0 0 9,15 * * *", "", []schedule.Calendar{{Mode: "include", Days: []schedule.DateRange{newYear}}},
-			"2028-06-01 00:00Z", []string{"2028-12-31 15:00Z", "2029-01-01 09:00Z", "2029-01-01 15:00Z", "2029-12-31 15:00Z"}},
-		{"leap day", "0 0 9 28,29 2 *", "", []schedule.Calendar{{Days: []schedule.DateRange{leapDay}}},
-			"2028-02-01 00:00Z", []string{"2028-02-28 09:00Z", "2029-02-28 09:00Z"}},
-		{"leap day, include", "0 0 9 * * *", "", []schedule.Calendar{{Mode: "include", Days: []schedule.DateRange{leapDay}}},
-			"2096-03-01 00:00Z", []string{"2104-02-29 09:00Z", "2108-02-29 09:00Z"}},
-		{"yearly ranges go from date to date", "0 0 9 4,5 3 *", "", []schedule.Calendar{{Days: []schedule.DateRange{aroundLeapDay}}},
-			"2028-02-01 00:00Z", []string{"2028-03-05 09:00Z", "2029-03-05 09:00Z"}},
-		{"yearly range that ends on the leap day", "0 0 9 28,1 2,3 *", "", []schedule.Calendar{{Days: []schedule.DateRange{toLeapDay}}},
-			"2027-02-01 00:00Z", []string{"2027-03-01 09:00Z", "2027-03-28 09:00Z", "2028-03-01 09:00Z"}},
-		{"a range across a clock change", "0 0 * * * *", "America/New_York", []schedule.Calendar{{Zone: "America/New_York", Days: []schedule.DateRange{{Start: wall("2026-10-31 00:00"), End: wall("2026-11-01 01:30")}}}},
-			"2026-10-31 00:30-04:00", []string{"2026-11-01 02:00-05:00", "2026-11-01 03:00-05:00"}},
-		{"both passes of an hour", "0 0 * * * *", "America/New_York", []schedule.Calendar{{Zone: "America/New_York", Days: []schedule.DateRange{{Start: wall("2026-11-01 01:00"), End: wall("2026-11-01 02:00")}}}},
-			"2026-10-31 23:30-04:00", []string{"2026-11-01 00:00-04:00", "2026-11-01 02:00-05:00"}},
+		{
+			"a day", "0 0 9 * * *", "",
+			[]schedule.Calendar{{Days: []schedule.DateRange{{Start: wall("2026-05-01 00:00")}}}},
+			"2026-04-30 00:00Z",
+			[]string{"2026-04-30 09:00Z", "2026-05-02 09:00Z"},
+		},
+		{
+			"a day given by some moment in it", "0 0 9 * * *", "",
+			[]schedule.Calendar{{Days: []schedule.DateRange{{Start: wall("2026-05-01 08:00")}}}},
+			"2026-04-30 00:00Z",
+			[]string{"2026-04-30 09:00Z", "2026-05-02 09:00Z"},
+		},
+		{
+			"the end is not in the range", "0 0 * * * *", "",
+			[]schedule.Calendar{{Days: []schedule.DateRange{{Start: wall("2026-05-01 22:00"), End: wall("2026-05-02 06:00")}}}},
+			"2026-05-01 20:30Z",
+			[]string{"2026-05-01 21:00Z", "2026-05-02 06:00Z"},
+		},
+		{
+			"overlapping ranges", "0 0 9 * * *", "",
+			[]schedule.Calendar{{Days: []schedule.DateRange{
+				{Start: wall("2026-05-03 00:00"), End: wall("2026-05-06 00:00")}, {Start: wall("2026-05-01 00:00"), End: wall("2026-05-04 00:00")},
+			}}},
+			"2026-04-30 12:00Z",
+			[]string{"2026-05-06 09:00Z"},
+		},
+		{
+			"the calendar's zone decides the day", "0 0 * * * *", "",
+			[]schedule.Calendar{{Zone: "Asia/Tokyo", Days: []schedule.DateRange{{Start: wall("2026-05-01 00:00")}}}},
+			"2026-04-30 13:30Z",
+			[]string{"2026-04-30 14:00Z", "2026-05-01 15:00Z"},
+		},
+		{
+			"include", "0 0 9 * * *", "",
+			[]schedule.Calendar{{Mode: "include", Days: []schedule.DateRange{{Start: wall("2026-05-01 00:00")}, {Start: wall("2026-06-10 00:00")}}}},
+			"2026-04-01 00:00Z",
+			[]string{"2026-05-01 09:00Z", "2026-06-10 09:00Z"},
+		},
+		{
+			"every calendar has to admit", "0 0 9 * * *", "",
+			[]schedule.Calendar{
+				{Mode: "include", Days: []schedule.DateRange{{Start: wall("2026-05-01 00:00"), End: wall("2026-05-05 00:00")}}},
+				{Mode: "exclude", Days: []schedule.DateRange{{Start: wall("2026-05-02 00:00"), End: wall("2026-05-04 00:00")}}},
+			},
+			"2026-04-01 00:00Z",
+			[]string{"2026-05-01 09:00Z", "2026-05-04 09:00Z"},
+		},
+		{
+			"yearly", "0 0 9 * 12 *", "",
+			[]schedule.Calendar{{Days: []schedule.DateRange{christmas}}},
+			"2027-12-24 00:00Z",
+			[]string{"2027-12-24 09:00Z", "2027-12-27 09:00Z"},
+		},
+		{
+			"yearly, before its own year", "0 0 9 * 12 *", "",
+			[]schedule.Calendar{{Days: []schedule.DateRange{christmas}}},
+			"2011-12-24 12:00Z",
+			[]string{"2011-12-27 09:00Z"},
+		},
+		{
+			"yearly, over the new year", "0 0 9,15 * * *", "",
+			[]schedule.Calendar{{Days: []schedule.DateRange{newYear}}},
+			"2027-12-31 00:00Z",
+			[]string{"2027-12-31 09:00Z", "2028-01-02 09:00Z"},
+		},
+		{
+			"yearly, include over the new year", "0 0 9,15 * * *", "",
+			[]schedule.Calendar{{Mode: "include", Days: []schedule.DateRange{newYear}}},
+			"2028-06-01 00:00Z",
+			[]string{"2028-12-31 15:00Z", "2029-01-01 09:00Z", "2029-01-01 15:00Z", "2029-12-31 15:00Z"},
+		},
+		{
+			"leap day", "0 0 9 28,29 2 *", "",
+			[]schedule.Calendar{{Days: []schedule.DateRange{leapDay}}},
+			"2028-02-01 00:00Z",
+			[]string{"2028-02-28 09:00Z", "2029-02-28 09:00Z"},
+		},
+		{
+			"leap day, include", "0 0 9 * * *", "",
+			[]schedule.Calendar{{Mode: "include", Days: []schedule.DateRange{leapDay}}},
+			"2096-03-01 00:00Z",
+			[]string{"2104-02-29 09:00Z", "2108-02-29 09:00Z"},
+		},
+		{
+			"yearly ranges go from date to date", "0 0 9 4,5 3 *", "",
+			[]schedule.Calendar{{Days: []schedule.DateRange{aroundLeapDay}}},
+			"2028-02-01 00:00Z",
+			[]string{"2028-03-05 09:00Z", "2029-03-05 09:00Z"},
+		},
+		{
+			"yearly range that ends on the leap day", "0 0 9 28,1 2,3 *", "",
+			[]schedule.Calendar{{Days: []schedule.DateRange{toLeapDay}}},
+			"2027-02-01 00:00Z",
+			[]string{"2027-03-01 09:00Z", "2027-03-28 09:00Z", "2028-03-01 09:00Z"},
+		},
+		{
+			"a range across a clock change", "0 0 * * * *", "America/New_York",
+			[]schedule.Calendar{{Zone: "America/New_York", Days: []schedule.DateRange{{Start: wall("2026-10-31 00:00"), End: wall("2026-11-01 01:30")}}}},
+			"2026-10-31 00:30-04:00",
+			[]string{"2026-11-01 02:00-05:00", "2026-11-01 03:00-05:00"},
+		},
+		{
+			"both passes of an hour", "0 0 * * * *", "America/New_York",
+			[]schedule.Calendar{{Zone: "America/New_York", Days: []schedule.DateRange{{Start: wall("2026-11-01 01:00"), End: wall("2026-11-01 02:00")}}}},
+			"2026-10-31 23:30-04:00",
+			[]string{"2026-11-01 00:00-04:00", "2026-11-01 02:00-05:00"},
+		},
 		{"nothing ever", "0 0 9 * * *", "", []schedule.Calendar{{Mode: "include"}}, "2026-01-01 00:00Z", nil},
-		{"nothing after the last day", "0 0 9 * * *", "Europe/London", []schedule.Calendar{{Mode: "include", Zone: "Europe/London", Days: []schedule.DateRange{{Start: wall("2026-05-01 00:00")}}}},
-			"2026-05-01 12:00Z", nil},
+		{
+			"nothing after the last day", "0 0 9 * * *", "Europe/London",
+			[]schedule.Calendar{{Mode: "include", Zone: "Europe/London", Days: []schedule.DateRange{{Start: wall("2026-05-01 00:00")}}}},
+			"2026-05-01 12:00Z", nil,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -114,21 +187,27 @@ func TestOwedAtItsBounds(t *testing.T) {
 	}{
 		{"exactly as many as are counted", everySecond, start.Add(100_000 * time.Second), 1, schedule.Owed{
 			Instants: []time.Time{start.Add(100_000 * time.Second)}, Count: 100_000,
-			First: start.Add(time.Second), Last: start.Add(99_999 * time.Second), Next: start.Add(100_001 * time.Second)}},
+			First: start.Add(time.Second), Last: start.Add(99_999 * time.Second), Next: start.Add(100_001 * time.Second),
+		}},
 		{"one more", everySecond, start.Add(100_001 * time.Second), 2, schedule.Owed{
 			Instants: []time.Time{start.Add(100_000 * time.Second), start.Add(100_001 * time.Second)}, Count: 100_000, Capped: true,
-			First: start.Add(time.Second), Last: start.Add(99_999 * time.Second), Next: start.Add(100_002 * time.Second)}},
+			First: start.Add(time.Second), Last: start.Add(99_999 * time.Second), Next: start.Add(100_002 * time.Second),
+		}},
 		{"ten years, nothing wanted", everySecond, start.AddDate(10, 0, 0), 0, schedule.Owed{
 			Count: 100_000, Capped: true,
-			First: start.Add(time.Second), Last: start.AddDate(10, 0, 0), Next: start.AddDate(10, 0, 0).Add(time.Second)}},
+			First: start.Add(time.Second), Last: start.AddDate(10, 0, 0), Next: start.AddDate(10, 0, 0).Add(time.Second),
+		}},
 		{"a negative limit is none", everySecond, start.Add(time.Second), -5, schedule.Owed{
-			Count: 1, First: start.Add(time.Second), Last: start.Add(time.Second), Next: start.Add(2 * time.Second)}},
+			Count: 1, First: start.Add(time.Second), Last: start.Add(time.Second), Next: start.Add(2 * time.Second),
+		}},
 		{"until before after", everySecond, start.Add(-time.Hour), 5, schedule.Owed{Next: start.Add(time.Second)}},
 		{"interval", schedule.Definition{Interval: time.Minute, Anchor: start}, start.AddDate(1, 0, 0), 1, schedule.Owed{
 			Instants: []time.Time{start.AddDate(1, 0, 0)}, Count: 100_000, Capped: true,
-			First: start.Add(time.Minute), Last: start.AddDate(1, 0, 0).Add(-time.Minute), Next: start.AddDate(1, 0, 0).Add(time.Minute)}},
+			First: start.Add(time.Minute), Last: start.AddDate(1, 0, 0).Add(-time.Minute), Next: start.AddDate(1, 0, 0).Add(time.Minute),
+		}},
 		{"last of all", schedule.Definition{RunAt: start.Add(time.Hour)}, start.AddDate(1, 0, 0), 5, schedule.Owed{
-			Instants: []time.Time{start.Add(time.Hour)}, Count: 1}},
+			Instants: []time.Time{start.Add(time.Hour)}, Count: 1,
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -117,8 +117,10 @@ func dateField(t *rapid.T) (string, func(int, time.Month, int) bool, bool) {
 	return text, func(_ int, _ time.Month, d int) bool { return in(d) }, every
 }
 
-var weekdayNames = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
-var monthNames = []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}
+var (
+	weekdayNames = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
+	monthNames   = []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}
+)
 
 func weekdayField(t *rapid.T) (string, func(int, time.Month, int) bool, bool) {
 	n, k := rapid.IntRange(0, 7).Draw(t, "n"), rapid.IntRange(1, 5).Draw(t, "k")
@@ -275,25 +277,42 @@ var changes = []struct {
 	day  string
 }{
 	{"UTC", "2026-02-27"},
-	{"America/New_York", "2026-03-08"}, {"America/New_York", "2026-11-01"},
-	{"Europe/London", "2026-03-29"}, {"Europe/London", "2026-10-25"},
-	{"Europe/Dublin", "2026-10-25"}, {"Europe/Berlin", "2031-03-30"},
-	{"Australia/Lord_Howe", "2026-04-04"}, {"Australia/Lord_Howe", "2026-10-03"}, // half an hour
-	{"Pacific/Apia", "2011-12-30"},                                       // a day that never was
-	{"Pacific/Kwajalein", "1993-08-21"},                                  // another, with its midnight
-	{"Pacific/Chatham", "2026-04-04"}, {"Pacific/Chatham", "2026-09-26"}, // quarter-hour offset
-	{"America/Santiago", "2026-04-05"}, {"America/Santiago", "2026-09-06"}, // at midnight
-	{"America/Havana", "2026-03-08"}, {"America/Havana", "2026-11-01"}, // at midnight
-	{"Africa/Cairo", "2026-04-24"}, {"Africa/Cairo", "2026-10-29"}, // at midnight
-	{"Asia/Beirut", "2026-03-29"}, {"Asia/Beirut", "2026-10-24"}, // at midnight
-	{"Atlantic/Azores", "2026-03-29"}, {"Atlantic/Azores", "2026-10-25"}, // at midnight
-	{"America/Sao_Paulo", "2018-11-04"}, {"America/Asuncion", "2023-10-01"}, // at midnight
-	{"Africa/Casablanca", "2025-02-23"}, {"Africa/Casablanca", "2025-04-06"}, // Ramadan
-	{"America/St_Johns", "2026-11-01"}, {"Asia/Kathmandu", "1985-12-31"}, // by 15 minutes
-	{"Antarctica/Troll", "2026-03-29"}, {"Antarctica/Troll", "2026-10-25"}, // two hours
-	{"Antarctica/Casey", "2010-03-04"}, {"Antarctica/Casey", "2009-10-17"}, // three hours
-	{"America/Caracas", "2007-12-09"}, {"Asia/Pyongyang", "2018-05-04"}, // half an hour, once
-	{"America/New_York", "2028-12-31"}, {"Europe/London", "2040-12-31"}, // ends of leap years
+	{"America/New_York", "2026-03-08"},
+	{"America/New_York", "2026-11-01"},
+	{"Europe/London", "2026-03-29"},
+	{"Europe/London", "2026-10-25"},
+	{"Europe/Dublin", "2026-10-25"},
+	{"Europe/Berlin", "2031-03-30"},
+	{"Australia/Lord_Howe", "2026-04-04"},
+	{"Australia/Lord_Howe", "2026-10-03"}, // half an hour
+	{"Pacific/Apia", "2011-12-30"},        // a day that never was
+	{"Pacific/Kwajalein", "1993-08-21"},   // another, with its midnight
+	{"Pacific/Chatham", "2026-04-04"},
+	{"Pacific/Chatham", "2026-09-26"}, // quarter-hour offset
+	{"America/Santiago", "2026-04-05"},
+	{"America/Santiago", "2026-09-06"}, // at midnight
+	{"America/Havana", "2026-03-08"},
+	{"America/Havana", "2026-11-01"}, // at midnight
+	{"Africa/Cairo", "2026-04-24"},
+	{"Africa/Cairo", "2026-10-29"}, // at midnight
+	{"Asia/Beirut", "2026-03-29"},
+	{"Asia/Beirut", "2026-10-24"}, // at midnight
+	{"Atlantic/Azores", "2026-03-29"},
+	{"Atlantic/Azores", "2026-10-25"}, // at midnight
+	{"America/Sao_Paulo", "2018-11-04"},
+	{"America/Asuncion", "2023-10-01"}, // at midnight
+	{"Africa/Casablanca", "2025-02-23"},
+	{"Africa/Casablanca", "2025-04-06"}, // Ramadan
+	{"America/St_Johns", "2026-11-01"},
+	{"Asia/Kathmandu", "1985-12-31"}, // by 15 minutes
+	{"Antarctica/Troll", "2026-03-29"},
+	{"Antarctica/Troll", "2026-10-25"}, // two hours
+	{"Antarctica/Casey", "2010-03-04"},
+	{"Antarctica/Casey", "2009-10-17"}, // three hours
+	{"America/Caracas", "2007-12-09"},
+	{"Asia/Pyongyang", "2018-05-04"}, // half an hour, once
+	{"America/New_York", "2028-12-31"},
+	{"Europe/London", "2040-12-31"},   // ends of leap years
 	{"Africa/Monrovia", "1972-01-07"}, // by 44 minutes 30 seconds
 }
 

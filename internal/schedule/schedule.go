@@ -242,7 +242,8 @@ func secondLock(canonical string) error {
 		return nil
 	}
 	return &cron.Error{Problems: []cron.Problem{{
-		Field: "expression", Message: "expression: is read differently by two parsers; write it in another way"}}}
+		Field: "expression", Message: "expression: is read differently by two parsers; write it in another way",
+	}}}
 }
 
 func shorten(text string) string {

@@ -45,20 +45,32 @@ func TestCompileRefuses(t *testing.T) {
 		{"zone", schedule.Definition{Cron: "@daily", Zone: "Mars/Olympus"}, badField, []string{`timezone "Mars/Olympus" is not a known zone`}},
 		{"Local", schedule.Definition{Zone: "Local"}, badField, []string{`timezone "Local" differs`}},
 		{"cron and zone", schedule.Definition{Cron: "x", Zone: "x"}, badCron, []string{`timezone "x" is`, "cronExpression expression: has 1 fields"}},
-		{"three rules", schedule.Definition{Cron: "@daily", Interval: time.Minute, RunAt: day}, badField,
-			[]string{"interval give only one", "runAt give only one"}},
+		{
+			"three rules",
+			schedule.Definition{Cron: "@daily", Interval: time.Minute, RunAt: day},
+			badField,
+			[]string{"interval give only one", "runAt give only one"},
+		},
 		{"interval too short", schedule.Definition{Interval: time.Second - 1}, badField, []string{"interval is shorter"}},
 		{"interval negative", schedule.Definition{Interval: -time.Hour}, badField, []string{"interval is shorter"}},
 		{"interval too long", schedule.Definition{Interval: 367 * 24 * time.Hour}, badField, []string{"interval is longer"}},
 		{"interval too fine", schedule.Definition{Interval: time.Second + time.Microsecond}, badField, []string{"interval must be whole milliseconds"}},
 		{"one-off too far", schedule.Definition{RunAt: time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC)}, badField, []string{"runAt must lie between 1970 and 2499"}},
-		{"start and end too far", schedule.Definition{Cron: "@daily", Start: time.Unix(-1, 0), End: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, badField,
-			[]string{"startDate must lie", "endDate must lie"}},
+		{
+			"start and end too far",
+			schedule.Definition{Cron: "@daily", Start: time.Unix(-1, 0), End: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)},
+			badField,
+			[]string{"startDate must lie", "endDate must lie"},
+		},
 		{"jitter negative", schedule.Definition{Cron: "@daily", Jitter: -time.Second}, badField, []string{"jitterSeconds must lie between 0 and 86400"}},
 		{"jitter too long", schedule.Definition{Cron: "@daily", Jitter: 25 * time.Hour}, badField, []string{"jitterSeconds must lie"}},
 		{"jitter too fine", schedule.Definition{Cron: "@daily", Jitter: time.Microsecond}, badField, []string{"jitterSeconds must lie"}},
-		{"policies", schedule.Definition{Cron: "@daily", DSTGap: "shit", DSTOverlap: schedule.Overlap(strings.Repeat("x", 100))}, badField,
-			[]string{`dstGap "shit" is not known; write shift or skip`, "…\" is not known; write first, last or both"}},
+		{
+			"policies",
+			schedule.Definition{Cron: "@daily", DSTGap: "shit", DSTOverlap: schedule.Overlap(strings.Repeat("x", 100))},
+			badField,
+			[]string{`dstGap "shit" is not known; write shift or skip`, "…\" is not known; write first, last or both"},
+		},
 		{"eleven calendars", schedule.Definition{Cron: "@daily", Calendars: make([]schedule.Calendar, 11)}, badField, []string{"calendars has 11 items; at most 10"}},
 		{"calendar", schedule.Definition{Cron: "@daily", Calendars: []schedule.Calendar{{}, {
 			Mode: "allow", Zone: "Nowhere",
@@ -73,8 +85,12 @@ func TestCompileRefuses(t *testing.T) {
 			`calendars[1].mode "allow" is not known`, `calendars[1].zone "Nowhere" is not`,
 			"calendars[1].days[1] must lie between", "calendars[1].days[2] ends before", "calendars[1].days[3] repeats yearly", "calendars[1].days[4] must lie",
 		}},
-		{"too many days", schedule.Definition{Cron: "@daily", Calendars: []schedule.Calendar{{Days: make([]schedule.DateRange, 1001)}}}, badField,
-			[]string{"calendars[0].days has 1001 items; at most 1000"}},
+		{
+			"too many days",
+			schedule.Definition{Cron: "@daily", Calendars: []schedule.Calendar{{Days: make([]schedule.DateRange, 1001)}}},
+			badField,
+			[]string{"calendars[0].days has 1001 items; at most 1000"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -134,8 +150,12 @@ func TestValidate(t *testing.T) {
 		{"always in the gap", schedule.Definition{Cron: "0 30 2 ? 3 0#2", Zone: "America/New_York", DSTGap: "skip"}, badCron, []string{"cronExpression hour: each"}},
 		{"calendar drops everything", schedule.Definition{Cron: "@hourly", Calendars: []schedule.Calendar{allYear}}, badField, []string{"calendars drop every instant"}},
 		{"calendar includes nothing", schedule.Definition{Cron: "@hourly", Calendars: []schedule.Calendar{{Mode: "include"}}}, badField, []string{"calendars drop every instant"}},
-		{"all at once", schedule.Definition{Cron: "0 99 * * * *", RunAt: past, End: past, Jitter: -1}, badCron,
-			[]string{"runAt give only one", "cronExpression minute: 99", "jitterSeconds must", "runAt 2026", "endDate 2026"}},
+		{
+			"all at once",
+			schedule.Definition{Cron: "0 99 * * * *", RunAt: past, End: past, Jitter: -1},
+			badCron,
+			[]string{"runAt give only one", "cronExpression minute: 99", "jitterSeconds must", "runAt 2026", "endDate 2026"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -172,16 +192,32 @@ func TestIntervalsAndOneOffs(t *testing.T) {
 		after time.Time
 		want  []time.Time
 	}{
-		{"first is one step after the anchor", schedule.Definition{Interval: time.Hour, Anchor: anchor}, anchor.AddDate(-1, 0, 0),
-			[]time.Time{anchor.Add(time.Hour), anchor.Add(2 * time.Hour)}},
+		{
+			"first is one step after the anchor",
+			schedule.Definition{Interval: time.Hour, Anchor: anchor},
+			anchor.AddDate(-1, 0, 0),
+			[]time.Time{anchor.Add(time.Hour), anchor.Add(2 * time.Hour)},
+		},
 		{"asked at the anchor", schedule.Definition{Interval: time.Hour, Anchor: anchor}, anchor, []time.Time{anchor.Add(time.Hour)}},
-		{"late questions do not drift", schedule.Definition{Interval: 1500 * time.Millisecond, Anchor: anchor}, anchor.Add(3100 * time.Millisecond),
-			[]time.Time{anchor.Add(4500 * time.Millisecond), anchor.Add(6 * time.Second)}},
+		{
+			"late questions do not drift",
+			schedule.Definition{Interval: 1500 * time.Millisecond, Anchor: anchor},
+			anchor.Add(3100 * time.Millisecond),
+			[]time.Time{anchor.Add(4500 * time.Millisecond), anchor.Add(6 * time.Second)},
+		},
 		{"no anchor is 1970", schedule.Definition{Interval: 24 * time.Hour}, anchor, []time.Time{at(t, "2026-03-02 00:00Z")}},
-		{"start bounds, the anchor stays", schedule.Definition{Interval: 7 * time.Hour, Anchor: anchor, Start: anchor.Add(8 * time.Hour)}, anchor,
-			[]time.Time{anchor.Add(14 * time.Hour)}},
-		{"start is inside, end is not", schedule.Definition{Interval: time.Hour, Anchor: anchor, Start: anchor.Add(2 * time.Hour), End: anchor.Add(4 * time.Hour)}, anchor,
-			[]time.Time{anchor.Add(2 * time.Hour), anchor.Add(3 * time.Hour)}},
+		{
+			"start bounds, the anchor stays",
+			schedule.Definition{Interval: 7 * time.Hour, Anchor: anchor, Start: anchor.Add(8 * time.Hour)},
+			anchor,
+			[]time.Time{anchor.Add(14 * time.Hour)},
+		},
+		{
+			"start is inside, end is not",
+			schedule.Definition{Interval: time.Hour, Anchor: anchor, Start: anchor.Add(2 * time.Hour), End: anchor.Add(4 * time.Hour)},
+			anchor,
+			[]time.Time{anchor.Add(2 * time.Hour), anchor.Add(3 * time.Hour)},
+		},
 		{"one-off", schedule.Definition{RunAt: anchor}, anchor.Add(-time.Microsecond), []time.Time{anchor}},
 		{"one-off is over", schedule.Definition{RunAt: anchor}, anchor, nil},
 		{"cron between the seconds", schedule.Definition{Cron: "* * * * * *"}, anchor.Add(500 * time.Millisecond), []time.Time{anchor.Add(time.Second)}},
@@ -189,8 +225,12 @@ func TestIntervalsAndOneOffs(t *testing.T) {
 		{"a nanosecond before", schedule.Definition{Cron: "* * * * * *"}, anchor.Add(-1), []time.Time{anchor}},
 		{"never before 1970", schedule.Definition{Cron: "@hourly"}, time.Time{}, []time.Time{time.Unix(0, 0).UTC(), time.Unix(3600, 0).UTC()}},
 		{"never after 2499", schedule.Definition{Cron: "@yearly"}, time.Date(2498, 6, 1, 0, 0, 0, 0, time.UTC), []time.Time{time.Date(2499, 1, 1, 0, 0, 0, 0, time.UTC)}},
-		{"never after 2499, west of Greenwich", schedule.Definition{Cron: "0 0 22 31 12 *", Zone: "America/New_York"}, time.Date(2498, 6, 1, 0, 0, 0, 0, time.UTC),
-			[]time.Time{time.Date(2499, 1, 1, 3, 0, 0, 0, time.UTC)}},
+		{
+			"never after 2499, west of Greenwich",
+			schedule.Definition{Cron: "0 0 22 31 12 *", Zone: "America/New_York"},
+			time.Date(2498, 6, 1, 0, 0, 0, 0, time.UTC),
+			[]time.Time{time.Date(2499, 1, 1, 3, 0, 0, 0, time.UTC)},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

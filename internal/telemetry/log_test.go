@@ -40,12 +40,18 @@ func TestLogCarriesTheIDsOfTheContext(t *testing.T) {
 		call func(*slog.Logger)
 		want map[string]any
 	}{
-		{"with ids", func(l *slog.Logger) { l.With("process", "api").InfoContext(ctx, "done", "n", 1) },
-			map[string]any{"level": "INFO", "msg": "done", "n": 1., "process": "api", "request_id": "r1", "tenant_id": "t1", "job_id": "j1", "execution_id": "e1"}},
-		{"named by the record", func(l *slog.Logger) { l.InfoContext(WithIDs(t.Context(), IDs{Job: "j1"}), "done", "job_id", "j2") },
-			map[string]any{"level": "INFO", "msg": "done", "job_id": "j2"}},
-		{"none", func(l *slog.Logger) { l.InfoContext(t.Context(), "done") },
-			map[string]any{"level": "INFO", "msg": "done"}},
+		{
+			"with ids", func(l *slog.Logger) { l.With("process", "api").InfoContext(ctx, "done", "n", 1) },
+			map[string]any{"level": "INFO", "msg": "done", "n": 1., "process": "api", "request_id": "r1", "tenant_id": "t1", "job_id": "j1", "execution_id": "e1"},
+		},
+		{
+			"named by the record", func(l *slog.Logger) { l.InfoContext(WithIDs(t.Context(), IDs{Job: "j1"}), "done", "job_id", "j2") },
+			map[string]any{"level": "INFO", "msg": "done", "job_id": "j2"},
+		},
+		{
+			"none", func(l *slog.Logger) { l.InfoContext(t.Context(), "done") },
+			map[string]any{"level": "INFO", "msg": "done"},
+		},
 	}
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, logged(t, tt.call)); diff != "" {

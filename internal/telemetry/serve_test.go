@@ -20,7 +20,9 @@ func TestServeAnswersUntilCancelled(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- serveOn(ctx, listener, reg, func() error { return errors.New("the worker holds no lease") }) }()
+	go func() {
+		done <- serveOn(ctx, listener, reg, func() error { return errors.New("the worker holds no lease") })
+	}()
 
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for path, want := range map[string]string{

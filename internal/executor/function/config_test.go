@@ -24,16 +24,22 @@ func TestValidate(t *testing.T) {
 		{"unknown module", `{"modulePath":"os/exec","functionName":"Command"}`, []string{"config.modulePath unknown"}},
 		{"unknown function", `{"modulePath":"builtin","functionName":"nope"}`, []string{"config.functionName unknown"}},
 		{"case counts", `{"modulePath":"builtin","functionName":"NOOP"}`, []string{"config.functionName unknown"}},
-		{"all at once", `{"modulePath":1,"functionName":"","timeout":-1,"more":1,"parameters":[]}`,
-			[]string{"config.more unknown", "config.modulePath type", "config.timeout range"}},
+		{
+			"all at once", `{"modulePath":1,"functionName":"","timeout":-1,"more":1,"parameters":[]}`,
+			[]string{"config.more unknown", "config.modulePath type", "config.timeout range"},
+		},
 		{"parameters of a list", `{"modulePath":"builtin","functionName":"noop","parameters":[1]}`, []string{"config.parameters type"}},
-		{"large parameters", `{"modulePath":"builtin","functionName":"noop","parameters":{"a":"` + strings.Repeat("a", 256<<10) + `"}}`,
-			[]string{"config.parameters length"}},
+		{
+			"large parameters", `{"modulePath":"builtin","functionName":"noop","parameters":{"a":"` + strings.Repeat("a", 256<<10) + `"}}`,
+			[]string{"config.parameters length"},
+		},
 		{"sleep without parameters", `{"modulePath":"builtin","functionName":"sleep"}`, []string{"config.parameters.durationMs required"}},
 		{"sleep too long", `{"modulePath":"builtin","functionName":"sleep","parameters":{"durationMs":3600001}}`, []string{"config.parameters.durationMs range"}},
 		{"sleep backwards", `{"modulePath":"builtin","functionName":"sleep","parameters":{"durationMs":-1}}`, []string{"config.parameters.durationMs range"}},
-		{"sleep a fraction", `{"modulePath":"builtin","functionName":"sleep","parameters":{"durationMs":0.5,"x":1}}`,
-			[]string{"config.parameters.x unknown", "config.parameters.durationMs type"}},
+		{
+			"sleep a fraction", `{"modulePath":"builtin","functionName":"sleep","parameters":{"durationMs":0.5,"x":1}}`,
+			[]string{"config.parameters.x unknown", "config.parameters.durationMs type"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -110,24 +110,40 @@ func TestErrors(t *testing.T) {
 		config string
 		want   executor.Error
 	}{
-		{"its own fault", gives(nil, errors.New("no such customer")), testF,
-			executor.Error{Type: executor.UserError, Message: "no such customer"}},
+		{
+			"its own fault", gives(nil, errors.New("no such customer")), testF,
+			executor.Error{Type: executor.UserError, Message: "no such customer"},
+		},
 		{"says what it is", gives(nil, own), testF, *own},
 		{"says what it is, wrapped", gives(nil, fmt.Errorf("f: %w", own)), testF, *own},
-		{"no JSON", gives(math.NaN(), nil), testF,
-			executor.Error{Type: executor.UserError, Message: "the function's result cannot be written as JSON: json: unsupported value: NaN"}},
-		{"NUL in the message", gives(nil, errors.New("a\x00b")), testF,
-			executor.Error{Type: executor.UserError, Message: "a\uFFFDb"}},
-		{"unknown function", gives(nil, nil), `{"modulePath":"test","functionName":"g"}`,
-			executor.Error{Type: executor.ValidationError, Message: `this worker has no function "g" in module "test"`}},
-		{"unknown module", gives(nil, nil), `{"modulePath":"x","functionName":"f"}`,
-			executor.Error{Type: executor.ValidationError, Message: `this worker has no function "f" in module "x"`}},
-		{"no configuration", gives(nil, nil), ``,
-			executor.Error{Type: executor.ValidationError, Message: "the configuration is not that of a function"}},
-		{"parameters of a list", gives(nil, nil), `{"modulePath":"test","functionName":"f","parameters":[]}`,
-			executor.Error{Type: executor.ValidationError, Message: "the parameters do not fit; parameters: must be an object"}},
-		{"too long a sleep", gives(nil, nil), longSleep,
-			executor.Error{Type: executor.ValidationError, Message: "the parameters do not fit; parameters.durationMs: must be from 0 to 3600000 milliseconds"}},
+		{
+			"no JSON", gives(math.NaN(), nil), testF,
+			executor.Error{Type: executor.UserError, Message: "the function's result cannot be written as JSON: json: unsupported value: NaN"},
+		},
+		{
+			"NUL in the message", gives(nil, errors.New("a\x00b")), testF,
+			executor.Error{Type: executor.UserError, Message: "a\uFFFDb"},
+		},
+		{
+			"unknown function", gives(nil, nil), `{"modulePath":"test","functionName":"g"}`,
+			executor.Error{Type: executor.ValidationError, Message: `this worker has no function "g" in module "test"`},
+		},
+		{
+			"unknown module", gives(nil, nil), `{"modulePath":"x","functionName":"f"}`,
+			executor.Error{Type: executor.ValidationError, Message: `this worker has no function "f" in module "x"`},
+		},
+		{
+			"no configuration", gives(nil, nil), ``,
+			executor.Error{Type: executor.ValidationError, Message: "the configuration is not that of a function"},
+		},
+		{
+			"parameters of a list", gives(nil, nil), `{"modulePath":"test","functionName":"f","parameters":[]}`,
+			executor.Error{Type: executor.ValidationError, Message: "the parameters do not fit; parameters: must be an object"},
+		},
+		{
+			"too long a sleep", gives(nil, nil), longSleep,
+			executor.Error{Type: executor.ValidationError, Message: "the parameters do not fit; parameters.durationMs: must be from 0 to 3600000 milliseconds"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -142,9 +158,7 @@ func TestErrors(t *testing.T) {
 func TestPanicIsCaught(t *testing.T) {
 	t.Parallel()
 	out := call(t.Context(), with(func(context.Context, function.Call) (any, error) {
-		var none map[string]int
-		none["x"] = 1
-		return nil, nil
+		panic("defect")
 	}), testF, "")
 	if out.Err == nil || out.Err.Type != executor.SystemError || !strings.Contains(out.Err.Stack, "TestPanicIsCaught") {
 		t.Errorf("error = %+v, want a SYSTEM_ERROR with the stack", out.Err)
@@ -163,12 +177,18 @@ func TestSleepAndItsEnds(t *testing.T) {
 		want         *executor.Error
 	}{
 		{"to the end", sleep(5000, ""), false, 5 * time.Second, nil},
-		{"its own limit", sleep(5000, `,"timeout":0.25`), false, 250 * time.Millisecond,
-			&executor.Error{Type: executor.Timeout, Message: "timed out after 250ms"}},
-		{"the attempt's limit", sleep(90_000, `,"timeout":80`), false, time.Minute,
-			&executor.Error{Type: executor.Timeout, Message: "timed out after 1m0s"}},
-		{"cancelled", sleep(5000, ""), true, time.Second,
-			&executor.Error{Type: executor.SystemError, Message: "the function was cancelled"}},
+		{
+			"its own limit", sleep(5000, `,"timeout":0.25`), false, 250 * time.Millisecond,
+			&executor.Error{Type: executor.Timeout, Message: "timed out after 250ms"},
+		},
+		{
+			"the attempt's limit", sleep(90_000, `,"timeout":80`), false, time.Minute,
+			&executor.Error{Type: executor.Timeout, Message: "timed out after 1m0s"},
+		},
+		{
+			"cancelled", sleep(5000, ""), true, time.Second,
+			&executor.Error{Type: executor.SystemError, Message: "the function was cancelled"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

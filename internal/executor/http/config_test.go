@@ -25,11 +25,13 @@ func TestValidate(t *testing.T) {
 		{"all", `{` + url + `,"method":"POST","headers":{"Authorization":"Bearer x","X-Api-Key":"é\tk"},"body":{"a":[1]},` +
 			`"timeout":2.5,"expectedStatusCode":[200,"202-204","3xx"],"retryOnStatusCodes":[409,"500-599"]}`, nil},
 		{"one code, one range", `{` + url + `,"expectedStatusCode":"200-299","retryOnStatusCodes":503}`, nil},
-		{"everything wrong at once", `{"url":"ftp://x","method":"get","headers":{"Host":"x"},"body":"b","timeout":0,"expectedStatusCode":99,"retryOnStatusCodes":[600],"more":1}`,
+		{
+			"everything wrong at once", `{"url":"ftp://x","method":"get","headers":{"Host":"x"},"body":"b","timeout":0,"expectedStatusCode":99,"retryOnStatusCodes":[600],"more":1}`,
 			[]string{
 				"config.more unknown", "config.url scheme", "config.method enum", "config.headers.Host reserved", "config.timeout range",
 				"config.expectedStatusCode status", "config.retryOnStatusCodes[0] status",
-			}},
+			},
+		},
 		{"no url", `{}`, []string{"config.url required"}},
 		{"url is no text", `{"url":1}`, []string{"config.url type"}},
 		{"empty url", `{"url":""}`, []string{"config.url scheme"}},

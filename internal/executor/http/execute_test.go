@@ -36,14 +36,18 @@ func TestRequest(t *testing.T) {
 		{"a number", `{"url":"$URL","method":"PATCH","body":1}`, ``, sent{"PATCH", "/", "application/json", `1`, "", agent}},
 		{"false", `{"url":"$URL","method":"PATCH","body":false}`, ``, sent{"PATCH", "/", "application/json", `false`, "", agent}},
 		{"null", `{"url":"$URL","method":"POST","body":null}`, ``, sent{"POST", "/", "", "", "", agent}},
-		{"own type", `{"url":"$URL","method":"POST","body":"{}","headers":{"content-type":"application/json","x-api-key":"k"}}`, ``,
-			sent{"POST", "/", "application/json", "{}", "k", agent}},
+		{
+			"own type", `{"url":"$URL","method":"POST","body":"{}","headers":{"content-type":"application/json","x-api-key":"k"}}`, ``,
+			sent{"POST", "/", "application/json", "{}", "k", agent},
+		},
 		{"own agent", `{"url":"$URL","headers":{"User-Agent":"mine"}}`, ``, sent{"GET", "/", "", "", "", "mine"}},
 		{"delete with a body", `{"url":"$URL","method":"DELETE","body":"x"}`, ``, sent{"DELETE", "/", "text/plain; charset=utf-8", "x", "", agent}},
 		{"head", `{"url":"$URL","method":"HEAD"}`, ``, sent{"HEAD", "/", "", "", "", agent}},
-		{"overridden", `{"url":"$URL/?a=1&b=2","method":"POST","body":"x","headers":{"X-Api-Key":"k"}}`,
+		{
+			"overridden", `{"url":"$URL/?a=1&b=2","method":"POST","body":"x","headers":{"X-Api-Key":"k"}}`,
 			`{"body":{"n":1},"headers":{"x-api-key":"other"},"query":{"b":"3&","c":"4"}}`,
-			sent{"POST", "/?a=1&b=3%26&c=4", "application/json", `{"n":1}`, "other", agent}},
+			sent{"POST", "/?a=1&b=3%26&c=4", "application/json", `{"n":1}`, "other", agent},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := run(server, test.config)

@@ -23,10 +23,14 @@ var grammar = [7]field{
 	{name: "minute", high: 59, digits: 2, hashHigh: 59},
 	{name: "hour", high: 23, digits: 2, hashHigh: 23},
 	{name: "day-of-month", low: 1, high: 31, digits: 2, hashHigh: 28},
-	{name: "month", low: 1, high: 12, digits: 2, hashHigh: 12,
-		names: []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}},
-	{name: weekdayField, high: 6, digits: 2, hashHigh: 6,
-		names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}},
+	{
+		name: "month", low: 1, high: 12, digits: 2, hashHigh: 12,
+		names: []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"},
+	},
+	{
+		name: weekdayField, high: 6, digits: 2, hashHigh: 6,
+		names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"},
+	},
 	{name: "year", low: minYear, high: maxYear, digits: 4},
 }
 
@@ -204,6 +208,7 @@ func (f *fieldParser) special(text string) (done bool, err error) {
 	case !last:
 		return false, nil
 	case day == "":
+		//lint:ignore ST1005 the capital is the letter that the tenant wrote
 		return false, errors.New("L alone is not a weekday; write 6L for the month's last Saturday, or L in day-of-month for its last day")
 	}
 	weekday, err := f.number(day)
@@ -223,6 +228,7 @@ func (f *fieldParser) specialDate(text string) (done bool, err error) {
 	case text == "LW" || strings.HasPrefix(text, "L-"):
 		return false, fmt.Errorf("%s is not supported; L is the month's last day and 15W the weekday nearest to the 15th", shorten(text))
 	case text == "W":
+		//lint:ignore ST1005 the capital is the letter that the tenant wrote
 		return false, errors.New("W needs a date; write 15W for the weekday nearest to the 15th")
 	case !near:
 		return false, nil

@@ -15,6 +15,7 @@ import (
 func (f *fieldParser) hashed(text string, step int, stepped bool) error {
 	g := f.grammar
 	if g.low == minYear {
+		//lint:ignore ST1005 the capital is the letter that the tenant wrote
 		return errors.New("H is not possible in a year; write the year")
 	}
 	low, high := g.low, g.hashHigh

@@ -37,29 +37,49 @@ func TestParse(t *testing.T) {
 		want             []schedule.DateRange
 	}{
 		{"no events", file(), "", nil},
-		{"a day", file("BEGIN:VEVENT", "UID:1", "DTSTART;VALUE=DATE:20261225", "SUMMARY:Christmas: eat; rest", "END:VEVENT"), "",
-			[]schedule.DateRange{{Start: wall(t, "2026-12-25 00:00:00")}}},
-		{"days, yearly", file("BEGIN:VEVENT", "DTSTART:20261225", "DTEND:20261227", "RRULE:FREQ=YEARLY", "END:VEVENT"), "",
-			[]schedule.DateRange{{Start: wall(t, "2026-12-25 00:00:00"), End: wall(t, "2026-12-27 00:00:00"), Yearly: true}}},
-		{"yearly, written out", file("BEGIN:VEVENT", "DTSTART:20261225", "RRULE:FREQ=YEARLY;INTERVAL=1;BYMONTH=12;BYMONTHDAY=25;WKST=MO", "END:VEVENT"), "",
-			[]schedule.DateRange{{Start: wall(t, "2026-12-25 00:00:00"), Yearly: true}}},
-		{"local time", file("BEGIN:VEVENT", "DTSTART:20260301T220000", "DTEND:20260302T060000", "END:VEVENT"), "Europe/London",
-			[]schedule.DateRange{{Start: wall(t, "2026-03-01 22:00:00"), End: wall(t, "2026-03-02 06:00:00")}}},
-		{"UTC in a zone", file("BEGIN:VEVENT", "DTSTART:20260701T220000Z", "DTEND:20260701T230000Z", "END:VEVENT"), "Europe/London",
-			[]schedule.DateRange{{Start: wall(t, "2026-07-01 23:00:00"), End: wall(t, "2026-07-02 00:00:00")}}},
-		{"the zone itself, yearly", file("BEGIN:VEVENT", `DTSTART;TZID="Europe/London":20260701T220000`, "DTEND;TZID=Europe/London:20260701T230000", "RRULE:FREQ=YEARLY", "END:VEVENT"), "Europe/London",
-			[]schedule.DateRange{{Start: wall(t, "2026-07-01 22:00:00"), End: wall(t, "2026-07-01 23:00:00"), Yearly: true}}},
-		{"another zone", file("BEGIN:VEVENT", "DTSTART;TZID=Asia/Tokyo:20260701T090000", "DTEND;TZID=Asia/Tokyo:20260701T100000", "END:VEVENT"), "",
-			[]schedule.DateRange{{Start: wall(t, "2026-07-01 00:00:00"), End: wall(t, "2026-07-01 01:00:00")}}},
-		{"zones and alarms are passed over", file("BEGIN:VTIMEZONE", "TZID:Europe/London", "BEGIN:DAYLIGHT", "DTSTART:19700329T010000", "RRULE:FREQ=YEARLY;BYDAY=-1SU;BYMONTH=3", "END:DAYLIGHT", "BEGIN:STANDARD", "END:STANDARD", "END:VTIMEZONE",
-			"BEGIN:VEVENT", "DTSTART:20261225", "BEGIN:VALARM", "DURATION:PT5M", "END:VALARM", "END:VEVENT"), "",
-			[]schedule.DateRange{{Start: wall(t, "2026-12-25 00:00:00")}}},
+		{
+			"a day", file("BEGIN:VEVENT", "UID:1", "DTSTART;VALUE=DATE:20261225", "SUMMARY:Christmas: eat; rest", "END:VEVENT"), "",
+			[]schedule.DateRange{{Start: wall(t, "2026-12-25 00:00:00")}},
+		},
+		{
+			"days, yearly", file("BEGIN:VEVENT", "DTSTART:20261225", "DTEND:20261227", "RRULE:FREQ=YEARLY", "END:VEVENT"), "",
+			[]schedule.DateRange{{Start: wall(t, "2026-12-25 00:00:00"), End: wall(t, "2026-12-27 00:00:00"), Yearly: true}},
+		},
+		{
+			"yearly, written out", file("BEGIN:VEVENT", "DTSTART:20261225", "RRULE:FREQ=YEARLY;INTERVAL=1;BYMONTH=12;BYMONTHDAY=25;WKST=MO", "END:VEVENT"), "",
+			[]schedule.DateRange{{Start: wall(t, "2026-12-25 00:00:00"), Yearly: true}},
+		},
+		{
+			"local time", file("BEGIN:VEVENT", "DTSTART:20260301T220000", "DTEND:20260302T060000", "END:VEVENT"), "Europe/London",
+			[]schedule.DateRange{{Start: wall(t, "2026-03-01 22:00:00"), End: wall(t, "2026-03-02 06:00:00")}},
+		},
+		{
+			"UTC in a zone", file("BEGIN:VEVENT", "DTSTART:20260701T220000Z", "DTEND:20260701T230000Z", "END:VEVENT"), "Europe/London",
+			[]schedule.DateRange{{Start: wall(t, "2026-07-01 23:00:00"), End: wall(t, "2026-07-02 00:00:00")}},
+		},
+		{
+			"the zone itself, yearly", file("BEGIN:VEVENT", `DTSTART;TZID="Europe/London":20260701T220000`, "DTEND;TZID=Europe/London:20260701T230000", "RRULE:FREQ=YEARLY", "END:VEVENT"), "Europe/London",
+			[]schedule.DateRange{{Start: wall(t, "2026-07-01 22:00:00"), End: wall(t, "2026-07-01 23:00:00"), Yearly: true}},
+		},
+		{
+			"another zone", file("BEGIN:VEVENT", "DTSTART;TZID=Asia/Tokyo:20260701T090000", "DTEND;TZID=Asia/Tokyo:20260701T100000", "END:VEVENT"), "",
+			[]schedule.DateRange{{Start: wall(t, "2026-07-01 00:00:00"), End: wall(t, "2026-07-01 01:00:00")}},
+		},
+		{
+			"zones and alarms are passed over", file("BEGIN:VTIMEZONE", "TZID:Europe/London", "BEGIN:DAYLIGHT", "DTSTART:19700329T010000", "RRULE:FREQ=YEARLY;BYDAY=-1SU;BYMONTH=3", "END:DAYLIGHT", "BEGIN:STANDARD", "END:STANDARD", "END:VTIMEZONE",
+				"BEGIN:VEVENT", "DTSTART:20261225", "BEGIN:VALARM", "DURATION:PT5M", "END:VALARM", "END:VEVENT"), "",
+			[]schedule.DateRange{{Start: wall(t, "2026-12-25 00:00:00")}},
+		},
 		{"cancelled", file("BEGIN:VEVENT", "DTSTART:20261225", "STATUS:CANCELLED", "END:VEVENT"), "", nil},
 		{"folded", file("BEGIN:VEVENT", "DTSTART;VALUE", " =DATE:2026", "\t1225", "END:VEVENT"), "", []schedule.DateRange{{Start: wall(t, "2026-12-25 00:00:00")}}},
-		{"bare line feeds, any case, blank lines", "begin:vcalendar\n\nbegin:vevent\ndtstart;value=date:20261225\nend:vevent\nend:vcalendar", "",
-			[]schedule.DateRange{{Start: wall(t, "2026-12-25 00:00:00")}}},
-		{"two calendars", file("BEGIN:VEVENT", "DTSTART:20261225", "END:VEVENT") + file("BEGIN:VEVENT", "DTSTART:20261226", "END:VEVENT"), "",
-			[]schedule.DateRange{{Start: wall(t, "2026-12-25 00:00:00")}, {Start: wall(t, "2026-12-26 00:00:00")}}},
+		{
+			"bare line feeds, any case, blank lines", "begin:vcalendar\n\nbegin:vevent\ndtstart;value=date:20261225\nend:vevent\nend:vcalendar", "",
+			[]schedule.DateRange{{Start: wall(t, "2026-12-25 00:00:00")}},
+		},
+		{
+			"two calendars", file("BEGIN:VEVENT", "DTSTART:20261225", "END:VEVENT") + file("BEGIN:VEVENT", "DTSTART:20261226", "END:VEVENT"), "",
+			[]schedule.DateRange{{Start: wall(t, "2026-12-25 00:00:00")}, {Start: wall(t, "2026-12-26 00:00:00")}},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

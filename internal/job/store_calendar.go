@@ -1,0 +1,88 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/calendar"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/schedule"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// Contents reads the calendars that a definition names, in its order. Ids that
+// are not the tenant's are an Invalid fault that lists each.
+func (s *Store) Contents(ctx context.Context, who tenant.Actor, named []Calendar) (sets []schedule.Calendar, err error) {
+	if len(named) == 0 {
+		return nil, nil
+	}
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		sets, err = contents(ctx, tx, who, named, calendar.Load)
+		return err
+	})
+	return sets, err
+}
+
+// reading is one of calendar.Load and calendar.Hold.
+type reading func(ctx context.Context, tx *postgres.Tx, tenant uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]schedule.Calendar, error)
+
+func contents(ctx context.Context, tx *postgres.Tx, who tenant.Actor, named []Calendar, read reading) ([]schedule.Calendar, error) {
+	ids := make([]uuid.UUID, len(named))
+	for i, c := range named {
+		ids[i] = c.ID
+	}
+	found, err := read(ctx, tx, who.TenantID, ids)
+	if err != nil {
+		return nil, err
+	}
+	var fields []fault.Field
+	for i, c := range named {
+		if _, ok := found[c.ID]; !ok {
+			fields = append(fields, fault.Field{
+				Path: fmt.Sprintf("calendars[%d].calendarId", i), Rule: "exists", Message: "there is no calendar with this id",
+			})
+		}
+	}
+	if len(fields) > 0 {
+		return nil, fault.Wrong("VALIDATION_FAILED", "the job is not valid: see details", fields...)
+	}
+	return pick(found, named), nil
+}
+
+// pick is the contents of the named calendars, each in the job's mode.
+func pick(found map[uuid.UUID]schedule.Calendar, named []Calendar) []schedule.Calendar {
+	sets := make([]schedule.Calendar, len(named))
+	for i, c := range named {
+		sets[i] = found[c.ID]
+		sets[i].Mode = c.Mode
+	}
+	return sets
+}
+
+// bound is when a job with this definition is due: its next instant after now
+// by its schedule and its calendars, nil when never; what is due already stays
+// due. It refuses calendars that leave no instant.
+func bound(spec Spec, calendars []schedule.Calendar, state Job, now time.Time) (*time.Time, error) {
+	if due := state.NextExecutionAt; due != nil && !due.After(now) {
+		return due, nil
+	}
+	compiled, err := schedule.Compile(spec.Definition(state.ID.String(), state.AnchorAt, calendars))
+	if err != nil {
+		return nil, fmt.Errorf("compile the schedule: %w", err)
+	}
+	next, ok := compiled.Next(now)
+	switch {
+	case ok:
+		return &next, nil
+	case len(calendars) > 0 && spec.Scheduled():
+		return nil, fault.Wrong("VALIDATION_FAILED", "the job is not valid: see details", fault.Field{
+			Path: "calendars", Rule: "never", Message: "leave no instant on which the job would run; change the schedule or the calendars",
+		})
+	default:
+		return nil, nil
+	}
+}
