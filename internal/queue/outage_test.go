@@ -1,0 +1,99 @@
+package queue
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/queue/redistest"
+)
+
+func TestConsumerSurvivesAWipe(t *testing.T) {
+	t.Parallel()
+	s := redistest.New(t)
+	rdb := client(t, s.ClientURL)
+	defer rdb.Close()
+	p := newPublisher(t, s.ClientURL, discard())
+	box := newInbox()
+	consume(t, Config{URL: s.ClientURL}, discard(), box.handle)
+	for round := range 5 {
+		ids := someIDs(100)
+		if err := p.Publish(t.Context(), Low, ids); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, fmt.Sprint("round ", round), func() bool { return box.has(ids...) })
+		if err := p.Publish(t.Context(), Low, someIDs(1000)); err != nil {
+			t.Fatal(err)
+		}
+		if err := rdb.FlushAll(t.Context()).Err(); err != nil { // some are in a handler's hands
+			t.Fatal(err)
+		}
+	}
+}
+
+// The consumer starts before its Redis, goes on after each of its deaths, says
+// little meanwhile, and stops quickly while it is away.
+func TestConsumerSurvivesOutages(t *testing.T) {
+	t.Parallel()
+	f := newFragile(t)
+	told := &lines{}
+	box := newInbox()
+	_, stop := consume(t, Config{URL: f.url()}, told.logger(), box.handle)
+	p := newPublisher(t, f.url(), discard())
+	for range 3 {
+		// Long enough for go-redis to stop dialling too (16 failed dials).
+		<-time.After(1500 * time.Millisecond)
+		f.start()
+		ids := someIDs(200)
+		eventually(t, "hints are sent", func() bool { return p.Publish(t.Context(), High, ids) == nil })
+		eventually(t, "hints are handled", func() bool { return box.has(ids...) })
+		f.kill()
+		eventually(t, "the loss is noticed", func() bool { return p.Publish(t.Context(), High, someIDs(1)) != nil })
+	}
+	begun := clock.Start()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if took := begun.Elapsed(); took > 5*time.Second {
+		t.Errorf("stopping without Redis took %v", took)
+	}
+	if n := told.n.Load(); n > 20 {
+		t.Errorf("%d lines of log for three outages", n)
+	}
+}
+
+// A lane that cannot be read stops neither the others, nor does it make the
+// consumer ask without rest.
+func TestLaneOfTheWrongKind(t *testing.T) {
+	t.Parallel()
+	s := redistest.New(t)
+	rdb := client(t, s.ClientURL)
+	defer rdb.Close()
+	if err := rdb.Set(t.Context(), asynqKey(High, "pending"), "a text, no list", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p := newPublisher(t, s.ClientURL, discard())
+	box := newInbox()
+	consume(t, Config{URL: s.ClientURL}, discard(), box.handle)
+	ids := someIDs(3)
+	if err := p.Publish(t.Context(), Low, ids); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the other lanes go on", func() bool { return box.has(ids...) })
+
+	commands := func() int {
+		text := rdb.InfoMap(t.Context(), "stats").Item("Stats", "total_commands_processed")
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := commands()
+	<-time.After(500 * time.Millisecond)
+	if n := commands() - before; n > 1000 {
+		t.Errorf("%d commands in half a second", n)
+	}
+}
