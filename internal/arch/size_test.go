@@ -22,7 +22,7 @@ var larger = map[string]struct {
 	exported int
 	reason   string
 }{
-	"internal/job": {24, "the definition of a job is the product's central noun: each policy is a type with its decision"},
+	"job": {24, "the definition of a job is the product's central noun: each policy is a type with its decision"},
 }
 
 // bannedWords name no thing of the field: what is called by one of them has
