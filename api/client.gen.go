@@ -167,7 +167,7 @@ type ClientInterface interface {
 
 	// PauseJobWithBody Pause a job
 	//
-	// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. Pausing a paused job replaces the reason.
+	// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. With `until`, the pause ends by itself. Pausing a paused job replaces reason and end.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -176,19 +176,30 @@ type ClientInterface interface {
 
 	// PauseJob Pause a job
 	//
-	// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. Pausing a paused job replaces the reason.
+	// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. With `until`, the pause ends by itself. Pausing a paused job replaces reason and end.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/scheduler/jobs/{id}/pause (the `PauseJob` operationId).
 	PauseJob(ctx context.Context, id JobID, body PauseJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResumeJob Resume a job
+	// ResumeJobWithBody Resume a job
 	//
-	// Makes the schedule fire again, from the next due instant on. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	//
+	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/scheduler/jobs/{id}/resume (the `ResumeJob` operationId).
-	ResumeJob(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ResumeJobWithBody(ctx context.Context, id JobID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeJob Resume a job
+	//
+	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/resume (the `ResumeJob` operationId).
+	ResumeJob(ctx context.Context, id JobID, body ResumeJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// TriggerJobWithBody Run a job now
 	//
@@ -406,7 +417,7 @@ func (c *Client) ListJobExecutions(ctx context.Context, id JobID, params *ListJo
 
 // PauseJobWithBody Pause a job
 //
-// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. Pausing a paused job replaces the reason.
+// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. With `until`, the pause ends by itself. Pausing a paused job replaces reason and end.
 //
 // Takes any type of body and a specified content type.
 //
@@ -425,7 +436,7 @@ func (c *Client) PauseJobWithBody(ctx context.Context, id JobID, contentType str
 
 // PauseJob Pause a job
 //
-// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. Pausing a paused job replaces the reason.
+// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. With `until`, the pause ends by itself. Pausing a paused job replaces reason and end.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -442,13 +453,34 @@ func (c *Client) PauseJob(ctx context.Context, id JobID, body PauseJobJSONReques
 	return c.Client.Do(req)
 }
 
-// ResumeJob Resume a job
+// ResumeJobWithBody Resume a job
 //
-// Makes the schedule fire again, from the next due instant on. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+//
+// Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/scheduler/jobs/{id}/resume (the `ResumeJob` operationId).
-func (c *Client) ResumeJob(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewResumeJobRequest(c.Server, id)
+func (c *Client) ResumeJobWithBody(ctx context.Context, id JobID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeJobRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeJob Resume a job
+//
+// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/resume (the `ResumeJob` operationId).
+func (c *Client) ResumeJob(ctx context.Context, id JobID, body ResumeJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeJobRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1151,8 +1183,19 @@ func NewPauseJobRequestWithBody(server string, id JobID, contentType string, bod
 	return req, nil
 }
 
-// NewResumeJobRequest constructs an http.Request for the ResumeJob method
-func NewResumeJobRequest(server string, id JobID) (*http.Request, error) {
+// NewResumeJobRequest calls the generic ResumeJob builder with application/json body
+func NewResumeJobRequest(server string, id JobID, body ResumeJobJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResumeJobRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewResumeJobRequestWithBody constructs an http.Request for the ResumeJob method, with any body, and a specified content type
+func NewResumeJobRequestWithBody(server string, id JobID, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -1177,10 +1220,12 @@ func NewResumeJobRequest(server string, id JobID) (*http.Request, error) {
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -1460,7 +1505,7 @@ type ClientWithResponsesInterface interface {
 
 	// PauseJobWithBodyWithResponse Pause a job
 	//
-	// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. Pausing a paused job replaces the reason.
+	// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. With `until`, the pause ends by itself. Pausing a paused job replaces reason and end.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -1469,21 +1514,30 @@ type ClientWithResponsesInterface interface {
 
 	// PauseJobWithResponse Pause a job
 	//
-	// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. Pausing a paused job replaces the reason.
+	// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. With `until`, the pause ends by itself. Pausing a paused job replaces reason and end.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/scheduler/jobs/{id}/pause (the `PauseJob` operationId).
 	PauseJobWithResponse(ctx context.Context, id JobID, body PauseJobJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseJobResponse, error)
 
-	// ResumeJobWithResponse Resume a job
+	// ResumeJobWithBodyWithResponse Resume a job
 	//
-	// Makes the schedule fire again, from the next due instant on. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/scheduler/jobs/{id}/resume (the `ResumeJob` operationId).
-	ResumeJobWithResponse(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*ResumeJobResponse, error)
+	ResumeJobWithBodyWithResponse(ctx context.Context, id JobID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeJobResponse, error)
+
+	// ResumeJobWithResponse Resume a job
+	//
+	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/resume (the `ResumeJob` operationId).
+	ResumeJobWithResponse(ctx context.Context, id JobID, body ResumeJobJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeJobResponse, error)
 
 	// TriggerJobWithBodyWithResponse Run a job now
 	//
@@ -2543,6 +2597,8 @@ type ResumeJobResponse struct {
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
 	// JSON500 the response for an HTTP 500 `application/json` response
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
@@ -2588,6 +2644,11 @@ func (r ResumeJobResponse) GetJSON409() *Conflict {
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
 func (r ResumeJobResponse) GetJSON413() *TooLarge {
 	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ResumeJobResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
 }
 
 // GetJSON500 returns the response for an HTTP 500 `application/json` response
@@ -3110,7 +3171,7 @@ func (c *ClientWithResponses) ListJobExecutionsWithResponse(ctx context.Context,
 
 // PauseJobWithBodyWithResponse Pause a job
 //
-// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. Pausing a paused job replaces the reason.
+// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. With `until`, the pause ends by itself. Pausing a paused job replaces reason and end.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -3125,7 +3186,7 @@ func (c *ClientWithResponses) PauseJobWithBodyWithResponse(ctx context.Context, 
 
 // PauseJobWithResponse Pause a job
 //
-// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. Pausing a paused job replaces the reason.
+// Stops new scheduled runs and leaves running ones alone; a trigger still runs it. With `until`, the pause ends by itself. Pausing a paused job replaces reason and end.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -3138,15 +3199,30 @@ func (c *ClientWithResponses) PauseJobWithResponse(ctx context.Context, id JobID
 	return ParsePauseJobResponse(rsp)
 }
 
-// ResumeJobWithResponse Resume a job
+// ResumeJobWithBodyWithResponse Resume a job
 //
-// Makes the schedule fire again, from the next due instant on. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/scheduler/jobs/{id}/resume (the `ResumeJob` operationId).
-func (c *ClientWithResponses) ResumeJobWithResponse(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*ResumeJobResponse, error) {
-	rsp, err := c.ResumeJob(ctx, id, reqEditors...)
+func (c *ClientWithResponses) ResumeJobWithBodyWithResponse(ctx context.Context, id JobID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeJobResponse, error) {
+	rsp, err := c.ResumeJobWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeJobResponse(rsp)
+}
+
+// ResumeJobWithResponse Resume a job
+//
+// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/resume (the `ResumeJob` operationId).
+func (c *ClientWithResponses) ResumeJobWithResponse(ctx context.Context, id JobID, body ResumeJobJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeJobResponse, error) {
+	rsp, err := c.ResumeJob(ctx, id, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -4243,6 +4319,13 @@ func ParseResumeJobResponse(rsp *http.Response) (*ResumeJobResponse, error) {
 			return nil, err
 		}
 		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
 		var dest Internal

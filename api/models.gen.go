@@ -13,6 +13,45 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for DstGap.
+const (
+	DstGapShift DstGap = "shift"
+	DstGapSkip  DstGap = "skip"
+)
+
+// Valid indicates whether the value is a known member of the DstGap enum.
+func (e DstGap) Valid() bool {
+	switch e {
+	case DstGapShift:
+		return true
+	case DstGapSkip:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DstOverlap.
+const (
+	Both  DstOverlap = "both"
+	First DstOverlap = "first"
+	Last  DstOverlap = "last"
+)
+
+// Valid indicates whether the value is a known member of the DstOverlap enum.
+func (e DstOverlap) Valid() bool {
+	switch e {
+	case Both:
+		return true
+	case First:
+		return true
+	case Last:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ErrorType.
 const (
 	NETWORKERROR    ErrorType = "NETWORK_ERROR"
@@ -142,6 +181,24 @@ func (e HTTPConfigMethod) Valid() bool {
 	}
 }
 
+// Defines values for JobCalendarMode.
+const (
+	Exclude JobCalendarMode = "exclude"
+	Include JobCalendarMode = "include"
+)
+
+// Valid indicates whether the value is a known member of the JobCalendarMode enum.
+func (e JobCalendarMode) Valid() bool {
+	switch e {
+	case Exclude:
+		return true
+	case Include:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for JobStatus.
 const (
 	Active   JobStatus = "active"
@@ -196,6 +253,54 @@ func (e LivenessStatus) Valid() bool {
 	}
 }
 
+// Defines values for MisfirePolicy.
+const (
+	MisfirePolicyFireAll  MisfirePolicy = "fire_all"
+	MisfirePolicyFireOnce MisfirePolicy = "fire_once"
+	MisfirePolicySkip     MisfirePolicy = "skip"
+)
+
+// Valid indicates whether the value is a known member of the MisfirePolicy enum.
+func (e MisfirePolicy) Valid() bool {
+	switch e {
+	case MisfirePolicyFireAll:
+		return true
+	case MisfirePolicyFireOnce:
+		return true
+	case MisfirePolicySkip:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OverlapPolicy.
+const (
+	OverlapPolicyAllow         OverlapPolicy = "allow"
+	OverlapPolicyCancelRunning OverlapPolicy = "cancel_running"
+	OverlapPolicyQueueAll      OverlapPolicy = "queue_all"
+	OverlapPolicyQueueOne      OverlapPolicy = "queue_one"
+	OverlapPolicySkip          OverlapPolicy = "skip"
+)
+
+// Valid indicates whether the value is a known member of the OverlapPolicy enum.
+func (e OverlapPolicy) Valid() bool {
+	switch e {
+	case OverlapPolicyAllow:
+		return true
+	case OverlapPolicyCancelRunning:
+		return true
+	case OverlapPolicyQueueAll:
+		return true
+	case OverlapPolicyQueueOne:
+		return true
+	case OverlapPolicySkip:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReadinessStatus.
 const (
 	NotReady ReadinessStatus = "not_ready"
@@ -208,6 +313,27 @@ func (e ReadinessStatus) Valid() bool {
 	case NotReady:
 		return true
 	case Ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ResumeRequestMissed.
+const (
+	ResumeRequestMissedFireAll  ResumeRequestMissed = "fire_all"
+	ResumeRequestMissedFireOnce ResumeRequestMissed = "fire_once"
+	ResumeRequestMissedSkip     ResumeRequestMissed = "skip"
+)
+
+// Valid indicates whether the value is a known member of the ResumeRequestMissed enum.
+func (e ResumeRequestMissed) Valid() bool {
+	switch e {
+	case ResumeRequestMissedFireAll:
+		return true
+	case ResumeRequestMissedFireOnce:
+		return true
+	case ResumeRequestMissedSkip:
 		return true
 	default:
 		return false
@@ -263,6 +389,12 @@ type DependencyDetails struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// DstGap What happens to a local time that a clock change skips: `shift` runs it once, later by as much as the clock moved, `skip` does not run it. For expressions that name hours.
+type DstGap string
+
+// DstOverlap Which pass of a local time that comes twice runs. For expressions that name hours.
+type DstOverlap string
+
 // Error The form of every error.
 type Error struct {
 	Error struct {
@@ -312,6 +444,9 @@ type ErrorType string
 type Execution struct {
 	// Attempts Failed attempts before the current or last one, oldest first.
 	Attempts []Attempt `json:"attempts"`
+
+	// BackfillID The backfill that made it.
+	BackfillID nullable.Nullable[openapi_types.UUID] `json:"backfillId"`
 
 	// CancelRequested Its end was asked for and it still runs.
 	CancelRequested bool                         `json:"cancelRequested"`
@@ -502,15 +637,29 @@ type HTTPConfigMethod string
 
 // Job A stored definition and what became of it.
 type Job struct {
+	// AuditDifference What the recount found: executions beyond (above 0) or short of (below 0) the due instants; 0 is right.
+	AuditDifference nullable.Nullable[int64] `json:"auditDifference"`
+
+	// AuditedAt When the service last recounted this job's due instants, which it does by samples.
+	AuditedAt nullable.Nullable[time.Time] `json:"auditedAt"`
+	Calendars []JobCalendar                `json:"calendars"`
+
 	// Config As it was sent, apart from the order of names and white space.
 	Config    json.RawMessage `json:"config"`
 	CreatedAt time.Time       `json:"createdAt"`
 
 	// CreatedBy The `sub` of the token that created it.
-	CreatedBy      string                       `json:"createdBy"`
-	CronExpression nullable.Nullable[string]    `json:"cronExpression"`
-	Description    string                       `json:"description"`
-	EndDate        nullable.Nullable[time.Time] `json:"endDate"`
+	CreatedBy            string                    `json:"createdBy"`
+	CronExpression       nullable.Nullable[string] `json:"cronExpression"`
+	Description          string                    `json:"description"`
+	DisableAfterFailures nullable.Nullable[int]    `json:"disableAfterFailures"`
+
+	// DstGap What happens to a local time that a clock change skips: `shift` runs it once, later by as much as the clock moved, `skip` does not run it. For expressions that name hours.
+	DstGap DstGap `json:"dstGap"`
+
+	// DstOverlap Which pass of a local time that comes twice runs. For expressions that name hours.
+	DstOverlap DstOverlap                   `json:"dstOverlap"`
+	EndDate    nullable.Nullable[time.Time] `json:"endDate"`
 
 	// ExecutionCount How many due instants became executions.
 	ExecutionCount int64              `json:"executionCount"`
@@ -519,18 +668,33 @@ type Job struct {
 	// Interval As Go duration.
 	//
 	// Example: 30s
-	Interval nullable.Nullable[string] `json:"interval"`
+	Interval      nullable.Nullable[string] `json:"interval"`
+	JitterSeconds int                       `json:"jitterSeconds"`
 
 	// JobType `http` calls a URL, `function` runs a function.
 	JobType JobType `json:"jobType"`
 
 	// LastExecutionAt The due instant that was promoted last.
-	LastExecutionAt nullable.Nullable[time.Time] `json:"lastExecutionAt"`
-	Name            string                       `json:"name"`
+	LastExecutionAt     nullable.Nullable[time.Time] `json:"lastExecutionAt"`
+	MaxConcurrent       int                          `json:"maxConcurrent"`
+	MaxExecutions       nullable.Nullable[int64]     `json:"maxExecutions"`
+	MisfireGraceSeconds int                          `json:"misfireGraceSeconds"`
+	MisfireLimit        int                          `json:"misfireLimit"`
 
-	// NextExecutionAt The next due instant.
+	// MisfirePolicy What happens to instants that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
+	MisfirePolicy MisfirePolicy `json:"misfirePolicy"`
+	Name          string        `json:"name"`
+
+	// NextExecutionAt The next due instant; null while the schedule does not fire.
 	NextExecutionAt nullable.Nullable[time.Time] `json:"nextExecutionAt"`
-	Priority        int                          `json:"priority"`
+
+	// OverlapPolicy What happens to a due instant while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
+	OverlapPolicy     OverlapPolicy `json:"overlapPolicy"`
+	OverlapQueueLimit int           `json:"overlapQueueLimit"`
+
+	// PausedUntil When the pause ends by itself.
+	PausedUntil nullable.Nullable[time.Time] `json:"pausedUntil"`
+	Priority    int                          `json:"priority"`
 
 	// RetryConfig When a failed attempt is made again. In answers every field is present.
 	RetryConfig RetryConfig                  `json:"retryConfig"`
@@ -539,6 +703,12 @@ type Job struct {
 
 	// Status `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule is over.
 	Status JobStatus `json:"status"`
+
+	// StatusAt When this state was set.
+	StatusAt time.Time `json:"statusAt"`
+
+	// StatusBy The `sub` of who set this state; `system` where the service did.
+	StatusBy nullable.Nullable[string] `json:"statusBy"`
 
 	// StatusReason Why it is in this state.
 	StatusReason nullable.Nullable[string] `json:"statusReason"`
@@ -549,12 +719,25 @@ type Job struct {
 	Timeout int `json:"timeout"`
 
 	// Timezone Example: Asia/Shanghai
-	Timezone  string    `json:"timezone"`
+	Timezone string `json:"timezone"`
+
+	// UpdatedAt When the definition, the state or a calendar that it names last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
 
 	// Version Counts the changes of the definition; the `ETag` is this in quotes.
 	Version int `json:"version"`
 }
+
+// JobCalendar defines model for JobCalendar.
+type JobCalendar struct {
+	CalendarID openapi_types.UUID `json:"calendarId"`
+
+	// Mode `exclude`: not within the calendar's days; `include`: only within them.
+	Mode JobCalendarMode `json:"mode"`
+}
+
+// JobCalendarMode `exclude`: not within the calendar's days; `include`: only within them.
+type JobCalendarMode string
 
 // JobPage defines model for JobPage.
 type JobPage struct {
@@ -567,6 +750,9 @@ type JobPage struct {
 
 // JobSpec What a tenant may say of a job. At most one of `cronExpression`, `interval` and `runAt`; with none of them the job runs only when triggered.
 type JobSpec struct {
+	// Calendars Calendars that each have to admit an instant. An id that is not one of the tenant's calendars is refused.
+	Calendars *[]JobCalendar `json:"calendars,omitempty"`
+
 	// Config What to run: for `http` see `HttpConfig`, for `function` see `FunctionConfig`. It is checked field by field against the schema of the `jobType`.
 	//
 	// Example: {"method":"POST","url":"https://example.com/report"}
@@ -578,6 +764,15 @@ type JobSpec struct {
 	CronExpression nullable.Nullable[string] `json:"cronExpression,omitempty"`
 	Description    *string                   `json:"description,omitempty"`
 
+	// DisableAfterFailures After so many failed executions in a row the job becomes `inactive` and says why; without it, never.
+	DisableAfterFailures nullable.Nullable[int] `json:"disableAfterFailures,omitempty"`
+
+	// DstGap What happens to a local time that a clock change skips: `shift` runs it once, later by as much as the clock moved, `skip` does not run it. For expressions that name hours.
+	DstGap *DstGap `json:"dstGap,omitempty"`
+
+	// DstOverlap Which pass of a local time that comes twice runs. For expressions that name hours.
+	DstOverlap *DstOverlap `json:"dstOverlap,omitempty"`
+
 	// EndDate No run at or after this instant, which lies after `startDate`.
 	EndDate nullable.Nullable[time.Time] `json:"endDate,omitempty"`
 
@@ -586,13 +781,37 @@ type JobSpec struct {
 	// Example: PT30S
 	Interval nullable.Nullable[string] `json:"interval,omitempty"`
 
+	// JitterSeconds Spreads the instants: each run starts up to so many seconds after its slot, always the same for the same job and slot, and never as late as the next slot.
+	JitterSeconds *int `json:"jitterSeconds,omitempty"`
+
 	// JobType `http` calls a URL, `function` runs a function.
 	JobType JobType `json:"jobType"`
+
+	// MaxConcurrent How many executions of the job may be active at once; what happens beyond is `overlapPolicy`.
+	MaxConcurrent *int `json:"maxConcurrent,omitempty"`
+
+	// MaxExecutions After so many executions of its schedule the job becomes `inactive`; without it there is no bound.
+	MaxExecutions nullable.Nullable[int64] `json:"maxExecutions,omitempty"`
+
+	// MisfireGraceSeconds An instant that is promoted at most so late runs as if it were on time.
+	MisfireGraceSeconds *int `json:"misfireGraceSeconds,omitempty"`
+
+	// MisfireLimit How many late instants run at one catching up; of more, the newest.
+	MisfireLimit *int `json:"misfireLimit,omitempty"`
+
+	// MisfirePolicy What happens to instants that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
+	MisfirePolicy *MisfirePolicy `json:"misfirePolicy,omitempty"`
 
 	// Name For people; need not be unique.
 	//
 	// Example: morning report
 	Name string `json:"name"`
+
+	// OverlapPolicy What happens to a due instant while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
+	OverlapPolicy *OverlapPolicy `json:"overlapPolicy,omitempty"`
+
+	// OverlapQueueLimit How many executions may wait for a place under `queue_all`.
+	OverlapQueueLimit *int `json:"overlapQueueLimit,omitempty"`
 
 	// Priority 9 goes first.
 	Priority *int `json:"priority,omitempty"`
@@ -609,7 +828,7 @@ type JobSpec struct {
 	StartDate nullable.Nullable[time.Time] `json:"startDate,omitempty"`
 	Tags      *[]string                    `json:"tags,omitempty"`
 
-	// Timeout Seconds that one attempt may take.
+	// Timeout Seconds that one attempt may take. Where it is left out, the server's `SCHEDULER_JOB_TIMEOUT_MS` at the time of the request: 300 unless the operator chose another.
 	Timeout *int `json:"timeout,omitempty"`
 
 	// Timezone IANA name of the zone in which `cronExpression` is read.
@@ -632,12 +851,23 @@ type Liveness struct {
 // LivenessStatus defines model for Liveness.Status.
 type LivenessStatus string
 
+// MisfirePolicy What happens to instants that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
+type MisfirePolicy string
+
+// OverlapPolicy What happens to a due instant while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
+type OverlapPolicy string
+
 // PauseRequest defines model for PauseRequest.
 type PauseRequest struct {
 	// Reason Becomes the job's `statusReason`.
 	//
 	// Example: the target is being moved
 	Reason *string `json:"reason,omitempty"`
+
+	// Until The pause ends by itself then, an instant in the future; what it held back is treated as the job's `misfirePolicy` says. Without it, the pause lasts until somebody resumes the job.
+	//
+	// Example: 2026-03-02T06:00:00Z
+	Until nullable.Nullable[time.Time] `json:"until,omitempty"`
 }
 
 // Readiness defines model for Readiness.
@@ -649,6 +879,15 @@ type Readiness struct {
 
 // ReadinessStatus defines model for Readiness.Status.
 type ReadinessStatus string
+
+// ResumeRequest defines model for ResumeRequest.
+type ResumeRequest struct {
+	// Missed What happens to the instants that the pause held back: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to the job's `misfireLimit`. Without it, what the job's `misfirePolicy` says.
+	Missed *ResumeRequestMissed `json:"missed,omitempty"`
+}
+
+// ResumeRequestMissed What happens to the instants that the pause held back: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to the job's `misfireLimit`. Without it, what the job's `misfirePolicy` says.
+type ResumeRequestMissed string
 
 // RetryConfig When a failed attempt is made again. In answers every field is present.
 type RetryConfig struct {
@@ -858,6 +1097,9 @@ type UpdateJobJSONRequestBody = JobSpec
 
 // PauseJobJSONRequestBody defines body for PauseJob for application/json ContentType.
 type PauseJobJSONRequestBody = PauseRequest
+
+// ResumeJobJSONRequestBody defines body for ResumeJob for application/json ContentType.
+type ResumeJobJSONRequestBody = ResumeRequest
 
 // TriggerJobJSONRequestBody defines body for TriggerJob for application/json ContentType.
 type TriggerJobJSONRequestBody = TriggerRequest

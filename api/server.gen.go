@@ -2192,7 +2192,8 @@ func (response PauseJob503JSONResponse) VisitPauseJobResponse(w http.ResponseWri
 }
 
 type ResumeJobRequestObject struct {
-	ID JobID `json:"id"`
+	ID   JobID `json:"id"`
+	Body *ResumeJobJSONRequestBody
 }
 
 type ResumeJobResponseObject interface {
@@ -2306,6 +2307,22 @@ func (response ResumeJob413JSONResponse) VisitResumeJobResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeJob415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response ResumeJob415JSONResponse) VisitResumeJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3094,6 +3111,16 @@ func (sh *strictHandler) ResumeJob(w http.ResponseWriter, r *http.Request, id Jo
 	var request ResumeJobRequestObject
 
 	request.ID = id
+
+	var body ResumeJobJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.ResumeJob(ctx, request.(ResumeJobRequestObject))

@@ -56,6 +56,47 @@ func (q *Queries) GetCalendar(ctx context.Context, arg GetCalendarParams) (Calen
 	return i, err
 }
 
+const HoldCalendars = `-- name: HoldCalendars :many
+SELECT id, tenant_id, name, description, timezone, days, version, created_at, updated_at FROM calendars WHERE tenant_id = $1 AND id = ANY ($2::uuid[]) ORDER BY id FOR SHARE
+`
+
+type HoldCalendarsParams struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+}
+
+// A tenant's calendars that a job is about to name. Shared locks, so that none
+// is changed or deleted between the look and the commit of the job.
+func (q *Queries) HoldCalendars(ctx context.Context, arg HoldCalendarsParams) ([]Calendar, error) {
+	rows, err := q.db.Query(ctx, HoldCalendars, arg.TenantID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Calendar
+	for rows.Next() {
+		var i Calendar
+		if err := rows.Scan(
+			&i.ID,
+			&i.TenantID,
+			&i.Name,
+			&i.Description,
+			&i.Timezone,
+			&i.Days,
+			&i.Version,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const InsertCalendar = `-- name: InsertCalendar :one
 INSERT INTO calendars (id, tenant_id, name, description, timezone, days, created_at, updated_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7::timestamptz, $7::timestamptz)
@@ -145,19 +186,17 @@ func (q *Queries) ListCalendars(ctx context.Context, arg ListCalendarsParams) ([
 	return items, nil
 }
 
-const ListCalendarsByIDs = `-- name: ListCalendarsByIDs :many
-SELECT id, tenant_id, name, description, timezone, days, version, created_at, updated_at FROM calendars WHERE tenant_id = $1 AND id = ANY ($2::uuid[]) ORDER BY id FOR SHARE
+const ListCalendarsByKeys = `-- name: ListCalendarsByKeys :many
+SELECT id, tenant_id, name, description, timezone, days, version, created_at, updated_at FROM calendars WHERE tenant_id = $1 AND id = ANY ($2::uuid[])
 `
 
-type ListCalendarsByIDsParams struct {
+type ListCalendarsByKeysParams struct {
 	TenantID uuid.UUID
 	Ids      []uuid.UUID
 }
 
-// A tenant's calendars that a job names. Shared locks, so that none is changed
-// or deleted between the look and the commit of the job that names it.
-func (q *Queries) ListCalendarsByIDs(ctx context.Context, arg ListCalendarsByIDsParams) ([]Calendar, error) {
-	rows, err := q.db.Query(ctx, ListCalendarsByIDs, arg.TenantID, arg.Ids)
+func (q *Queries) ListCalendarsByKeys(ctx context.Context, arg ListCalendarsByKeysParams) ([]Calendar, error) {
+	rows, err := q.db.Query(ctx, ListCalendarsByKeys, arg.TenantID, arg.Ids)
 	if err != nil {
 		return nil, err
 	}

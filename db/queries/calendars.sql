@@ -23,9 +23,12 @@ WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 -- name: DeleteCalendar :execrows
 DELETE FROM calendars WHERE tenant_id = @tenant_id AND id = @id;
 
--- name: ListCalendarsByIDs :many
--- A tenant's calendars that a job names. Shared locks, so that none is changed
--- or deleted between the look and the commit of the job that names it.
+-- name: ListCalendarsByKeys :many
+SELECT * FROM calendars WHERE tenant_id = @tenant_id AND id = ANY (@ids::uuid[]);
+
+-- name: HoldCalendars :many
+-- A tenant's calendars that a job is about to name. Shared locks, so that none
+-- is changed or deleted between the look and the commit of the job.
 SELECT * FROM calendars WHERE tenant_id = @tenant_id AND id = ANY (@ids::uuid[]) ORDER BY id FOR SHARE;
 
 -- name: ListCalendarsOfJobs :many

@@ -193,8 +193,8 @@ func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID, miss
 			TenantID: who.TenantID, ID: id, Status: string(Active), StatusBy: who.Subject, Now: tx.At, NextExecutionAt: old.NextExecutionAt,
 		}
 		switch {
-		case old.Status == Active:
-			return tx.UpdateJobStatus(ctx, p)
+		case old.Status == Active: // nothing changes, above all not what an earlier resume said of missed instants
+			return tx.GetJob(ctx, db.GetJobParams{TenantID: who.TenantID, ID: id})
 		case old.Status == Paused && old.NextExecutionAt != nil && !old.NextExecutionAt.After(tx.At):
 			policy := string(old.Misfire.Policy)
 			if missed != "" {

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -37,7 +38,7 @@ func (s *server) check(next http.Handler) http.Handler {
 			path[name] = chi.RouteContext(r.Context()).URLParams.Values[i]
 		}
 		fields := c.operation.CheckParameters(r, path)
-		fields = append(fields, s.checkBody(c.operation, body)...)
+		fields = append(fields, s.checkBody(r.Context(), c.operation, body)...)
 		if len(fields) > 0 {
 			s.refuse(w, r, wrong(fields...))
 			return
@@ -77,7 +78,7 @@ func isJSON(h http.Header) bool {
 }
 
 // checkBody reports everything that is wrong with a body.
-func (s *server) checkBody(operation *contract.Operation, body []byte) []fault.Field {
+func (s *server) checkBody(ctx context.Context, operation *contract.Operation, body []byte) []fault.Field {
 	takes, needs := operation.TakesBody()
 	switch {
 	case len(body) == 0 && needs:
@@ -93,14 +94,14 @@ func (s *server) checkBody(operation *contract.Operation, body []byte) []fault.F
 	}
 	fields = operation.CheckBody(value)
 	if definition, ok := value.(map[string]any); ok && len(fields) > 0 && (operation.ID == "createJob" || operation.ID == "updateJob") {
-		fields = append(fields, s.alsoWrong(definition, fields)...)
+		fields = append(fields, s.alsoWrong(ctx, definition, fields)...)
 	}
 	return fields
 }
 
 // alsoWrong finds what the domain says of the parts of a job's definition that
 // the contract found nothing wrong with.
-func (s *server) alsoWrong(definition map[string]any, found []fault.Field) []fault.Field {
+func (s *server) alsoWrong(ctx context.Context, definition map[string]any, found []fault.Field) []fault.Field {
 	rest := map[string]any{}
 	for name, value := range definition {
 		if !slices.ContainsFunc(found, within(name)) {
@@ -112,7 +113,7 @@ func (s *server) alsoWrong(definition map[string]any, found []fault.Field) []fau
 	if err != nil || json.Unmarshal(raw, &body) != nil {
 		return nil // the contract's findings are the answer then
 	}
-	_, more, err := s.newSpec(body)
+	_, more, err := s.newSpec(ctx, body)
 	if err != nil {
 		return nil
 	}

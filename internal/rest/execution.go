@@ -102,7 +102,7 @@ func viewExecution(e execution.Execution) api.Execution {
 		RetryCount: e.Retries(), MaxAttempts: e.MaxAttempts, Attempts: make([]api.Attempt, len(e.Attempts)),
 		NextAttemptAt: orNull(e.AvailableAt), CancelRequested: e.Cancelling,
 		MissedCount: nullable.NewNullNullable[int64](), MissedUntil: orNull(e.MissedUntil), WorkerID: orNull(e.WorkerID),
-		MemoryPeakMb: orNull(e.MemoryMB), CPUTimeMs: orNull(e.CPUTimeMS), CreatedAt: e.CreatedAt,
+		MemoryPeakMb: orNull(e.MemoryMB), CPUTimeMs: orNull(e.CPUTimeMS), BackfillID: orNull(e.BackfillID), CreatedAt: e.CreatedAt,
 	}
 	if e.Error != nil {
 		view.ErrorType = nullable.NewNullableWithValue(api.ErrorType(e.Error.Type))

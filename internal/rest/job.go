@@ -23,7 +23,7 @@ const hintPatience = 200 * time.Millisecond
 
 // CreateJob is POST /jobs.
 func (s *server) CreateJob(ctx context.Context, request api.CreateJobRequestObject) (api.CreateJobResponseObject, error) {
-	spec, err := s.validSpec(*request.Body)
+	spec, err := s.validSpec(ctx, *request.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (s *server) GetJob(ctx context.Context, request api.GetJobRequestObject) (a
 
 // UpdateJob is PUT /jobs/{id}.
 func (s *server) UpdateJob(ctx context.Context, request api.UpdateJobRequestObject) (api.UpdateJobResponseObject, error) {
-	spec, err := s.validSpec(*request.Body)
+	spec, err := s.validSpec(ctx, *request.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -94,11 +94,8 @@ func (s *server) DeleteJob(ctx context.Context, request api.DeleteJobRequestObje
 
 // PauseJob is POST /jobs/{id}/pause.
 func (s *server) PauseJob(ctx context.Context, request api.PauseJobRequestObject) (api.PauseJobResponseObject, error) {
-	reason := ""
-	if request.Body != nil {
-		reason = orZero(request.Body.Reason)
-	}
-	paused, err := s.Jobs.Pause(ctx, callOf(ctx).who.Actor, request.ID, reason, nil)
+	asked := orZero(request.Body)
+	paused, err := s.Jobs.Pause(ctx, callOf(ctx).who.Actor, request.ID, orZero(asked.Reason), orNil(asked.Until))
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +104,8 @@ func (s *server) PauseJob(ctx context.Context, request api.PauseJobRequestObject
 
 // ResumeJob is POST /jobs/{id}/resume.
 func (s *server) ResumeJob(ctx context.Context, request api.ResumeJobRequestObject) (api.ResumeJobResponseObject, error) {
-	resumed, err := s.Jobs.Resume(ctx, callOf(ctx).who.Actor, request.ID, "")
+	missed := job.MisfirePolicy(orZero(orZero(request.Body).Missed))
+	resumed, err := s.Jobs.Resume(ctx, callOf(ctx).who.Actor, request.ID, missed)
 	if err != nil {
 		return nil, err
 	}
@@ -162,8 +160,8 @@ func (s *server) checkOverrides(ctx context.Context, id uuid.UUID, parameters js
 }
 
 // validSpec is the definition that a body describes, or what is wrong with it.
-func (s *server) validSpec(body api.JobSpec) (job.Spec, error) {
-	spec, fields, err := s.newSpec(body)
+func (s *server) validSpec(ctx context.Context, body api.JobSpec) (job.Spec, error) {
+	spec, fields, err := s.newSpec(ctx, body)
 	if err != nil {
 		return spec, err
 	}

@@ -32,7 +32,7 @@ func TestCreateAndReadAJob(t *testing.T) {
 	if err := decoder.Decode(&shown); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"id", "createdAt", "updatedAt", "nextExecutionAt"} {
+	for _, name := range []string{"id", "createdAt", "updatedAt", "statusAt", "nextExecutionAt"} {
 		delete(shown, name)
 	}
 	n := func(text string) json.Number { return json.Number(text) }
@@ -45,6 +45,9 @@ func TestCreateAndReadAJob(t *testing.T) {
 			"maxRetries": n("0"), "retryDelayMs": n("1000"), "exponentialBackoff": false, "maxRetryDelayMs": n("60000"), "retryOnErrorTypes": []any{}, "jitter": n("0.1"),
 		},
 		"timeout": n("7"), "priority": n("9"), "lastExecutionAt": nil, "executionCount": n("0"),
+		"jitterSeconds": n("0"), "dstGap": "shift", "dstOverlap": "first", "calendars": []any{}, "maxExecutions": nil, "maxConcurrent": n("1"),
+		"overlapPolicy": "skip", "overlapQueueLimit": n("100"), "misfirePolicy": "fire_once", "misfireLimit": n("100"), "misfireGraceSeconds": n("60"),
+		"disableAfterFailures": nil, "statusBy": "ada", "pausedUntil": nil, "auditedAt": nil, "auditDifference": nil,
 	}
 	if diff := cmp.Diff(want, shown); diff != "" {
 		t.Errorf("the job differs (-want +got):\n%s", diff)

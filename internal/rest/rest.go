@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
@@ -54,6 +55,9 @@ type Deps struct {
 	// Vitals answers the health checks.
 	Vitals Vitals
 
+	// DefaultTimeout is the time limit of one attempt of a job that names none,
+	// in whole seconds; zero means that of package job.
+	DefaultTimeout time.Duration
 	// CursorSecret is what the key of list cursors is derived from; the same in
 	// every process behind one address. The tokens' secret serves.
 	CursorSecret []byte

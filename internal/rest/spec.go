@@ -1,7 +1,9 @@
 package rest
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/oapi-codegen/nullable"
@@ -14,13 +16,26 @@ import (
 
 // newSpec translates the contract's definition of a job into the domain's, with
 // defaults, and lists everything that the domain and the job type find wrong.
-func (s *server) newSpec(body api.JobSpec) (job.Spec, []fault.Field, error) {
+func (s *server) newSpec(ctx context.Context, body api.JobSpec) (job.Spec, []fault.Field, error) {
 	spec := job.Spec{
 		Name: body.Name, Description: orZero(body.Description), Tags: orZero(body.Tags),
 		CronExpression: orEmpty(body.CronExpression), Timezone: orZero(body.Timezone),
 		RunAt: orNil(body.RunAt), StartDate: orNil(body.StartDate), EndDate: orNil(body.EndDate),
 		Type: string(body.JobType), Config: body.Config,
 		Retry: newRetry(body.RetryConfig), Timeout: orZero(body.Timeout), Priority: orZero(body.Priority),
+		JitterSeconds: orZero(body.JitterSeconds), DSTGap: string(orZero(body.DstGap)), DSTOverlap: string(orZero(body.DstOverlap)),
+		MaxExecutions: orZero(orNil(body.MaxExecutions)), MaxConcurrent: orZero(body.MaxConcurrent),
+		Overlap: job.Overlap(orZero(body.OverlapPolicy)), OverlapQueueLimit: orZero(body.OverlapQueueLimit),
+		Misfire: job.Misfire{
+			Policy: job.MisfirePolicy(orZero(body.MisfirePolicy)), Limit: orZero(body.MisfireLimit), GraceSeconds: orZero(body.MisfireGraceSeconds),
+		},
+		DisableAfterFailures: orZero(orNil(body.DisableAfterFailures)),
+	}
+	for _, named := range orZero(body.Calendars) {
+		spec.Calendars = append(spec.Calendars, job.Calendar{ID: named.CalendarID, Mode: string(named.Mode)})
+	}
+	if spec.Timeout == 0 {
+		spec.Timeout = int(s.DefaultTimeout / time.Second)
 	}
 	var fields []fault.Field
 	if text := orEmpty(body.Interval); text != "" {
@@ -35,12 +50,23 @@ func (s *server) newSpec(body api.JobSpec) (job.Spec, []fault.Field, error) {
 		spec.Interval = job.Duration(interval)
 	}
 	spec = spec.WithDefaults()
-	more, err := fieldsOf(job.Validate(spec, nil, s.Clock()))
+	more, err := s.faultsOf(ctx, spec)
+	return spec, append(fields, more...), err
+}
+
+// faultsOf lists everything that the domain and the job type find wrong with a
+// definition that is new now.
+func (s *server) faultsOf(ctx context.Context, spec job.Spec) ([]fault.Field, error) {
+	calendars, err := s.Jobs.Contents(ctx, callOf(ctx).who.Actor, spec.Calendars)
+	fields, err := fieldsOf(err)
 	if err != nil {
-		return job.Spec{}, nil, err
+		return nil, err
 	}
-	fields = append(fields, more...)
-	return spec, append(fields, s.CheckConfig(spec.Type, spec.Config)...), nil
+	more, err := fieldsOf(job.Validate(spec, calendars, s.Clock()))
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(fields, more, s.CheckConfig(spec.Type, spec.Config)), nil
 }
 
 // fieldsOf takes the fields out of an Invalid error; any other is handed back.
@@ -82,10 +108,24 @@ func viewJob(j job.Job) api.Job {
 		CronExpression: textOrNull(j.CronExpression), Interval: intervalOrNull(j.Interval), RunAt: orNull(j.RunAt),
 		Timezone: j.Timezone, StartDate: orNull(j.StartDate), EndDate: orNull(j.EndDate),
 		JobType: api.JobType(j.Type), Config: j.Config, RetryConfig: viewRetry(j.Retry), Timeout: j.Timeout, Priority: j.Priority,
-		CreatedBy: j.CreatedBy, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt,
-		Status: api.JobStatus(j.Status), StatusReason: textOrNull(j.StatusReason),
-		NextExecutionAt: orNull(j.Upcoming()), LastExecutionAt: orNull(j.LastExecutionAt), ExecutionCount: j.ExecutionCount,
+		JitterSeconds: j.JitterSeconds, DstGap: api.DstGap(j.DSTGap), DstOverlap: api.DstOverlap(j.DSTOverlap), Calendars: viewNamed(j.Calendars),
+		MaxExecutions: numberOrNull(j.MaxExecutions), MaxConcurrent: j.MaxConcurrent,
+		OverlapPolicy: api.OverlapPolicy(j.Overlap), OverlapQueueLimit: j.OverlapQueueLimit,
+		MisfirePolicy: api.MisfirePolicy(j.Misfire.Policy), MisfireLimit: j.Misfire.Limit, MisfireGraceSeconds: j.Misfire.GraceSeconds,
+		DisableAfterFailures: numberOrNull(j.DisableAfterFailures),
+		CreatedBy:            j.CreatedBy, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt,
+		Status: api.JobStatus(j.Status), StatusReason: textOrNull(j.StatusReason), StatusBy: textOrNull(j.StatusBy), StatusAt: j.StatusAt,
+		PausedUntil: orNull(j.PausedUntil), NextExecutionAt: orNull(j.Upcoming()), LastExecutionAt: orNull(j.LastExecutionAt),
+		ExecutionCount: j.ExecutionCount, AuditedAt: orNull(j.AuditedAt), AuditDifference: orNull(j.AuditDifference),
 	}
+}
+
+func viewNamed(named []job.Calendar) []api.JobCalendar {
+	view := make([]api.JobCalendar, len(named))
+	for i, c := range named {
+		view[i] = api.JobCalendar{CalendarID: c.ID, Mode: api.JobCalendarMode(c.Mode)}
+	}
+	return view
 }
 
 func viewRetry(r job.Retry) api.RetryConfig {
@@ -126,6 +166,14 @@ func orNull[T any](p *T) nullable.Nullable[T] {
 		return nullable.NewNullNullable[T]()
 	}
 	return nullable.NewNullableWithValue(*p)
+}
+
+// numberOrNull is null for zero, which is how the domain writes "no bound".
+func numberOrNull[T int | int64](number T) nullable.Nullable[T] {
+	if number == 0 {
+		return nullable.NewNullNullable[T]()
+	}
+	return nullable.NewNullableWithValue(number)
 }
 
 func textOrNull(text string) nullable.Nullable[string] {
