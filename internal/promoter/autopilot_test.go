@@ -69,6 +69,26 @@ func TestOverlapPolicies(t *testing.T) {
 	}
 }
 
+func TestRunsThatALaterInstantReplacedAtOnceDoNotCount(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, func(s *job.Spec) { s.Overlap, s.MaxExecutions = job.OverlapCancel, 2 })
+	first := *j.NextExecutionAt
+	// One pass finds four instants: the last one takes the place of the others.
+	report := b.pass(t, b.promoter, first.Add(3*time.Second))
+	want := map[int]execution.Status{0: execution.Skipped, 1: execution.Skipped, 2: execution.Skipped, 3: execution.Pending}
+	if diff := cmp.Diff(want, b.statuses(t, j, first)); diff != "" || report.Promoted != 1 {
+		t.Errorf("%+v, rows (-want +got):\n%s", report, diff)
+	}
+	after, err := b.jobs.Get(t.Context(), b.who, j.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Status != job.Active || after.ExecutionCount != 1 || !after.LastExecutionAt.Equal(first.Add(3*time.Second)) {
+		t.Errorf("after one run of two: status %s, count %d, last %v", after.Status, after.ExecutionCount, after.LastExecutionAt)
+	}
+}
+
 func TestMaxExecutionsEndTheJob(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

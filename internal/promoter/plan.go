@@ -121,8 +121,8 @@ func (p *plan) owe(j *dueJob, instants []time.Time, before owedBefore, next time
 		if limit := j.spec.MaxExecutions; limit > 0 && j.count+int64(a.runs) >= limit {
 			break
 		}
-		if p.admit(j, at) {
-			a.last, a.runs = at, a.runs+1
+		if ran, dropped := p.admit(j, at); ran {
+			a.last, a.runs = at, a.runs+1-dropped
 		}
 	}
 	if limit := j.spec.MaxExecutions; limit > 0 && j.count+int64(a.runs) >= limit {
@@ -131,18 +131,20 @@ func (p *plan) owe(j *dueJob, instants []time.Time, before owedBefore, next time
 	p.advances = append(p.advances, a)
 }
 
-// admit plans one instant as the overlap policy says, and reports whether it
-// runs.
-func (p *plan) admit(j *dueJob, at time.Time) bool {
+// admit plans one instant as the overlap policy says. It reports whether it
+// runs, and how many runs that this plan made before do not any more.
+func (p *plan) admit(j *dueJob, at time.Time) (ran bool, dropped int) {
 	a := j.spec.Admit(j.places)
 	j.places = j.places.Took(a)
 	if !a.Run {
 		p.unruns = append(p.unruns, unrun{job: j, status: execution.Skipped, first: at, last: at, count: 1, reason: a.Reason})
-		return false
+		return false, 0
 	}
 	if a.CancelOthers {
-		p.cancels = append(p.cancels, j)
-		p.drop(j)
+		if n := len(p.cancels); n == 0 || p.cancels[n-1] != j { // once is enough: all stands in one transaction
+			p.cancels = append(p.cancels, j)
+		}
+		dropped = p.drop(j)
 	}
 	r := run{job: j, at: at, id: execution.ScheduledID(j.id, at)}
 	if a.Gated {
@@ -152,24 +154,26 @@ func (p *plan) admit(j *dueJob, at time.Time) bool {
 		r.available = p.catchup.next(p.at)
 	}
 	p.runs = append(p.runs, r)
-	return true
+	return true, dropped
 }
 
-// drop turns what this plan made of a job so far into skipped rows: a later
-// instant of the same pass cancels it before it began.
-func (p *plan) drop(j *dueJob) {
-	kept := p.runs[:0]
-	for _, r := range p.runs {
-		if r.job != j {
-			kept = append(kept, r)
-			continue
-		}
+// drop turns what this plan made of a job so far into skipped rows, and says
+// how many: a later instant of the same pass cancels it before it began. The
+// job is the one that is being planned, so its runs are the last ones.
+func (p *plan) drop(j *dueJob) (dropped int) {
+	kept := len(p.runs)
+	for kept > 0 && p.runs[kept-1].job == j {
+		kept--
+	}
+	for _, r := range p.runs[kept:] {
 		p.unruns = append(p.unruns, unrun{
 			job: j, status: execution.Skipped, first: r.at, last: r.at, count: 1,
 			reason: "a later due instant took its place (overlapPolicy cancel_running)",
 		})
 	}
-	p.runs = kept
+	dropped = len(p.runs) - kept
+	p.runs = p.runs[:kept]
+	return dropped
 }
 
 // stop plans that a job never fires again, and says why.
