@@ -128,6 +128,24 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/scheduler/jobs (the `CreateJob` operationId).
 	CreateJob(ctx context.Context, params *CreateJobParams, body CreateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ValidateJobWithBody Check a job that is not stored
+	//
+	// Says of a definition what `POST /jobs` would, stores nothing, and shows when it would run and what is allowed and probably not meant. A job that is not stored has no id, which picks the values of `H` and the places within `jitterSeconds`: the stored job gets others than are shown here.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/validate (the `ValidateJob` operationId).
+	ValidateJobWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ValidateJob Check a job that is not stored
+	//
+	// Says of a definition what `POST /jobs` would, stores nothing, and shows when it would run and what is allowed and probably not meant. A job that is not stored has no id, which picks the values of `H` and the places within `jitterSeconds`: the stored job gets others than are shown here.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/validate (the `ValidateJob` operationId).
+	ValidateJob(ctx context.Context, body ValidateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// DeleteJob Delete a job
 	//
 	// No due instant becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
@@ -201,6 +219,13 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/scheduler/jobs/{id}/resume (the `ResumeJob` operationId).
 	ResumeJob(ctx context.Context, id JobID, body ResumeJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// PreviewSchedule Show when a job runs
+	//
+	// The next occurrences of the job's schedule by its definition and its calendars as they are now, whatever the job's state, and between them those that do not run, with the reason.
+	//
+	// Corresponds with GET /api/v1/scheduler/jobs/{id}/schedule (the `PreviewSchedule` operationId).
+	PreviewSchedule(ctx context.Context, id JobID, params *PreviewScheduleParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// TriggerJobWithBody Run a job now
 	//
 	// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. Where as many runs of the job are active as may be, it waits; up to 1,000 can. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
@@ -218,6 +243,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/scheduler/jobs/{id}/trigger (the `TriggerJob` operationId).
 	TriggerJob(ctx context.Context, id JobID, params *TriggerJobParams, body TriggerJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ValidateStoredJobWithBody Check a stored job, or a change of it
+	//
+	// Says of a definition what `PUT /jobs/{id}` would, and changes nothing. Without a body, of the definition that is stored, as if it were sent again: a one-off that has run is in the past then.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/validate (the `ValidateStoredJob` operationId).
+	ValidateStoredJobWithBody(ctx context.Context, id JobID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ValidateStoredJob Check a stored job, or a change of it
+	//
+	// Says of a definition what `PUT /jobs/{id}` would, and changes nothing. Without a body, of the definition that is stored, as if it were sent again: a one-off that has run is in the past then.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/validate (the `ValidateStoredJob` operationId).
+	ValidateStoredJob(ctx context.Context, id JobID, body ValidateStoredJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetHealth How the service and what it depends on are
 	//
@@ -318,6 +361,44 @@ func (c *Client) CreateJobWithBody(ctx context.Context, params *CreateJobParams,
 // Corresponds with POST /api/v1/scheduler/jobs (the `CreateJob` operationId).
 func (c *Client) CreateJob(ctx context.Context, params *CreateJobParams, body CreateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCreateJobRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ValidateJobWithBody Check a job that is not stored
+//
+// Says of a definition what `POST /jobs` would, stores nothing, and shows when it would run and what is allowed and probably not meant. A job that is not stored has no id, which picks the values of `H` and the places within `jitterSeconds`: the stored job gets others than are shown here.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/validate (the `ValidateJob` operationId).
+func (c *Client) ValidateJobWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewValidateJobRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ValidateJob Check a job that is not stored
+//
+// Says of a definition what `POST /jobs` would, stores nothing, and shows when it would run and what is allowed and probably not meant. A job that is not stored has no id, which picks the values of `H` and the places within `jitterSeconds`: the stored job gets others than are shown here.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/validate (the `ValidateJob` operationId).
+func (c *Client) ValidateJob(ctx context.Context, body ValidateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewValidateJobRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -491,6 +572,23 @@ func (c *Client) ResumeJob(ctx context.Context, id JobID, body ResumeJobJSONRequ
 	return c.Client.Do(req)
 }
 
+// PreviewSchedule Show when a job runs
+//
+// The next occurrences of the job's schedule by its definition and its calendars as they are now, whatever the job's state, and between them those that do not run, with the reason.
+//
+// Corresponds with GET /api/v1/scheduler/jobs/{id}/schedule (the `PreviewSchedule` operationId).
+func (c *Client) PreviewSchedule(ctx context.Context, id JobID, params *PreviewScheduleParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewScheduleRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // TriggerJobWithBody Run a job now
 //
 // Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. Where as many runs of the job are active as may be, it waits; up to 1,000 can. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
@@ -519,6 +617,44 @@ func (c *Client) TriggerJobWithBody(ctx context.Context, id JobID, params *Trigg
 // Corresponds with POST /api/v1/scheduler/jobs/{id}/trigger (the `TriggerJob` operationId).
 func (c *Client) TriggerJob(ctx context.Context, id JobID, params *TriggerJobParams, body TriggerJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewTriggerJobRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ValidateStoredJobWithBody Check a stored job, or a change of it
+//
+// Says of a definition what `PUT /jobs/{id}` would, and changes nothing. Without a body, of the definition that is stored, as if it were sent again: a one-off that has run is in the past then.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/validate (the `ValidateStoredJob` operationId).
+func (c *Client) ValidateStoredJobWithBody(ctx context.Context, id JobID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewValidateStoredJobRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ValidateStoredJob Check a stored job, or a change of it
+//
+// Says of a definition what `PUT /jobs/{id}` would, and changes nothing. Without a body, of the definition that is stored, as if it were sent again: a one-off that has run is in the past then.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/validate (the `ValidateStoredJob` operationId).
+func (c *Client) ValidateStoredJob(ctx context.Context, id JobID, body ValidateStoredJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewValidateStoredJobRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -885,6 +1021,46 @@ func NewCreateJobRequestWithBody(server string, params *CreateJobParams, content
 	return req, nil
 }
 
+// NewValidateJobRequest calls the generic ValidateJob builder with application/json body
+func NewValidateJobRequest(server string, body ValidateJobJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewValidateJobRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewValidateJobRequestWithBody constructs an http.Request for the ValidateJob method, with any body, and a specified content type
+func NewValidateJobRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/validate")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewDeleteJobRequest constructs an http.Request for the DeleteJob method
 func NewDeleteJobRequest(server string, id JobID) (*http.Request, error) {
 	var err error
@@ -1230,6 +1406,79 @@ func NewResumeJobRequestWithBody(server string, id JobID, contentType string, bo
 	return req, nil
 }
 
+// NewPreviewScheduleRequest constructs an http.Request for the PreviewSchedule method
+func NewPreviewScheduleRequest(server string, id JobID, params *PreviewScheduleParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/%s/schedule", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Count != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "count", *params.Count, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewTriggerJobRequest calls the generic TriggerJob builder with application/json body
 func NewTriggerJobRequest(server string, id JobID, params *TriggerJobParams, body TriggerJobJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -1288,6 +1537,53 @@ func NewTriggerJobRequestWithBody(server string, id JobID, params *TriggerJobPar
 		}
 
 	}
+
+	return req, nil
+}
+
+// NewValidateStoredJobRequest calls the generic ValidateStoredJob builder with application/json body
+func NewValidateStoredJobRequest(server string, id JobID, body ValidateStoredJobJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewValidateStoredJobRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewValidateStoredJobRequestWithBody constructs an http.Request for the ValidateStoredJob method, with any body, and a specified content type
+func NewValidateStoredJobRequestWithBody(server string, id JobID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/%s/validate", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -1460,6 +1756,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/scheduler/jobs (the `CreateJob` operationId).
 	CreateJobWithResponse(ctx context.Context, params *CreateJobParams, body CreateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobResponse, error)
 
+	// ValidateJobWithBodyWithResponse Check a job that is not stored
+	//
+	// Says of a definition what `POST /jobs` would, stores nothing, and shows when it would run and what is allowed and probably not meant. A job that is not stored has no id, which picks the values of `H` and the places within `jitterSeconds`: the stored job gets others than are shown here.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/validate (the `ValidateJob` operationId).
+	ValidateJobWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ValidateJobResponse, error)
+
+	// ValidateJobWithResponse Check a job that is not stored
+	//
+	// Says of a definition what `POST /jobs` would, stores nothing, and shows when it would run and what is allowed and probably not meant. A job that is not stored has no id, which picks the values of `H` and the places within `jitterSeconds`: the stored job gets others than are shown here.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/validate (the `ValidateJob` operationId).
+	ValidateJobWithResponse(ctx context.Context, body ValidateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*ValidateJobResponse, error)
+
 	// DeleteJobWithResponse Delete a job
 	//
 	// No due instant becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
@@ -1539,6 +1853,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/scheduler/jobs/{id}/resume (the `ResumeJob` operationId).
 	ResumeJobWithResponse(ctx context.Context, id JobID, body ResumeJobJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeJobResponse, error)
 
+	// PreviewScheduleWithResponse Show when a job runs
+	//
+	// The next occurrences of the job's schedule by its definition and its calendars as they are now, whatever the job's state, and between them those that do not run, with the reason.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/scheduler/jobs/{id}/schedule (the `PreviewSchedule` operationId).
+	PreviewScheduleWithResponse(ctx context.Context, id JobID, params *PreviewScheduleParams, reqEditors ...RequestEditorFn) (*PreviewScheduleResponse, error)
+
 	// TriggerJobWithBodyWithResponse Run a job now
 	//
 	// Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. Where as many runs of the job are active as may be, it waits; up to 1,000 can. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
@@ -1556,6 +1879,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/scheduler/jobs/{id}/trigger (the `TriggerJob` operationId).
 	TriggerJobWithResponse(ctx context.Context, id JobID, params *TriggerJobParams, body TriggerJobJSONRequestBody, reqEditors ...RequestEditorFn) (*TriggerJobResponse, error)
+
+	// ValidateStoredJobWithBodyWithResponse Check a stored job, or a change of it
+	//
+	// Says of a definition what `PUT /jobs/{id}` would, and changes nothing. Without a body, of the definition that is stored, as if it were sent again: a one-off that has run is in the past then.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/validate (the `ValidateStoredJob` operationId).
+	ValidateStoredJobWithBodyWithResponse(ctx context.Context, id JobID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ValidateStoredJobResponse, error)
+
+	// ValidateStoredJobWithResponse Check a stored job, or a change of it
+	//
+	// Says of a definition what `PUT /jobs/{id}` would, and changes nothing. Without a body, of the definition that is stored, as if it were sent again: a one-off that has run is in the past then.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/validate (the `ValidateStoredJob` operationId).
+	ValidateStoredJobWithResponse(ctx context.Context, id JobID, body ValidateStoredJobJSONRequestBody, reqEditors ...RequestEditorFn) (*ValidateStoredJobResponse, error)
 
 	// GetHealthWithResponse How the service and what it depends on are
 	//
@@ -1997,6 +2338,110 @@ func (r CreateJobResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CreateJobResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ValidateJobResponse401Headers the declared response headers of an HTTP 401 response for ValidateJob
+type ValidateJobResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// ValidateJobResponse503Headers the declared response headers of an HTTP 503 response for ValidateJob
+type ValidateJobResponse503Headers struct {
+	RetryAfter *int
+}
+
+type ValidateJobResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobValidation
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ValidateJobResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ValidateJobResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ValidateJobResponse) GetJSON200() *JobValidation {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ValidateJobResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ValidateJobResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ValidateJobResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ValidateJobResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ValidateJobResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ValidateJobResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ValidateJobResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ValidateJobResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ValidateJobResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ValidateJobResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ValidateJobResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -2690,6 +3135,110 @@ func (r ResumeJobResponse) ContentType() string {
 	return ""
 }
 
+// PreviewScheduleResponse401Headers the declared response headers of an HTTP 401 response for PreviewSchedule
+type PreviewScheduleResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// PreviewScheduleResponse503Headers the declared response headers of an HTTP 503 response for PreviewSchedule
+type PreviewScheduleResponse503Headers struct {
+	RetryAfter *int
+}
+
+type PreviewScheduleResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SchedulePreview
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *JobNotFound
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *PreviewScheduleResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *PreviewScheduleResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PreviewScheduleResponse) GetJSON200() *SchedulePreview {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r PreviewScheduleResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r PreviewScheduleResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r PreviewScheduleResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r PreviewScheduleResponse) GetJSON404() *JobNotFound {
+	return r.JSON404
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r PreviewScheduleResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r PreviewScheduleResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r PreviewScheduleResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r PreviewScheduleResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PreviewScheduleResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PreviewScheduleResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PreviewScheduleResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // TriggerJobResponse202Headers the declared response headers of an HTTP 202 response for TriggerJob
 type TriggerJobResponse202Headers struct {
 	IdempotentReplayed *string
@@ -2817,6 +3366,117 @@ func (r TriggerJobResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r TriggerJobResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ValidateStoredJobResponse401Headers the declared response headers of an HTTP 401 response for ValidateStoredJob
+type ValidateStoredJobResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// ValidateStoredJobResponse503Headers the declared response headers of an HTTP 503 response for ValidateStoredJob
+type ValidateStoredJobResponse503Headers struct {
+	RetryAfter *int
+}
+
+type ValidateStoredJobResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobValidation
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *JobNotFound
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ValidateStoredJobResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ValidateStoredJobResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ValidateStoredJobResponse) GetJSON200() *JobValidation {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ValidateStoredJobResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ValidateStoredJobResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ValidateStoredJobResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ValidateStoredJobResponse) GetJSON404() *JobNotFound {
+	return r.JSON404
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ValidateStoredJobResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ValidateStoredJobResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ValidateStoredJobResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ValidateStoredJobResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ValidateStoredJobResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ValidateStoredJobResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ValidateStoredJobResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ValidateStoredJobResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -3096,6 +3756,36 @@ func (c *ClientWithResponses) CreateJobWithResponse(ctx context.Context, params 
 	return ParseCreateJobResponse(rsp)
 }
 
+// ValidateJobWithBodyWithResponse Check a job that is not stored
+//
+// Says of a definition what `POST /jobs` would, stores nothing, and shows when it would run and what is allowed and probably not meant. A job that is not stored has no id, which picks the values of `H` and the places within `jitterSeconds`: the stored job gets others than are shown here.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/validate (the `ValidateJob` operationId).
+func (c *ClientWithResponses) ValidateJobWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ValidateJobResponse, error) {
+	rsp, err := c.ValidateJobWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseValidateJobResponse(rsp)
+}
+
+// ValidateJobWithResponse Check a job that is not stored
+//
+// Says of a definition what `POST /jobs` would, stores nothing, and shows when it would run and what is allowed and probably not meant. A job that is not stored has no id, which picks the values of `H` and the places within `jitterSeconds`: the stored job gets others than are shown here.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/validate (the `ValidateJob` operationId).
+func (c *ClientWithResponses) ValidateJobWithResponse(ctx context.Context, body ValidateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*ValidateJobResponse, error) {
+	rsp, err := c.ValidateJob(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseValidateJobResponse(rsp)
+}
+
 // DeleteJobWithResponse Delete a job
 //
 // No due instant becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
@@ -3229,6 +3919,21 @@ func (c *ClientWithResponses) ResumeJobWithResponse(ctx context.Context, id JobI
 	return ParseResumeJobResponse(rsp)
 }
 
+// PreviewScheduleWithResponse Show when a job runs
+//
+// The next occurrences of the job's schedule by its definition and its calendars as they are now, whatever the job's state, and between them those that do not run, with the reason.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/scheduler/jobs/{id}/schedule (the `PreviewSchedule` operationId).
+func (c *ClientWithResponses) PreviewScheduleWithResponse(ctx context.Context, id JobID, params *PreviewScheduleParams, reqEditors ...RequestEditorFn) (*PreviewScheduleResponse, error) {
+	rsp, err := c.PreviewSchedule(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewScheduleResponse(rsp)
+}
+
 // TriggerJobWithBodyWithResponse Run a job now
 //
 // Makes one execution, whatever the job's schedule and state, and answers at once; read the execution to learn how it ended. Where as many runs of the job are active as may be, it waits; up to 1,000 can. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
@@ -3257,6 +3962,36 @@ func (c *ClientWithResponses) TriggerJobWithResponse(ctx context.Context, id Job
 		return nil, err
 	}
 	return ParseTriggerJobResponse(rsp)
+}
+
+// ValidateStoredJobWithBodyWithResponse Check a stored job, or a change of it
+//
+// Says of a definition what `PUT /jobs/{id}` would, and changes nothing. Without a body, of the definition that is stored, as if it were sent again: a one-off that has run is in the past then.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/validate (the `ValidateStoredJob` operationId).
+func (c *ClientWithResponses) ValidateStoredJobWithBodyWithResponse(ctx context.Context, id JobID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ValidateStoredJobResponse, error) {
+	rsp, err := c.ValidateStoredJobWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseValidateStoredJobResponse(rsp)
+}
+
+// ValidateStoredJobWithResponse Check a stored job, or a change of it
+//
+// Says of a definition what `PUT /jobs/{id}` would, and changes nothing. Without a body, of the definition that is stored, as if it were sent again: a one-off that has run is in the past then.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/validate (the `ValidateStoredJob` operationId).
+func (c *ClientWithResponses) ValidateStoredJobWithResponse(ctx context.Context, id JobID, body ValidateStoredJobJSONRequestBody, reqEditors ...RequestEditorFn) (*ValidateStoredJobResponse, error) {
+	rsp, err := c.ValidateStoredJob(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseValidateStoredJobResponse(rsp)
 }
 
 // GetHealthWithResponse How the service and what it depends on are
@@ -3700,6 +4435,104 @@ func ParseCreateJobResponse(rsp *http.Response) (*CreateJobResponse, error) {
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers CreateJobResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseValidateJobResponse parses an HTTP response from a ValidateJobWithResponse call
+func ParseValidateJobResponse(rsp *http.Response) (*ValidateJobResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ValidateJobResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobValidation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ValidateJobResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers ValidateJobResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
@@ -4379,6 +5212,104 @@ func ParseResumeJobResponse(rsp *http.Response) (*ResumeJobResponse, error) {
 	return response, nil
 }
 
+// ParsePreviewScheduleResponse parses an HTTP response from a PreviewScheduleWithResponse call
+func ParsePreviewScheduleResponse(rsp *http.Response) (*PreviewScheduleResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PreviewScheduleResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SchedulePreview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest JobNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers PreviewScheduleResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers PreviewScheduleResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseTriggerJobResponse parses an HTTP response from a TriggerJobWithResponse call
 func ParseTriggerJobResponse(rsp *http.Response) (*TriggerJobResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -4502,6 +5433,111 @@ func ParseTriggerJobResponse(rsp *http.Response) (*TriggerJobResponse, error) {
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers TriggerJobResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseValidateStoredJobResponse parses an HTTP response from a ValidateStoredJobWithResponse call
+func ParseValidateStoredJobResponse(rsp *http.Response) (*ValidateStoredJobResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ValidateStoredJobResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobValidation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest JobNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ValidateStoredJobResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers ValidateStoredJobResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

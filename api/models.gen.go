@@ -13,6 +13,45 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for ClockChange.
+const (
+	Moved    ClockChange = "moved"
+	Repeated ClockChange = "repeated"
+)
+
+// Valid indicates whether the value is a known member of the ClockChange enum.
+func (e ClockChange) Valid() bool {
+	switch e {
+	case Moved:
+		return true
+	case Repeated:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DropReason.
+const (
+	Calendar DropReason = "calendar"
+	Gap      DropReason = "gap"
+	Overlap  DropReason = "overlap"
+)
+
+// Valid indicates whether the value is a known member of the DropReason enum.
+func (e DropReason) Valid() bool {
+	switch e {
+	case Calendar:
+		return true
+	case Gap:
+		return true
+	case Overlap:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DstGap.
 const (
 	DstGapShift DstGap = "shift"
@@ -238,6 +277,21 @@ func (e JobType) Valid() bool {
 	}
 }
 
+// Defines values for JobValidationValid.
+const (
+	True JobValidationValid = true
+)
+
+// Valid indicates whether the value is a known member of the JobValidationValid enum.
+func (e JobValidationValid) Valid() bool {
+	switch e {
+	case True:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for LivenessStatus.
 const (
 	Alive LivenessStatus = "alive"
@@ -380,6 +434,9 @@ type Attempt struct {
 	WorkerID  nullable.Nullable[openapi_types.UUID] `json:"workerId"`
 }
 
+// ClockChange What a clock change does to an occurrence: `moved`, its local time does not exist and it runs later; `repeated`, it is the second pass of a local time that comes twice.
+type ClockChange string
+
 // DependencyDetails defines model for DependencyDetails.
 type DependencyDetails struct {
 	Healthy bool `json:"healthy"`
@@ -388,6 +445,9 @@ type DependencyDetails struct {
 	LatencyMs            float64                `json:"latencyMs"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
+
+// DropReason Why an occurrence does not run: `calendar`, a calendar does not admit it; `gap`, its local time does not exist (`dstGap`); `overlap`, the other pass of its local time runs (`dstOverlap`).
+type DropReason string
 
 // DstGap What happens to a local time that a clock change skips: `shift` runs it once, later by as much as the clock moved, `skip` does not run it. For expressions that name hours.
 type DstGap string
@@ -843,6 +903,19 @@ type JobStatus string
 // JobType `http` calls a URL, `function` runs a function.
 type JobType string
 
+// JobValidation defines model for JobValidation.
+type JobValidation struct {
+	// Next The next five occurrences that run, and those between them that do not.
+	Next []Occurrence `json:"next"`
+
+	// Valid Always true: what is not valid is answered 400, with every field.
+	Valid    JobValidationValid `json:"valid"`
+	Warnings []ScheduleWarning  `json:"warnings"`
+}
+
+// JobValidationValid Always true: what is not valid is answered 400, with every field.
+type JobValidationValid bool
+
 // Liveness defines model for Liveness.
 type Liveness struct {
 	Status LivenessStatus `json:"status"`
@@ -853,6 +926,31 @@ type LivenessStatus string
 
 // MisfirePolicy What happens to instants that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
 type MisfirePolicy string
+
+// Occurrence An instant that the schedule names, whether it runs or not.
+type Occurrence struct {
+	// At The slot with its jitter, when the run is due, with the offset of the job's zone; null where nothing runs.
+	//
+	// Example: 2026-03-29T03:30:04.25+02:00
+	At      nullable.Nullable[time.Time]   `json:"at"`
+	Change  nullable.Nullable[ClockChange] `json:"change"`
+	Dropped nullable.Nullable[DropReason]  `json:"dropped"`
+
+	// JitterSeconds How far `at` lies behind the slot.
+	//
+	// Example: 4.25
+	JitterSeconds float64 `json:"jitterSeconds"`
+
+	// Slot The instant that the expression or interval names, with the offset of the job's zone.
+	//
+	// Example: 2026-03-29T03:30:00+02:00
+	Slot time.Time `json:"slot"`
+
+	// Wall The local time that the expression names; another than the slot's where a clock change moved it.
+	//
+	// Example: 2026-03-29T02:30:00
+	Wall string `json:"wall"`
+}
 
 // OverlapPolicy What happens to a due instant while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
 type OverlapPolicy string
@@ -908,6 +1006,31 @@ type RetryConfig struct {
 
 	// RetryOnErrorTypes The error types that are retried; an empty list retries none.
 	RetryOnErrorTypes *[]ErrorType `json:"retryOnErrorTypes,omitempty"`
+}
+
+// SchedulePreview defines model for SchedulePreview.
+type SchedulePreview struct {
+	// Occurrences In the order of their slots; empty for a job that runs only when triggered.
+	Occurrences []Occurrence `json:"occurrences"`
+
+	// Timezone The zone whose offset the instants have.
+	//
+	// Example: Europe/Berlin
+	Timezone string            `json:"timezone"`
+	Warnings []ScheduleWarning `json:"warnings"`
+}
+
+// ScheduleWarning Something that is allowed and probably not meant.
+type ScheduleWarning struct {
+	// Code What a program branches on: `NEVER_FIRES`, `ENDS`, `SKIPS_MONTHS`, `SKIPS_YEARS`, `EITHER_DAY`, `UNEVEN_STEP`, `EVERY_SECOND`, `CLOCK_CHANGE`, `JITTER_CAPPED`, `CALENDAR_DROPS`, `STAMPEDE`, `LAST_RUNS`, `NOT_ACTIVE`; more may come.
+	//
+	// Example: STAMPEDE
+	Code string `json:"code"`
+
+	// Message For a person.
+	//
+	// Example: 387 of this tenant's jobs are due at 2026-03-01T09:00:00Z: spread them with jitterSeconds, or with H in the expression
+	Message string `json:"message"`
 }
 
 // StatusCodes One code, a range or a list of these. As `expectedStatusCode`, what counts as success: by default any 2xx. As `retryOnStatusCodes`, what is retried, and then nothing else is: by default 408, 425, 429 and 5xx.
@@ -1083,6 +1206,15 @@ type ListJobExecutionsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// PreviewScheduleParams defines parameters for PreviewSchedule.
+type PreviewScheduleParams struct {
+	// Count How many that run to show; at most as many that do not run come on top.
+	Count *int `form:"count,omitempty" json:"count,omitempty"`
+
+	// From Only occurrences at or after this instant; now, where it is left out.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+}
+
 // TriggerJobParams defines parameters for TriggerJob.
 type TriggerJobParams struct {
 	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
@@ -1091,6 +1223,9 @@ type TriggerJobParams struct {
 
 // CreateJobJSONRequestBody defines body for CreateJob for application/json ContentType.
 type CreateJobJSONRequestBody = JobSpec
+
+// ValidateJobJSONRequestBody defines body for ValidateJob for application/json ContentType.
+type ValidateJobJSONRequestBody = JobSpec
 
 // UpdateJobJSONRequestBody defines body for UpdateJob for application/json ContentType.
 type UpdateJobJSONRequestBody = JobSpec
@@ -1103,6 +1238,9 @@ type ResumeJobJSONRequestBody = ResumeRequest
 
 // TriggerJobJSONRequestBody defines body for TriggerJob for application/json ContentType.
 type TriggerJobJSONRequestBody = TriggerRequest
+
+// ValidateStoredJobJSONRequestBody defines body for ValidateStoredJob for application/json ContentType.
+type ValidateStoredJobJSONRequestBody = JobSpec
 
 // Getter for additional properties for DependencyDetails. Returns the specified
 // element and whether it was found

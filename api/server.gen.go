@@ -31,6 +31,9 @@ type ServerInterface interface {
 	// CreateJob Create a job
 	// (POST /api/v1/scheduler/jobs)
 	CreateJob(w http.ResponseWriter, r *http.Request, params CreateJobParams)
+	// ValidateJob Check a job that is not stored
+	// (POST /api/v1/scheduler/jobs/validate)
+	ValidateJob(w http.ResponseWriter, r *http.Request)
 	// DeleteJob Delete a job
 	// (DELETE /api/v1/scheduler/jobs/{id})
 	DeleteJob(w http.ResponseWriter, r *http.Request, id JobID)
@@ -49,9 +52,15 @@ type ServerInterface interface {
 	// ResumeJob Resume a job
 	// (POST /api/v1/scheduler/jobs/{id}/resume)
 	ResumeJob(w http.ResponseWriter, r *http.Request, id JobID)
+	// PreviewSchedule Show when a job runs
+	// (GET /api/v1/scheduler/jobs/{id}/schedule)
+	PreviewSchedule(w http.ResponseWriter, r *http.Request, id JobID, params PreviewScheduleParams)
 	// TriggerJob Run a job now
 	// (POST /api/v1/scheduler/jobs/{id}/trigger)
 	TriggerJob(w http.ResponseWriter, r *http.Request, id JobID, params TriggerJobParams)
+	// ValidateStoredJob Check a stored job, or a change of it
+	// (POST /api/v1/scheduler/jobs/{id}/validate)
+	ValidateStoredJob(w http.ResponseWriter, r *http.Request, id JobID)
 	// GetHealth How the service and what it depends on are
 	// (GET /health)
 	GetHealth(w http.ResponseWriter, r *http.Request)
@@ -91,6 +100,12 @@ func (_ Unimplemented) CreateJob(w http.ResponseWriter, r *http.Request, params 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ValidateJob Check a job that is not stored
+// (POST /api/v1/scheduler/jobs/validate)
+func (_ Unimplemented) ValidateJob(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // DeleteJob Delete a job
 // (DELETE /api/v1/scheduler/jobs/{id})
 func (_ Unimplemented) DeleteJob(w http.ResponseWriter, r *http.Request, id JobID) {
@@ -127,9 +142,21 @@ func (_ Unimplemented) ResumeJob(w http.ResponseWriter, r *http.Request, id JobI
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// PreviewSchedule Show when a job runs
+// (GET /api/v1/scheduler/jobs/{id}/schedule)
+func (_ Unimplemented) PreviewSchedule(w http.ResponseWriter, r *http.Request, id JobID, params PreviewScheduleParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // TriggerJob Run a job now
 // (POST /api/v1/scheduler/jobs/{id}/trigger)
 func (_ Unimplemented) TriggerJob(w http.ResponseWriter, r *http.Request, id JobID, params TriggerJobParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ValidateStoredJob Check a stored job, or a change of it
+// (POST /api/v1/scheduler/jobs/{id}/validate)
+func (_ Unimplemented) ValidateStoredJob(w http.ResponseWriter, r *http.Request, id JobID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -410,6 +437,20 @@ func (siw *ServerInterfaceWrapper) CreateJob(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ValidateJob operation middleware
+func (siw *ServerInterfaceWrapper) ValidateJob(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ValidateJob(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // DeleteJob operation middleware
 func (siw *ServerInterfaceWrapper) DeleteJob(w http.ResponseWriter, r *http.Request) {
 
@@ -671,6 +712,61 @@ func (siw *ServerInterfaceWrapper) ResumeJob(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// PreviewSchedule operation middleware
+func (siw *ServerInterfaceWrapper) PreviewSchedule(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PreviewScheduleParams
+
+	// ------------- Optional query parameter "count" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "count", r.URL.Query(), &params.Count, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "count"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "count", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PreviewSchedule(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // TriggerJob operation middleware
 func (siw *ServerInterfaceWrapper) TriggerJob(w http.ResponseWriter, r *http.Request) {
 
@@ -712,6 +808,32 @@ func (siw *ServerInterfaceWrapper) TriggerJob(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.TriggerJob(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ValidateStoredJob operation middleware
+func (siw *ServerInterfaceWrapper) ValidateStoredJob(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ValidateStoredJob(w, r, id)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -890,6 +1012,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Put(options.BaseURL+"/api/v1/scheduler/jobs/{id}", wrapper.UpdateJob)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/validate", wrapper.ValidateJob)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/validate", wrapper.ValidateStoredJob)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/schedule", wrapper.PreviewSchedule)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/trigger", wrapper.TriggerJob)
@@ -1459,6 +1590,134 @@ func (response CreateJob500JSONResponse) VisitCreateJobResponse(w http.ResponseW
 type CreateJob503JSONResponse struct{ UnavailableJSONResponse }
 
 func (response CreateJob503JSONResponse) VisitCreateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateJobRequestObject struct {
+	Body *ValidateJobJSONRequestBody
+}
+
+type ValidateJobResponseObject interface {
+	VisitValidateJobResponse(w http.ResponseWriter) error
+}
+
+type ValidateJob200JSONResponse JobValidation
+
+func (response ValidateJob200JSONResponse) VisitValidateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateJob400JSONResponse struct{ InvalidJSONResponse }
+
+func (response ValidateJob400JSONResponse) VisitValidateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateJob401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ValidateJob401JSONResponse) VisitValidateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateJob403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ValidateJob403JSONResponse) VisitValidateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateJob413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response ValidateJob413JSONResponse) VisitValidateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateJob415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response ValidateJob415JSONResponse) VisitValidateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateJob500JSONResponse struct{ InternalJSONResponse }
+
+func (response ValidateJob500JSONResponse) VisitValidateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateJob503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ValidateJob503JSONResponse) VisitValidateJobResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -2358,6 +2617,133 @@ func (response ResumeJob503JSONResponse) VisitResumeJobResponse(w http.ResponseW
 	return err
 }
 
+type PreviewScheduleRequestObject struct {
+	ID     JobID `json:"id"`
+	Params PreviewScheduleParams
+}
+
+type PreviewScheduleResponseObject interface {
+	VisitPreviewScheduleResponse(w http.ResponseWriter) error
+}
+
+type PreviewSchedule200JSONResponse SchedulePreview
+
+func (response PreviewSchedule200JSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewSchedule400JSONResponse struct{ InvalidJSONResponse }
+
+func (response PreviewSchedule400JSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewSchedule401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response PreviewSchedule401JSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewSchedule403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response PreviewSchedule403JSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewSchedule404JSONResponse struct{ JobNotFoundJSONResponse }
+
+func (response PreviewSchedule404JSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewSchedule413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response PreviewSchedule413JSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewSchedule500JSONResponse struct{ InternalJSONResponse }
+
+func (response PreviewSchedule500JSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewSchedule503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PreviewSchedule503JSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type TriggerJobRequestObject struct {
 	ID     JobID `json:"id"`
 	Params TriggerJobParams
@@ -2530,6 +2916,149 @@ func (response TriggerJob500JSONResponse) VisitTriggerJobResponse(w http.Respons
 type TriggerJob503JSONResponse struct{ UnavailableJSONResponse }
 
 func (response TriggerJob503JSONResponse) VisitTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateStoredJobRequestObject struct {
+	ID   JobID `json:"id"`
+	Body *ValidateStoredJobJSONRequestBody
+}
+
+type ValidateStoredJobResponseObject interface {
+	VisitValidateStoredJobResponse(w http.ResponseWriter) error
+}
+
+type ValidateStoredJob200JSONResponse JobValidation
+
+func (response ValidateStoredJob200JSONResponse) VisitValidateStoredJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateStoredJob400JSONResponse struct{ InvalidJSONResponse }
+
+func (response ValidateStoredJob400JSONResponse) VisitValidateStoredJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateStoredJob401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ValidateStoredJob401JSONResponse) VisitValidateStoredJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateStoredJob403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ValidateStoredJob403JSONResponse) VisitValidateStoredJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateStoredJob404JSONResponse struct{ JobNotFoundJSONResponse }
+
+func (response ValidateStoredJob404JSONResponse) VisitValidateStoredJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateStoredJob413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response ValidateStoredJob413JSONResponse) VisitValidateStoredJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateStoredJob415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response ValidateStoredJob415JSONResponse) VisitValidateStoredJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateStoredJob500JSONResponse struct{ InternalJSONResponse }
+
+func (response ValidateStoredJob500JSONResponse) VisitValidateStoredJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateStoredJob503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ValidateStoredJob503JSONResponse) VisitValidateStoredJobResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -2775,6 +3304,9 @@ type StrictServerInterface interface {
 	// CreateJob Create a job
 	// (POST /api/v1/scheduler/jobs)
 	CreateJob(ctx context.Context, request CreateJobRequestObject) (CreateJobResponseObject, error)
+	// ValidateJob Check a job that is not stored
+	// (POST /api/v1/scheduler/jobs/validate)
+	ValidateJob(ctx context.Context, request ValidateJobRequestObject) (ValidateJobResponseObject, error)
 	// DeleteJob Delete a job
 	// (DELETE /api/v1/scheduler/jobs/{id})
 	DeleteJob(ctx context.Context, request DeleteJobRequestObject) (DeleteJobResponseObject, error)
@@ -2793,9 +3325,15 @@ type StrictServerInterface interface {
 	// ResumeJob Resume a job
 	// (POST /api/v1/scheduler/jobs/{id}/resume)
 	ResumeJob(ctx context.Context, request ResumeJobRequestObject) (ResumeJobResponseObject, error)
+	// PreviewSchedule Show when a job runs
+	// (GET /api/v1/scheduler/jobs/{id}/schedule)
+	PreviewSchedule(ctx context.Context, request PreviewScheduleRequestObject) (PreviewScheduleResponseObject, error)
 	// TriggerJob Run a job now
 	// (POST /api/v1/scheduler/jobs/{id}/trigger)
 	TriggerJob(ctx context.Context, request TriggerJobRequestObject) (TriggerJobResponseObject, error)
+	// ValidateStoredJob Check a stored job, or a change of it
+	// (POST /api/v1/scheduler/jobs/{id}/validate)
+	ValidateStoredJob(ctx context.Context, request ValidateStoredJobRequestObject) (ValidateStoredJobResponseObject, error)
 	// GetHealth How the service and what it depends on are
 	// (GET /health)
 	GetHealth(ctx context.Context, request GetHealthRequestObject) (GetHealthResponseObject, error)
@@ -2950,6 +3488,37 @@ func (sh *strictHandler) CreateJob(w http.ResponseWriter, r *http.Request, param
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(CreateJobResponseObject); ok {
 		if err := validResponse.VisitCreateJobResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ValidateJob operation middleware
+func (sh *strictHandler) ValidateJob(w http.ResponseWriter, r *http.Request) {
+	var request ValidateJobRequestObject
+
+	var body ValidateJobJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ValidateJob(ctx, request.(ValidateJobRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ValidateJob")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ValidateJobResponseObject); ok {
+		if err := validResponse.VisitValidateJobResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -3142,6 +3711,33 @@ func (sh *strictHandler) ResumeJob(w http.ResponseWriter, r *http.Request, id Jo
 	}
 }
 
+// PreviewSchedule operation middleware
+func (sh *strictHandler) PreviewSchedule(w http.ResponseWriter, r *http.Request, id JobID, params PreviewScheduleParams) {
+	var request PreviewScheduleRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PreviewSchedule(ctx, request.(PreviewScheduleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PreviewSchedule")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PreviewScheduleResponseObject); ok {
+		if err := validResponse.VisitPreviewScheduleResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // TriggerJob operation middleware
 func (sh *strictHandler) TriggerJob(w http.ResponseWriter, r *http.Request, id JobID, params TriggerJobParams) {
 	var request TriggerJobRequestObject
@@ -3172,6 +3768,42 @@ func (sh *strictHandler) TriggerJob(w http.ResponseWriter, r *http.Request, id J
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(TriggerJobResponseObject); ok {
 		if err := validResponse.VisitTriggerJobResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ValidateStoredJob operation middleware
+func (sh *strictHandler) ValidateStoredJob(w http.ResponseWriter, r *http.Request, id JobID) {
+	var request ValidateStoredJobRequestObject
+
+	request.ID = id
+
+	var body ValidateStoredJobJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ValidateStoredJob(ctx, request.(ValidateStoredJobRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ValidateStoredJob")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ValidateStoredJobResponseObject); ok {
+		if err := validResponse.VisitValidateStoredJobResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

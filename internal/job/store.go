@@ -120,6 +120,19 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (jobs []Jo
 	return jobs, err
 }
 
+// CountDueAt is how many active jobs of the tenant are due at one instant.
+func (s *Store) CountDueAt(ctx context.Context, who tenant.Actor, at time.Time) (n int, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		count, err := tx.CountJobsDueAt(ctx, db.CountJobsDueAtParams{TenantID: who.TenantID, At: at})
+		if err != nil {
+			return fmt.Errorf("count the jobs due at an instant: %w", err)
+		}
+		n = int(count)
+		return nil
+	})
+	return n, err
+}
+
 // Update replaces a job's definition by a new version. With ifVersion other
 // than zero, only if the job still has that version. An instant that is due
 // already and not yet promoted still runs, with the new definition.

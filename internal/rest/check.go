@@ -77,6 +77,9 @@ func isJSON(h http.Header) bool {
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
+// defining are the operations whose body is a job's definition.
+var defining = []string{"createJob", "updateJob", "validateJob", "validateStoredJob"}
+
 // checkBody reports everything that is wrong with a body.
 func (s *server) checkBody(ctx context.Context, operation *contract.Operation, body []byte) []fault.Field {
 	takes, needs := operation.TakesBody()
@@ -93,7 +96,7 @@ func (s *server) checkBody(ctx context.Context, operation *contract.Operation, b
 		return fields
 	}
 	fields = operation.CheckBody(value)
-	if definition, ok := value.(map[string]any); ok && len(fields) > 0 && (operation.ID == "createJob" || operation.ID == "updateJob") {
+	if definition, ok := value.(map[string]any); ok && len(fields) > 0 && slices.Contains(defining, operation.ID) {
 		fields = append(fields, s.alsoWrong(ctx, definition, fields)...)
 	}
 	return fields

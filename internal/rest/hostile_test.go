@@ -127,6 +127,7 @@ func TestHostileBodiesAreRefusedAndStoreNothing(t *testing.T) {
 		for _, r := range []request{
 			{method: "POST", path: base + "/jobs", header: map[string]string{"Idempotency-Key": "k"}},
 			{method: "PUT", path: base + "/jobs/" + made.ID.String()},
+			{method: "POST", path: base + "/jobs/validate"},
 		} {
 			r.token, r.body = token, test.body
 			got := b.do(t, r)

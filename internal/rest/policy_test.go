@@ -66,6 +66,7 @@ func TestBadPoliciesAreNamed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	token := b.token(t, b.ours, identity.Developer)
+	made := b.makeJob(t, b.ours).ID
 	past, future := b.now.Add(-time.Hour).Format(time.RFC3339), b.now.Add(time.Hour).Format(time.RFC3339)
 	for _, test := range []struct {
 		name, members string
@@ -104,7 +105,12 @@ func TestBadPoliciesAreNamed(t *testing.T) {
 		{"a year that has passed", `"cronExpression":"0 0 0 1 1 * 2020"`, []string{"cronExpression never"}},
 		{"two rules", `"cronExpression":"@daily","interval":"1h","runAt":"` + future + `"`, []string{"interval conflict", "runAt conflict"}},
 	} {
-		for _, r := range []request{{method: "POST", path: base + "/jobs"}, {method: "PUT", path: base + "/jobs/0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10"}} {
+		for _, r := range []request{
+			{method: "POST", path: base + "/jobs"},
+			{method: "PUT", path: base + "/jobs/0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10"},
+			{method: "POST", path: base + "/jobs/validate"},
+			{method: "POST", path: base + "/jobs/" + made.String() + "/validate"},
+		} {
 			r.token, r.body = token, more(test.members)
 			got := b.do(t, r)
 			if got.status != http.StatusBadRequest {
@@ -124,8 +130,8 @@ func TestBadPoliciesAreNamed(t *testing.T) {
 			}
 		}
 	}
-	if n := b.stored(t)["scheduled_jobs"]; n != 0 {
-		t.Errorf("%d jobs were stored", n)
+	if n := b.stored(t)["scheduled_jobs"]; n != 1 {
+		t.Errorf("%d jobs are stored, want the one of before", n)
 	}
 }
 

@@ -1,0 +1,144 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/schedule"
+)
+
+const (
+	defaultPreview = 10 // occurrences of a preview where the caller does not say
+	shownNext      = 5  // occurrences that a validation shows
+	// stampede is how many of a tenant's jobs may be due at one instant before
+	// a preview of one of them warns.
+	stampede = 50
+)
+
+// ValidateJob is POST /jobs/validate.
+func (s *server) ValidateJob(ctx context.Context, request api.ValidateJobRequestObject) (api.ValidateJobResponseObject, error) {
+	spec, err := s.validSpec(ctx, *request.Body)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := s.foresee(ctx, job.Job{Spec: spec, AnchorAt: s.Clock(), Status: job.Active}, nil, shownNext)
+	if err != nil {
+		return nil, err
+	}
+	return api.ValidateJob200JSONResponse{Valid: true, Warnings: seen.Warnings, Next: seen.Occurrences}, nil
+}
+
+// ValidateStoredJob is POST /jobs/{id}/validate.
+func (s *server) ValidateStoredJob(ctx context.Context, request api.ValidateStoredJobRequestObject) (api.ValidateStoredJobResponseObject, error) {
+	who := callOf(ctx).who.Actor
+	found, err := s.Jobs.Get(ctx, who, request.ID)
+	if err != nil {
+		return nil, err
+	}
+	spec := found.Spec
+	if request.Body != nil {
+		if spec, err = s.validSpec(ctx, *request.Body); err != nil {
+			return nil, err
+		}
+	} else if fields, err := s.faultsOf(ctx, spec); err != nil {
+		return nil, err
+	} else if len(fields) > 0 {
+		return nil, wrong(fields...)
+	}
+	seen, err := s.foresee(ctx, found.Edited(spec, who.Subject, s.Clock()), nil, shownNext)
+	if err != nil {
+		return nil, err
+	}
+	return api.ValidateStoredJob200JSONResponse{Valid: true, Warnings: seen.Warnings, Next: seen.Occurrences}, nil
+}
+
+// PreviewSchedule is GET /jobs/{id}/schedule.
+func (s *server) PreviewSchedule(ctx context.Context, request api.PreviewScheduleRequestObject) (api.PreviewScheduleResponseObject, error) {
+	found, err := s.Jobs.Get(ctx, callOf(ctx).who.Actor, request.ID)
+	if err != nil {
+		return nil, err
+	}
+	count := defaultPreview
+	override(&count, request.Params.Count)
+	seen, err := s.foresee(ctx, found, request.Params.From, count)
+	if err != nil {
+		return nil, err
+	}
+	return api.PreviewSchedule200JSONResponse(seen), nil
+}
+
+// foresee shows when a job runs from an instant on (nil: from now), and what to
+// warn of. A job that is not stored has no id.
+func (s *server) foresee(ctx context.Context, j job.Job, from *time.Time, count int) (api.SchedulePreview, error) {
+	calendars, err := s.Jobs.Contents(ctx, callOf(ctx).who.Actor, j.Calendars)
+	if err != nil {
+		return api.SchedulePreview{}, err
+	}
+	key := ""
+	if j.ID != uuid.Nil {
+		key = j.ID.String()
+	}
+	compiled, err := schedule.Compile(j.Definition(key, j.AnchorAt, calendars))
+	if err != nil {
+		return api.SchedulePreview{}, fmt.Errorf("compile a valid schedule: %w", err)
+	}
+	now := s.Clock()
+	after := now
+	if from != nil {
+		after = from.Add(-time.Microsecond) // the instant itself is among them
+	}
+	seen := api.SchedulePreview{Timezone: j.Timezone, Occurrences: []api.Occurrence{}}
+	for _, o := range compiled.Preview(after, count) {
+		seen.Occurrences = append(seen.Occurrences, viewOccurrence(o))
+	}
+	seen.Warnings, err = s.warnings(ctx, j, compiled, now)
+	return seen, err
+}
+
+// warnings are those of the schedule, and those of the job in its tenant.
+func (s *server) warnings(ctx context.Context, j job.Job, compiled *schedule.Schedule, now time.Time) ([]api.ScheduleWarning, error) {
+	list := []api.ScheduleWarning{}
+	add := func(code, format string, args ...any) {
+		list = append(list, api.ScheduleWarning{Code: code, Message: fmt.Sprintf(format, args...)})
+	}
+	for _, w := range compiled.Lint(now) {
+		add(w.Code, "%s", w.Message)
+	}
+	if j.Status != job.Active {
+		add("NOT_ACTIVE", "the job is %s: none of this runs before it is resumed", j.Status)
+	}
+	if left := j.MaxExecutions - j.ExecutionCount; j.MaxExecutions > 0 && left < defaultPreview {
+		add("LAST_RUNS", "maxExecutions leaves %d more executions, then the job becomes inactive", max(0, left))
+	}
+	next, ok := compiled.Next(now)
+	if !ok {
+		return list, nil
+	}
+	n, err := s.Jobs.CountDueAt(ctx, callOf(ctx).who.Actor, next)
+	if n >= stampede {
+		add("STAMPEDE", "%d of this tenant's jobs are due at %s: spread them with jitterSeconds, or with H in the expression", n, next.Format(time.RFC3339Nano))
+	}
+	return list, err
+}
+
+func viewOccurrence(o schedule.Occurrence) api.Occurrence {
+	view := api.Occurrence{
+		Slot: o.Slot, At: nullable.NewNullNullable[time.Time](), Wall: o.Wall, JitterSeconds: o.At.Sub(o.Slot).Seconds(),
+		Change: nullable.NewNullNullable[api.ClockChange](), Dropped: nullable.NewNullNullable[api.DropReason](),
+	}
+	if o.Change != "" {
+		view.Change = nullable.NewNullableWithValue(api.ClockChange(o.Change))
+	}
+	if o.Dropped != "" {
+		view.Dropped = nullable.NewNullableWithValue(api.DropReason(o.Dropped))
+	} else {
+		view.At = nullable.NewNullableWithValue(o.At)
+	}
+	return view
+}

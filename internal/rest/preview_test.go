@@ -1,0 +1,225 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/identity"
+)
+
+// lines writes occurrences as "at change dropped".
+func lines(list []api.Occurrence) []string {
+	var all []string
+	for _, o := range list {
+		at := "-"
+		if instant, err := o.At.Get(); err == nil {
+			at = instant.Format(time.RFC3339)
+		}
+		change, _ := o.Change.Get()
+		dropped, _ := o.Dropped.Get()
+		all = append(all, strings.TrimSpace(at+" "+o.Wall+" "+string(change)+" "+string(dropped)))
+	}
+	return all
+}
+
+// codes are the codes of warnings.
+func codes(list []api.ScheduleWarning) []string {
+	all := []string{}
+	for _, w := range list {
+		all = append(all, w.Code)
+	}
+	return all
+}
+
+func TestValidateAJobThatIsNotStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.now = time.Date(2026, 3, 6, 12, 0, 0, 0, time.UTC)
+	token := b.token(t, b.ours, identity.Viewer)
+	before := b.snapshot(t)
+	for _, test := range []struct {
+		name, members string
+		next          []string // the first ones
+		warnings      []string
+	}{
+		{"a plain expression", `"cronExpression":"0 0 9 * * *","timezone":"Asia/Shanghai"`, []string{"2026-03-07T09:00:00+08:00 2026-03-07T09:00:00"}, []string{}},
+		{"a time that does not exist", `"cronExpression":"0 30 2 * * *","timezone":"America/New_York"`, []string{
+			"2026-03-07T02:30:00-05:00 2026-03-07T02:30:00", "2026-03-08T03:30:00-04:00 2026-03-08T02:30:00 moved",
+		}, []string{"CLOCK_CHANGE"}},
+		{"a time that does not exist and is skipped", `"cronExpression":"0 30 2 * * *","timezone":"America/New_York","dstGap":"skip"`, []string{
+			"2026-03-07T02:30:00-05:00 2026-03-07T02:30:00", "- 2026-03-08T02:30:00  gap", "2026-03-09T02:30:00-04:00 2026-03-09T02:30:00",
+		}, []string{"CLOCK_CHANGE"}},
+		{"a time that comes twice", `"cronExpression":"0 30 1 1 11 *","timezone":"America/New_York","dstOverlap":"both"`, []string{
+			"2026-11-01T01:30:00-04:00 2026-11-01T01:30:00", "2026-11-01T01:30:00-05:00 2026-11-01T01:30:00 repeated",
+		}, []string{"CLOCK_CHANGE"}},
+		{"the 31st", `"cronExpression":"0 0 0 31 * *"`, []string{"2026-03-31T00:00:00Z 2026-03-31T00:00:00", "2026-05-31T00:00:00Z 2026-05-31T00:00:00"}, []string{"SKIPS_MONTHS"}},
+		{"an end", `"cronExpression":"@daily","endDate":"2026-03-08T00:00:00Z"`, []string{"2026-03-07T00:00:00Z 2026-03-07T00:00:00"}, []string{"ENDS"}},
+		{"an interval", `"interval":"PT90S"`, []string{"2026-03-06T12:01:30Z 2026-03-06T12:01:30", "2026-03-06T12:03:00Z 2026-03-06T12:03:00"}, []string{}},
+		{"a one-off", `"runAt":"2026-03-06T20:00:00+08:00"`, nil, nil}, // now, so it has passed
+		{"a one-off to come", `"runAt":"2026-03-06T20:00:01+08:00"`, []string{"2026-03-06T12:00:01Z 2026-03-06T12:00:01"}, []string{}},
+		{"only when triggered", `"description":"x"`, []string{}, []string{}},
+		{"few executions", `"interval":"1h","maxExecutions":3`, []string{"2026-03-06T13:00:00Z 2026-03-06T13:00:00"}, []string{"LAST_RUNS"}},
+	} {
+		got := b.do(t, request{method: "POST", path: base + "/jobs/validate", token: token, body: more(test.members)})
+		if test.warnings == nil {
+			refused(t, got, http.StatusBadRequest, "VALIDATION_FAILED")
+			continue
+		}
+		seen := read[api.JobValidation](t, got, http.StatusOK)
+		next := lines(seen.Next)
+		if diff := cmp.Diff(test.next, next[:min(len(next), len(test.next))]); diff != "" && len(next)+len(test.next) > 0 {
+			t.Errorf("%s: what comes next differs (-want +got):\n%s", test.name, diff)
+		}
+		if diff := cmp.Diff(test.warnings, slices.Compact(codes(seen.Warnings))); diff != "" || !bool(seen.Valid) {
+			t.Errorf("%s: warnings differ (-want +got):\n%s%s", test.name, diff, got.body)
+		}
+	}
+	if diff := cmp.Diff(before, b.snapshot(t)); diff != "" {
+		t.Errorf("something was stored (-before +after):\n%s", diff)
+	}
+}
+
+func TestValidateAStoredJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Viewer)
+	made := b.makeJob(t, b.ours)
+	path := base + "/jobs/" + made.ID.String() + "/validate"
+	before := b.snapshot(t)
+	stored := read[api.JobValidation](t, b.do(t, request{method: "POST", path: path, token: token}), http.StatusOK)
+	if len(stored.Next) != 5 || !stored.Next[0].At.MustGet().Equal(*made.NextExecutionAt) {
+		t.Errorf("the stored job is next due at %v, want %v", lines(stored.Next), made.NextExecutionAt)
+	}
+	changed := read[api.JobValidation](t, b.do(t, request{method: "POST", path: path, token: token, body: more(`"interval":"1h"`)}), http.StatusOK)
+	if at := changed.Next[0].At.MustGet(); !at.Equal(b.now.Truncate(time.Microsecond).Add(time.Hour)) {
+		t.Errorf("changed, it is next due at %s, want an hour from %s", at, b.now)
+	}
+	refused(t, b.do(t, request{method: "POST", path: path, token: token, body: more(`"interval":"1ms"`)}), http.StatusBadRequest, "VALIDATION_FAILED")
+	if diff := cmp.Diff(before, b.snapshot(t)); diff != "" {
+		t.Errorf("something was stored (-before +after):\n%s", diff)
+	}
+	// What is stored and could not be sent again says so.
+	once := more(`"runAt":"` + b.now.Add(time.Hour).Format(time.RFC3339) + `"`)
+	over := read[api.Job](t, b.do(t, request{method: "POST", path: base + "/jobs", token: b.token(t, b.ours, identity.Developer), body: once}), http.StatusCreated)
+	b.now = b.now.Add(2 * time.Hour)
+	e := refused(t, b.do(t, request{method: "POST", path: base + "/jobs/" + over.ID.String() + "/validate", token: b.token(t, b.ours, identity.Viewer)}), http.StatusBadRequest, "VALIDATION_FAILED")
+	if len(e.Error.Details) != 1 || e.Error.Details[0].Field != "runAt" {
+		t.Errorf("the details are %+v", e.Error.Details)
+	}
+}
+
+func TestPreviewASchedule(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Developer)
+	make := func(members string) string {
+		return read[api.Job](t, b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: more(members)}), http.StatusCreated).ID.String()
+	}
+	preview := func(id, query string) api.SchedulePreview {
+		t.Helper()
+		return read[api.SchedulePreview](t, b.do(t, request{method: "GET", path: base + "/jobs/" + id + "/schedule?" + query, token: token}), http.StatusOK)
+	}
+	berlin := make(`"cronExpression":"0 30 2 * * *","timezone":"Europe/Berlin"`)
+	seen := preview(berlin, "count=2&from="+url.QueryEscape("2030-03-30T02:30:00+01:00"))
+	if diff := cmp.Diff([]string{"2030-03-30T02:30:00+01:00 2030-03-30T02:30:00", "2030-03-31T03:30:00+02:00 2030-03-31T02:30:00 moved"}, lines(seen.Occurrences)); diff != "" {
+		t.Errorf("occurrences differ (-want +got):\n%s", diff)
+	}
+	if seen.Timezone != "Europe/Berlin" {
+		t.Errorf("the zone is %q", seen.Timezone)
+	}
+	for query, want := range map[string]int{"": 10, "count=1": 1, "count=100": 100, "from=2499-12-31T12:00:00Z": 0, "from=9999-12-31T23:59:59Z": 0, "from=0000-01-01T00:00:00Z": 10} {
+		if got := len(preview(berlin, query).Occurrences); got != want {
+			t.Errorf("%q: %d occurrences, want %d", query, got, want)
+		}
+	}
+	spread := preview(make(`"cronExpression":"@daily","jitterSeconds":3600`), "count=20")
+	moved := 0
+	for _, o := range spread.Occurrences {
+		at, offset := o.At.MustGet(), time.Duration(o.JitterSeconds*float64(time.Second)).Round(time.Millisecond)
+		if !at.Equal(o.Slot.Add(offset)) || offset < 0 || offset >= time.Hour {
+			t.Errorf("slot %s, at %s, jitter %s", o.Slot, at, offset)
+		}
+		if offset > 0 {
+			moved++
+		}
+	}
+	if moved < 10 {
+		t.Errorf("%d of 20 slots are spread", moved)
+	}
+	if got := preview(make(`"description":"only when triggered"`), ""); len(got.Occurrences)+len(got.Warnings) != 0 {
+		t.Errorf("without a schedule: %+v", got)
+	}
+	paused := make(`"interval":"1h"`)
+	read[api.Job](t, b.do(t, request{method: "POST", path: base + "/jobs/" + paused + "/pause", token: token}), http.StatusOK)
+	if diff := cmp.Diff([]string{"NOT_ACTIVE"}, codes(preview(paused, "").Warnings)); diff != "" {
+		t.Errorf("warnings of a paused job differ (-want +got):\n%s", diff)
+	}
+	for _, query := range []string{"count=0", "count=101", "count=x", "count=1&count=2", "from=tomorrow", "from=", "until=2030-01-01T00:00:00Z"} {
+		refused(t, b.do(t, request{method: "GET", path: base + "/jobs/" + berlin + "/schedule?" + query, token: token}), http.StatusBadRequest, "VALIDATION_FAILED")
+	}
+}
+
+// The first instant of a preview is the one that the job is due at, also with
+// what depends on the job's id.
+func TestThePreviewIsWhatHappens(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Developer)
+	for _, members := range []string{
+		`"cronExpression":"H H(2-4) * * *","timezone":"Australia/Lord_Howe"`, `"cronExpression":"@hourly","jitterSeconds":1800`, `"interval":"7m","jitterSeconds":60`,
+		`"runAt":"2090-01-01T00:00:00Z","jitterSeconds":60`, `"cronExpression":"*/20 * * * * *","startDate":"2091-05-05T05:05:05Z"`,
+	} {
+		made := read[api.Job](t, b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: more(members)}), http.StatusCreated)
+		path := fmt.Sprintf("%s/jobs/%s/schedule?count=3&from=%s", base, made.ID, url.QueryEscape(made.CreatedAt.Format(time.RFC3339Nano)))
+		seen := read[api.SchedulePreview](t, b.do(t, request{method: "GET", path: path, token: token}), http.StatusOK)
+		if at := seen.Occurrences[0].At.MustGet(); !at.Equal(made.NextExecutionAt.MustGet()) {
+			t.Errorf("%s: the preview says %s, the job %s", members, at, made.NextExecutionAt.MustGet())
+		}
+	}
+}
+
+// Many of the tenant's jobs at one instant are worth a warning; those of
+// another tenant are not, nor are paused ones.
+func TestStampedesAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Viewer)
+	var of uuid.UUID
+	warned := func() string {
+		seen := read[api.SchedulePreview](t, b.do(t, request{method: "GET", path: base + "/jobs/" + of.String() + "/schedule", token: token}), http.StatusOK)
+		for _, w := range seen.Warnings {
+			if w.Code == "STAMPEDE" {
+				return w.Message
+			}
+		}
+		return ""
+	}
+	for range 49 {
+		of = b.makeJob(t, b.ours).ID
+		b.makeJob(t, b.theirs)
+	}
+	if _, err := b.jobs.Pause(t.Context(), b.ours, b.makeJob(t, b.ours).ID, "", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := warned(); got != "" {
+		t.Errorf("49 jobs are warned of: %s", got)
+	}
+	b.makeJob(t, b.ours)
+	if got := warned(); !strings.HasPrefix(got, "50 of this tenant's jobs are due at 20") {
+		t.Errorf("50 jobs: the warning is %q", got)
+	}
+	// A job that is not stored yet is warned too.
+	got := read[api.JobValidation](t, b.do(t, request{method: "POST", path: base + "/jobs/validate", token: token, body: more(`"cronExpression":"0 0 0 1 1 *"`)}), http.StatusOK)
+	if diff := cmp.Diff([]string{"STAMPEDE"}, codes(got.Warnings)); diff != "" {
+		t.Errorf("warnings differ (-want +got):\n%s", diff)
+	}
+}
