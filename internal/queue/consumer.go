@@ -59,6 +59,7 @@ type Consumer struct {
 	quiet   *sparse
 
 	started atomic.Bool
+	away    atomic.Bool // as of the last command
 	// places bounds the handlers by our own count: asynq counts one that
 	// ignores its context as gone after a minute, and would start another.
 	places chan struct{}
@@ -102,6 +103,12 @@ func NewConsumer(cfg Config, handle Handler, log *slog.Logger) (*Consumer, error
 	}, nil
 }
 
+// Away says that the last command to Redis failed, so that no hints come. An
+// idle consumer sends some fifty commands a second and each ends within a
+// second, so this is at most that old, also when Redis answers nothing at all.
+// It costs an atomic read. Before Run it is false.
+func (c *Consumer) Away() bool { return c.away.Load() }
+
 // Tally is the count up to now.
 func (c *Consumer) Tally() Tally {
 	n := &c.tally
@@ -123,7 +130,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	rdb := open(c.options)
 	defer rdb.Close() // its error would be that of a connection already gone
-	rdb.AddHook(pause{length: pauseAfterError, stop: ctx.Done()})
+	rdb.AddHook(pause{length: pauseAfterError, stop: ctx.Done(), away: &c.away})
 
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()

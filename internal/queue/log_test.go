@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,13 +127,17 @@ func TestPauseAfterErrors(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				stop := make(chan struct{})
-				call := pause{length: time.Second, stop: stop}.ProcessHook(func(context.Context, redis.Cmder) error { return tc.err })
+				var away atomic.Bool
+				call := pause{length: time.Second, stop: stop, away: &away}.ProcessHook(func(context.Context, redis.Cmder) error { return tc.err })
 				begun := clock.Start()
 				if err := call(t.Context(), nil); !errors.Is(err, tc.err) {
 					t.Errorf("the error became %v", err)
 				}
 				if got := begun.Elapsed(); got != tc.want {
 					t.Errorf("paused %v, want %v", got, tc.want)
+				}
+				if got, want := away.Load(), tc.want > 0; got != want {
+					t.Errorf("away: %v, want %v", got, want)
 				}
 				close(stop)
 				begun = clock.Start()

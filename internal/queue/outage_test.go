@@ -3,10 +3,12 @@ package queue
 import (
 	"fmt"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/queue/redistest"
 )
 
@@ -40,15 +42,17 @@ func TestConsumerSurvivesOutages(t *testing.T) {
 	f := newFragile(t)
 	told := &lines{}
 	box := newInbox()
-	_, stop := consume(t, Config{URL: f.url()}, told.logger(), box.handle)
+	c, stop := consume(t, Config{URL: f.url()}, told.logger(), box.handle)
 	p := newPublisher(t, f.url(), discard())
 	for range 3 {
+		eventually(t, "the consumer knows that Redis is away", c.Away)
 		// Long enough for go-redis to stop dialling too (16 failed dials).
 		<-time.After(1500 * time.Millisecond)
 		f.start()
 		ids := someIDs(200)
 		eventually(t, "hints are sent", func() bool { return p.Publish(t.Context(), High, ids) == nil })
 		eventually(t, "hints are handled", func() bool { return box.has(ids...) })
+		eventually(t, "the consumer knows that Redis is back", func() bool { return !c.Away() })
 		f.kill()
 		eventually(t, "the loss is noticed", func() bool { return p.Publish(t.Context(), High, someIDs(1)) != nil })
 	}
@@ -61,6 +65,54 @@ func TestConsumerSurvivesOutages(t *testing.T) {
 	}
 	if n := told.n.Load(); n > 20 {
 		t.Errorf("%d lines of log for three outages", n)
+	}
+}
+
+// A Redis that takes connections and answers nothing is away too, and known to
+// be within the time that one command may take.
+func TestConsumerNoticesSilence(t *testing.T) {
+	t.Parallel()
+	f := newFragile(t)
+	f.start()
+	box := newInbox()
+	c, _ := consume(t, Config{URL: f.url()}, discard(), box.handle)
+	p := newPublisher(t, f.url(), discard())
+	ids := someIDs(2)
+	if err := p.Publish(t.Context(), High, ids); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "hints are handled", func() bool { return box.has(ids...) })
+	f.signal(syscall.SIGSTOP)
+	frozen := clock.Start()
+	eventually(t, "the silence is noticed", c.Away)
+	if took := frozen.Elapsed(); took > 2*commandLimit {
+		t.Errorf("noticed after %v, want at most %v", took, 2*commandLimit)
+	}
+	f.signal(syscall.SIGCONT)
+	eventually(t, "the end of it is noticed", func() bool { return !c.Away() })
+}
+
+// Without a Redis nothing is sent, nothing fails for it, and nobody is told
+// that Redis lost or holds something.
+func TestSilentPublisher(t *testing.T) {
+	t.Parallel()
+	p := newPublisher(t, "", discard())
+	if err := p.Publish(t.Context(), High, someIDs(100)); err != nil || !p.Silent() {
+		t.Errorf("publish: %v, silent %v", err, p.Silent())
+	}
+	if err := p.PublishIn(t.Context(), High, someIDs(100), time.Hour); err != nil {
+		t.Error(err)
+	}
+	lost, watch := p.Watch(t.Context())
+	_, depth := p.Depth(t.Context())
+	_, stats := p.Stats(t.Context())
+	for op, err := range map[string]error{"watch": watch, "depth": depth, "stats": stats} {
+		if fault.KindOf(err) != fault.Unavailable || lost {
+			t.Errorf("%s: %v, lost %v", op, err, lost)
+		}
+	}
+	if _, err := NewConsumer(Config{}, newInbox().handle, discard()); err == nil {
+		t.Error("a consumer of nothing was made")
 	}
 }
 

@@ -46,8 +46,12 @@ type Publisher struct {
 }
 
 // NewPublisher reads the configuration and dials nothing: a Redis that is away
-// is no reason not to start.
+// is no reason not to start. Without a URL the publisher is silent: workers
+// find in PostgreSQL what nobody tells them.
 func NewPublisher(cfg Config, log *slog.Logger) (*Publisher, error) {
+	if cfg.URL == "" {
+		return &Publisher{now: clock.Now}, nil
+	}
 	o, err := options(cfg, publisherPool)
 	if err != nil {
 		return nil, err
@@ -60,8 +64,15 @@ func NewPublisher(cfg Config, log *slog.Logger) (*Publisher, error) {
 	return p, nil
 }
 
+// Silent says that there is no Redis: what is published is dropped without an
+// error, and everything that is asked of Redis fails with fault.Unavailable.
+func (p *Publisher) Silent() bool { return p.rdb == nil }
+
 // Close waits for what runs in the background and gives the connections back.
 func (p *Publisher) Close() error {
+	if p.Silent() {
+		return nil
+	}
 	p.circuit.shut()
 	if err := p.rdb.Close(); err != nil {
 		return fmt.Errorf("queue: close: %w", err)
@@ -109,6 +120,9 @@ func (p *Publisher) send(ctx context.Context, lane Lane, ids []uuid.UUID, how ..
 	if lane.weight() == 0 {
 		return fmt.Errorf("queue: publish: %w: unknown lane %q", errHint, string(lane))
 	}
+	if p.Silent() {
+		return nil
+	}
 	hints := split(lane, ids)
 	if len(hints) == 1 {
 		return p.enqueue(ctx, hints[0], how)
@@ -152,6 +166,9 @@ func (p *Publisher) enqueue(ctx context.Context, h Hint, how []asynq.Option) err
 // guarded runs one call to Redis through the circuit, for at most a second
 // whatever it consists of.
 func (p *Publisher) guarded(ctx context.Context, op string, call func(context.Context) error) error {
+	if p.Silent() {
+		return fault.New(fault.Unavailable, "", "queue: "+op+": there is no redis")
+	}
 	if !p.circuit.allow() {
 		return fault.New(fault.Unavailable, "", "queue: "+op+": redis is away")
 	}

@@ -26,7 +26,6 @@ func TestConfigKeepsThePassword(t *testing.T) {
 		"redis://user:hunter2@host/notanumber",
 		"redis://user:hunter2@host/0?nosuch=option",
 		":hunter2@",
-		"",
 	} {
 		_, err := NewPublisher(Config{URL: url}, discard())
 		if err == nil {

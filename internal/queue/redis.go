@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,7 +20,8 @@ import (
 type Config struct {
 	// URL is redis://, rediss:// (with TLS) or unix:// (also written
 	// redis-socket://, as asynq does), with user, password and database number
-	// where needed. Its password appears in no error and no log.
+	// where needed. Its password appears in no error and no log. Empty, for a
+	// publisher only: there is no Redis, and nothing is sent.
 	URL string
 	// Concurrency is how many hints a consumer handles at once, by default 64.
 	// A publisher does not look at it.
@@ -90,16 +92,22 @@ type pause struct {
 	length time.Duration
 	// stop ends every pause, so that a consumer stops quickly in an outage.
 	stop <-chan struct{}
+	// away is what the last command said about Redis.
+	away *atomic.Bool
 }
 
 // DialHook changes nothing: a failed dial fails its command too.
 func (p pause) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook waits after a command that failed.
+// ProcessHook waits after a command that failed, and notes whether it did.
 func (p pause) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if err != nil && !expected(err) {
+		failed := err != nil && !expected(err)
+		if !failed || !errors.Is(ctx.Err(), context.Canceled) {
+			p.away.Store(failed) // a cancelled command says nothing about Redis
+		}
+		if failed {
 			p.wait(ctx)
 		}
 		return err
@@ -146,8 +154,11 @@ type Stats struct {
 
 // Stats pings Redis, for at most a second, and counts the connections. The
 // counts are good beside an error too, which is of kind fault.Unavailable and
-// says that Redis is away.
+// says that Redis is away, or that there is none.
 func (p *Publisher) Stats(ctx context.Context) (Stats, error) {
+	if p.Silent() {
+		return Stats{}, fault.New(fault.Unavailable, "", "queue: ping: there is no redis")
+	}
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
 	mark := clock.Start()
