@@ -33,19 +33,19 @@ func (e ClockChange) Valid() bool {
 
 // Defines values for DropReason.
 const (
-	Calendar DropReason = "calendar"
-	Gap      DropReason = "gap"
-	Overlap  DropReason = "overlap"
+	DropReasonCalendar DropReason = "calendar"
+	DropReasonGap      DropReason = "gap"
+	DropReasonOverlap  DropReason = "overlap"
 )
 
 // Valid indicates whether the value is a known member of the DropReason enum.
 func (e DropReason) Valid() bool {
 	switch e {
-	case Calendar:
+	case DropReasonCalendar:
 		return true
-	case Gap:
+	case DropReasonGap:
 		return true
-	case Overlap:
+	case DropReasonOverlap:
 		return true
 	default:
 		return false
@@ -432,6 +432,82 @@ type Attempt struct {
 	Number    int                                   `json:"number"`
 	StartedAt nullable.Nullable[time.Time]          `json:"startedAt"`
 	WorkerID  nullable.Nullable[openapi_types.UUID] `json:"workerId"`
+}
+
+// Calendar A stored calendar.
+type Calendar struct {
+	CreatedAt time.Time `json:"createdAt"`
+
+	// Days As they were sent, with `end`, and as dates where they are whole days.
+	Days        []CalendarDay      `json:"days"`
+	Description string             `json:"description"`
+	ID          openapi_types.UUID `json:"id"`
+	Name        string             `json:"name"`
+	TenantID    openapi_types.UUID `json:"tenantId"`
+
+	// Timezone Example: Europe/Berlin
+	Timezone  string    `json:"timezone"`
+	UpdatedAt time.Time `json:"updatedAt"`
+
+	// Version Counts the changes; the `ETag` is this in quotes.
+	Version int `json:"version"`
+}
+
+// CalendarDay A stretch of time on the clock of the calendar's zone. `start` and `end` are dates (`2026-12-24`) or local times (`2026-12-24T18:00`, with seconds where needed), without an offset. A date as `end` is included, a local time as `end` is not. Without `end` it lasts until the end of the day of `start`.
+type CalendarDay struct {
+	// End The last day, which is included, or the first moment that is not any more. In answers always present.
+	//
+	// Example: 2026-12-26
+	End *string `json:"end,omitempty"`
+
+	// Start The first day or moment, between 1970 and 2499. A date means its midnight.
+	//
+	// Example: 2026-12-24
+	Start string `json:"start"`
+
+	// Yearly Repeats from date to date in every year, also in those before `start`; at most 183 days long. One that starts on 29 February exists in leap years only.
+	Yearly *bool `json:"yearly,omitempty"`
+}
+
+// CalendarPage defines model for CalendarPage.
+type CalendarPage struct {
+	HasMore bool              `json:"hasMore"`
+	Items   []CalendarSummary `json:"items"`
+
+	// NextCursor For the next page; null on the last one.
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// CalendarSpec What a tenant may say of a calendar.
+type CalendarSpec struct {
+	// Days In any order; they may overlap. A calendar without any excludes nothing.
+	Days        []CalendarDay `json:"days"`
+	Description *string       `json:"description,omitempty"`
+
+	// Name Unique within the tenant.
+	//
+	// Example: holidays
+	Name string `json:"name"`
+
+	// Timezone IANA name of the zone on whose clock the days are; it need not be that of the jobs.
+	//
+	// Example: Europe/Berlin
+	Timezone *string `json:"timezone,omitempty"`
+}
+
+// CalendarSummary A calendar without its days.
+type CalendarSummary struct {
+	CreatedAt time.Time `json:"createdAt"`
+
+	// DayCount How many entries `days` has.
+	DayCount    int                `json:"dayCount"`
+	Description string             `json:"description"`
+	ID          openapi_types.UUID `json:"id"`
+	Name        string             `json:"name"`
+	TenantID    openapi_types.UUID `json:"tenantId"`
+	Timezone    string             `json:"timezone"`
+	UpdatedAt   time.Time          `json:"updatedAt"`
+	Version     int                `json:"version"`
 }
 
 // ClockChange What a clock change does to an occurrence: `moved`, its local time does not exist and it runs later; `repeated`, it is the second pass of a local time that comes twice.
@@ -1071,6 +1147,9 @@ type TriggerRequest struct {
 // TriggerType What made the execution.
 type TriggerType string
 
+// CalendarID defines model for CalendarID.
+type CalendarID = openapi_types.UUID
+
 // Cursor defines model for Cursor.
 type Cursor = string
 
@@ -1097,6 +1176,9 @@ type To = time.Time
 
 // AlreadyRunning The form of every error.
 type AlreadyRunning = Error
+
+// CalendarNotFound The form of every error.
+type CalendarNotFound = Error
 
 // Conflict The form of every error.
 type Conflict = Error
@@ -1133,6 +1215,39 @@ type Unavailable = Error
 
 // UnsupportedMediaType The form of every error.
 type UnsupportedMediaType = Error
+
+// ListCalendarsParams defines parameters for ListCalendars.
+type ListCalendarsParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// CreateCalendarParams defines parameters for CreateCalendar.
+type CreateCalendarParams struct {
+	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ImportCalendarParams defines parameters for ImportCalendar.
+type ImportCalendarParams struct {
+	// Name The name of the calendar.
+	Name string `form:"name" json:"name"`
+
+	// Timezone IANA name of the calendar's zone; times in the file without a zone are taken to be in it, others converted.
+	Timezone *string `form:"timezone,omitempty" json:"timezone,omitempty"`
+
+	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// UpdateCalendarParams defines parameters for UpdateCalendar.
+type UpdateCalendarParams struct {
+	// IfMatch The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
 
 // ListExecutionsParams defines parameters for ListExecutions.
 type ListExecutionsParams struct {
@@ -1181,7 +1296,7 @@ type CreateJobParams struct {
 
 // UpdateJobParams defines parameters for UpdateJob.
 type UpdateJobParams struct {
-	// IfMatch The `ETag` of the job as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	// IfMatch The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -1220,6 +1335,12 @@ type TriggerJobParams struct {
 	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
+
+// CreateCalendarJSONRequestBody defines body for CreateCalendar for application/json ContentType.
+type CreateCalendarJSONRequestBody = CalendarSpec
+
+// UpdateCalendarJSONRequestBody defines body for UpdateCalendar for application/json ContentType.
+type UpdateCalendarJSONRequestBody = CalendarSpec
 
 // CreateJobJSONRequestBody defines body for CreateJob for application/json ContentType.
 type CreateJobJSONRequestBody = JobSpec

@@ -13,6 +13,23 @@ import (
 	"github.com/google/uuid"
 )
 
+const CountJobsByCalendar = `-- name: CountJobsByCalendar :one
+SELECT count(*) FROM scheduled_jobs
+WHERE tenant_id = $1 AND deleted_at IS NULL AND calendars @> $2::jsonb
+`
+
+type CountJobsByCalendarParams struct {
+	TenantID  uuid.UUID
+	Reference json.RawMessage
+}
+
+func (q *Queries) CountJobsByCalendar(ctx context.Context, arg CountJobsByCalendarParams) (int64, error) {
+	row := q.db.QueryRow(ctx, CountJobsByCalendar, arg.TenantID, arg.Reference)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const DeleteCalendar = `-- name: DeleteCalendar :execrows
 DELETE FROM calendars WHERE tenant_id = $1 AND id = $2
 `
@@ -139,7 +156,8 @@ func (q *Queries) InsertCalendar(ctx context.Context, arg InsertCalendarParams) 
 }
 
 const ListCalendars = `-- name: ListCalendars :many
-SELECT id, tenant_id, name, description, timezone, days, version, created_at, updated_at FROM calendars
+SELECT id, tenant_id, name, description, timezone, version, created_at, updated_at, jsonb_array_length(days) AS day_count
+FROM calendars
 WHERE tenant_id = $1 AND (created_at, id) < ($2::timestamptz, $3::uuid)
 ORDER BY created_at DESC, id DESC LIMIT $4
 `
@@ -151,7 +169,20 @@ type ListCalendarsParams struct {
 	PageSize        int32
 }
 
-func (q *Queries) ListCalendars(ctx context.Context, arg ListCalendarsParams) ([]Calendar, error) {
+type ListCalendarsRow struct {
+	ID          uuid.UUID
+	TenantID    uuid.UUID
+	Name        string
+	Description string
+	Timezone    string
+	Version     int32
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	DayCount    int32
+}
+
+// Without the days, of which one calendar may have 1000.
+func (q *Queries) ListCalendars(ctx context.Context, arg ListCalendarsParams) ([]ListCalendarsRow, error) {
 	rows, err := q.db.Query(ctx, ListCalendars,
 		arg.TenantID,
 		arg.BeforeCreatedAt,
@@ -162,19 +193,19 @@ func (q *Queries) ListCalendars(ctx context.Context, arg ListCalendarsParams) ([
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Calendar
+	var items []ListCalendarsRow
 	for rows.Next() {
-		var i Calendar
+		var i ListCalendarsRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.TenantID,
 			&i.Name,
 			&i.Description,
 			&i.Timezone,
-			&i.Days,
 			&i.Version,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.DayCount,
 		); err != nil {
 			return nil, err
 		}
@@ -368,19 +399,27 @@ func (q *Queries) LockCalendar(ctx context.Context, arg LockCalendarParams) (Cal
 }
 
 const RescheduleJobs = `-- name: RescheduleJobs :exec
-UPDATE scheduled_jobs j SET next_execution_at = nullif(u.next_at, '9999-01-01 00:00:00+00')
-FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::timestamptz[]) AS next_at) u
-WHERE j.tenant_id = $1 AND j.id = u.id
+UPDATE scheduled_jobs j SET next_execution_at = nullif(u.next_at, '9999-01-01 00:00:00+00'), updated_at = $1::timestamptz
+FROM (SELECT unnest($3::uuid[]) AS id, unnest($4::timestamptz[]) AS next_at) u
+WHERE j.tenant_id = $2 AND j.id = u.id
 `
 
 type RescheduleJobsParams struct {
+	Now      time.Time
 	TenantID uuid.UUID
 	Ids      []uuid.UUID
 	NextAt   []time.Time
 }
 
+// For rows that the caller holds locked. The auditor leaves out what was due
+// before updated_at, because another calendar decided about it.
 func (q *Queries) RescheduleJobs(ctx context.Context, arg RescheduleJobsParams) error {
-	_, err := q.db.Exec(ctx, RescheduleJobs, arg.TenantID, arg.Ids, arg.NextAt)
+	_, err := q.db.Exec(ctx, RescheduleJobs,
+		arg.Now,
+		arg.TenantID,
+		arg.Ids,
+		arg.NextAt,
+	)
 	return err
 }
 

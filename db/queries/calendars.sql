@@ -7,7 +7,9 @@ RETURNING *;
 SELECT * FROM calendars WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: ListCalendars :many
-SELECT * FROM calendars
+-- Without the days, of which one calendar may have 1000.
+SELECT id, tenant_id, name, description, timezone, version, created_at, updated_at, jsonb_array_length(days) AS day_count
+FROM calendars
 WHERE tenant_id = @tenant_id AND (created_at, id) < (@before_created_at::timestamptz, @before_id::uuid)
 ORDER BY created_at DESC, id DESC LIMIT @page_size;
 
@@ -42,7 +44,13 @@ SELECT * FROM scheduled_jobs
 WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND calendars @> @reference::jsonb
 ORDER BY id LIMIT 1001 FOR NO KEY UPDATE;
 
+-- name: CountJobsByCalendar :one
+SELECT count(*) FROM scheduled_jobs
+WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND calendars @> @reference::jsonb;
+
 -- name: RescheduleJobs :exec
-UPDATE scheduled_jobs j SET next_execution_at = nullif(u.next_at, '9999-01-01 00:00:00+00')
+-- For rows that the caller holds locked. The auditor leaves out what was due
+-- before updated_at, because another calendar decided about it.
+UPDATE scheduled_jobs j SET next_execution_at = nullif(u.next_at, '9999-01-01 00:00:00+00'), updated_at = @now::timestamptz
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@next_at::timestamptz[]) AS next_at) u
 WHERE j.tenant_id = @tenant_id AND j.id = u.id;

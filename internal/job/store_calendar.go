@@ -3,10 +3,12 @@ package job
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -85,4 +87,80 @@ func bound(spec Spec, calendars []schedule.Calendar, state Job, now time.Time) (
 	default:
 		return nil, nil
 	}
+}
+
+// maxRescheduled is how many jobs an edit of a calendar may move: all of them
+// are locked and computed in one transaction.
+const maxRescheduled = 1000
+
+// Reschedule computes anew when the jobs that name a calendar are due, inside
+// the transaction that changed it and holds it locked: the next instant of each
+// after now, while what is due already stays due. It refuses, as a Conflict, a
+// change that leaves some job no instant, and one that moves too many.
+func Reschedule(ctx context.Context, tx *postgres.Tx, who tenant.Actor, changed uuid.UUID) error {
+	rows, err := tx.ListJobsByCalendar(ctx, db.ListJobsByCalendarParams{TenantID: who.TenantID, Reference: calendar.Reference(changed)})
+	if err != nil {
+		return fmt.Errorf("lock the jobs of a calendar: %w", err)
+	}
+	if len(rows) > maxRescheduled {
+		return fault.New(fault.Conflict, "CONFLICT", fmt.Sprintf(
+			"more than %d jobs use this calendar, which is as many as one change can reschedule: make another calendar, and move the jobs to it", maxRescheduled))
+	}
+	jobs := make([]Job, len(rows))
+	var ids []uuid.UUID
+	for i, row := range rows {
+		if jobs[i], err = fromRow(row); err != nil {
+			return err
+		}
+		for _, named := range jobs[i].Calendars {
+			ids = append(ids, named.ID)
+		}
+	}
+	// Without a lock on the others: an edit of one of them waits for these jobs
+	// and then sees this change.
+	found, err := calendar.Load(ctx, tx, who.TenantID, ids)
+	if err != nil {
+		return err
+	}
+	p := db.RescheduleJobsParams{TenantID: who.TenantID, Now: tx.At}
+	var barren []string
+	for _, j := range jobs {
+		if j.Status == Inactive {
+			continue
+		}
+		next, err := bound(j.Spec, pick(found, j.Calendars), j, tx.At)
+		if fault.KindOf(err) == fault.Invalid {
+			barren = append(barren, fmt.Sprintf("%q (%s)", j.Name, j.ID))
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		p.Ids, p.NextAt = append(p.Ids, j.ID), append(p.NextAt, orNever(next))
+	}
+	if len(barren) > 0 {
+		return leavesNothing(barren)
+	}
+	if err := tx.RescheduleJobs(ctx, p); err != nil {
+		return fmt.Errorf("reschedule the jobs of a calendar: %w", err)
+	}
+	return nil
+}
+
+// leavesNothing names the first of the jobs that would never run again.
+func leavesNothing(jobs []string) error {
+	const shown = 5
+	text := strings.Join(jobs[:min(shown, len(jobs))], ", ")
+	if more := len(jobs) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return fault.New(fault.Conflict, "CONFLICT", "the calendar would leave no instant to these jobs: "+text+"; change the days, or these jobs first")
+}
+
+// orNever writes "no next instant" as the statement has it.
+func orNever(next *time.Time) time.Time {
+	if next == nil {
+		return farFuture
+	}
+	return *next
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -31,6 +32,12 @@ var samples = map[string]request{
 	"pauseJob":          {method: "POST", path: base + "/jobs/{id}/pause", body: `{"reason":"x"}`},
 	"resumeJob":         {method: "POST", path: base + "/jobs/{id}/resume"},
 	"listJobExecutions": {method: "GET", path: base + "/jobs/{id}/executions"},
+	"createCalendar":    {method: "POST", path: base + "/calendars", body: `{"name":"{new}","days":[{"start":"2026-12-25","yearly":true}]}`},
+	"importCalendar":    {method: "POST", path: base + "/calendars/import?name={new}", body: holidays, header: map[string]string{"Content-Type": "text/calendar"}},
+	"listCalendars":     {method: "GET", path: base + "/calendars"},
+	"getCalendar":       {method: "GET", path: base + "/calendars/{id}"},
+	"updateCalendar":    {method: "PUT", path: base + "/calendars/{id}", body: `{"name":"{new}","days":[]}`},
+	"deleteCalendar":    {method: "DELETE", path: base + "/calendars/{id}"},
 	"listExecutions":    {method: "GET", path: base + "/executions"},
 	"getExecution":      {method: "GET", path: base + "/executions/{id}"},
 	"getHealth":         {method: "GET", path: "/health"},
@@ -48,10 +55,14 @@ func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner ten
 	}
 	made := b.makeJob(t, owner)
 	id := made.ID
-	if operation.ID == "getExecution" {
+	switch operation.ID {
+	case "getExecution":
 		id = b.makeExecution(t, owner, made.ID).ID
+	case "getCalendar", "updateCalendar", "deleteCalendar":
+		id = b.makeCalendar(t, owner, calendar.Day{Start: "2026-12-25"}).ID
 	}
-	sample.path = strings.Replace(sample.path, "{id}", id.String(), 1)
+	sample.path = strings.NewReplacer("{id}", id.String(), "{new}", uuid.NewString()).Replace(sample.path)
+	sample.body = strings.Replace(sample.body, "{new}", uuid.NewString(), 1)
 	return sample, id
 }
 
@@ -203,7 +214,7 @@ func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 func (b *bundle) snapshot(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys"} {
+	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars"} {
 		var text string
 		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT coalesce(json_agg(t ORDER BY t::text)::text, '') FROM "+table+" t").Scan(&text); err != nil {
 			t.Fatal(err)

@@ -48,6 +48,8 @@ func (s *server) check(next http.Handler) http.Handler {
 	})
 }
 
+const jsonMedia = "application/json"
+
 // readBody reads the whole body, which the cap bounds; blank is nothing.
 func readBody(r *http.Request, operation *contract.Operation) ([]byte, error) {
 	body, err := io.ReadAll(r.Body)
@@ -58,27 +60,27 @@ func readBody(r *http.Request, operation *contract.Operation) ([]byte, error) {
 	case err != nil:
 		return nil, fault.Wrap(fault.Invalid, codeInvalid, "the body did not arrive whole", err)
 	}
-	body = bytes.TrimSpace(body)
-	if takes, _ := operation.TakesBody(); takes && len(body) > 0 && !isJSON(r.Header) {
-		return nil, fault.New(fault.Invalid, codeMediaType, "send the body with Content-Type: application/json, in UTF-8 and without Content-Encoding")
+	media := operation.MediaType()
+	if trimmed := bytes.TrimSpace(body); len(trimmed) == 0 || media == jsonMedia {
+		body = trimmed // of another text the lines are counted
+	}
+	if media != "" && len(body) > 0 && !isMedia(r.Header, media) {
+		return nil, fault.New(fault.Invalid, codeMediaType, "send the body with Content-Type: "+media+", in UTF-8 and without Content-Encoding")
 	}
 	return body, nil
 }
 
-func isJSON(h http.Header) bool {
+func isMedia(h http.Header, wanted string) bool {
 	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return false
 	}
 	media, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
-	if err != nil || media != "application/json" || len(h.Values("Content-Type")) != 1 {
+	if err != nil || media != wanted || len(h.Values("Content-Type")) != 1 {
 		return false
 	}
 	charset, ok := parameters["charset"]
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
-
-// defining are the operations whose body is a job's definition.
-var defining = []string{"createJob", "updateJob", "validateJob", "validateStoredJob"}
 
 // checkBody reports everything that is wrong with a body.
 func (s *server) checkBody(ctx context.Context, operation *contract.Operation, body []byte) []fault.Field {
@@ -90,21 +92,23 @@ func (s *server) checkBody(ctx context.Context, operation *contract.Operation, b
 		return nil
 	case !takes:
 		return []fault.Field{{Path: "body", Rule: "unexpected", Message: "is not taken by this operation"}}
+	case operation.MediaType() != jsonMedia:
+		return nil // its handler reads it
 	}
 	value, fields := strictjson.Decode(body)
 	if len(fields) > 0 {
 		return fields
 	}
 	fields = operation.CheckBody(value)
-	if definition, ok := value.(map[string]any); ok && len(fields) > 0 && slices.Contains(defining, operation.ID) {
-		fields = append(fields, s.alsoWrong(ctx, definition, fields)...)
+	if definition, ok := value.(map[string]any); ok && len(fields) > 0 {
+		fields = append(fields, s.alsoWrong(ctx, operation.ID, definition, fields)...)
 	}
 	return fields
 }
 
-// alsoWrong finds what the domain says of the parts of a job's definition that
-// the contract found nothing wrong with.
-func (s *server) alsoWrong(ctx context.Context, definition map[string]any, found []fault.Field) []fault.Field {
+// alsoWrong finds what the domain says of the parts of a definition that the
+// contract found nothing wrong with.
+func (s *server) alsoWrong(ctx context.Context, operation string, definition map[string]any, found []fault.Field) []fault.Field {
 	rest := map[string]any{}
 	for name, value := range definition {
 		if !slices.ContainsFunc(found, within(name)) {
@@ -112,18 +116,40 @@ func (s *server) alsoWrong(ctx context.Context, definition map[string]any, found
 		}
 	}
 	raw, err := json.Marshal(rest)
-	var body api.JobSpec
-	if err != nil || json.Unmarshal(raw, &body) != nil {
+	if err != nil {
 		return nil // the contract's findings are the answer then
 	}
-	_, more, err := s.newSpec(ctx, body)
-	if err != nil {
-		return nil
-	}
+	more := s.domainFaults(ctx, operation, raw)
 	return slices.DeleteFunc(more, func(f fault.Field) bool {
 		top, _, _ := strings.Cut(strings.ReplaceAll(f.Path, "[", "."), ".")
 		return slices.ContainsFunc(found, within(top))
 	})
+}
+
+// domainFaults is what the domain finds wrong with the body of an operation
+// that defines something; nothing where it cannot tell.
+func (s *server) domainFaults(ctx context.Context, operation string, raw []byte) []fault.Field {
+	switch operation {
+	case "createJob", "updateJob", "validateJob", "validateStoredJob":
+		var body api.JobSpec
+		if json.Unmarshal(raw, &body) != nil {
+			return nil
+		}
+		_, fields, err := s.newSpec(ctx, body)
+		if err != nil {
+			return nil
+		}
+		return fields
+	case "createCalendar", "updateCalendar":
+		var body api.CalendarSpec
+		if json.Unmarshal(raw, &body) != nil {
+			return nil
+		}
+		_, fields := newCalendar(body)
+		return fields
+	default:
+		return nil
+	}
 }
 
 // within reports whether a fault lies in the field of this name.

@@ -91,15 +91,25 @@ func TestTheContractsExamplesWork(t *testing.T) {
 	t.Parallel()
 	b := setup(t, realExecutors(t))
 	token := b.token(t, b.ours, identity.Developer)
-	body := b.spec.Paths.Value(base + "/jobs").Post.RequestBody.Value.Content.Get("application/json")
-	for name, example := range body.Examples {
-		raw, err := json.Marshal(example.Value.Value)
-		if err != nil {
-			t.Fatal(err)
+	for _, path := range []string{base + "/jobs", base + "/calendars"} {
+		body := b.spec.Paths.Value(path).Post.RequestBody.Value.Content.Get("application/json")
+		for name, example := range body.Examples {
+			raw, err := json.Marshal(example.Value.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := b.do(t, request{method: "POST", path: path, token: token, body: string(raw)}); got.status != 201 {
+				t.Errorf("%s: answered %d %s", name, got.status, got.body)
+			}
 		}
-		if got := b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: string(raw)}); got.status != 201 {
-			t.Errorf("%s: answered %d %s", name, got.status, got.body)
-		}
+	}
+	file := b.spec.Paths.Value(base + "/calendars/import").Post.RequestBody.Value.Content.Get("text/calendar")
+	got := b.do(t, request{
+		method: "POST", path: base + "/calendars/import?name=file", token: token, body: file.Example.(string),
+		header: map[string]string{"Content-Type": "text/calendar"},
+	})
+	if got.status != 201 {
+		t.Errorf("the file: answered %d %s", got.status, got.body)
 	}
 	if err := b.spec.Validate(t.Context()); err != nil {
 		t.Errorf("the contract, its examples included, is not valid: %v", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/identity"
 )
 
@@ -22,7 +23,7 @@ func TestRandomRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	token := b.token(t, b.ours, identity.Admin)
-	g := generator{spec: b.spec, ids: []uuid.UUID{b.makeJob(t, b.theirs).ID, uuid.Nil, {}, {}}}
+	g := generator{spec: b.spec, ids: []uuid.UUID{b.makeJob(t, b.theirs).ID, uuid.Nil, {}, {}, {}}}
 	answers := map[int]int{}
 	deleted := -1
 	renew := func() { // what a request deleted
@@ -30,6 +31,7 @@ func TestRandomRequests(t *testing.T) {
 			deleted = answers[http.StatusNoContent]
 			made := b.makeJob(t, b.ours)
 			g.ids[2], g.ids[3] = made.ID, b.makeExecution(t, b.ours, made.ID).ID
+			g.ids[4] = b.makeCalendar(t, b.ours, calendar.Day{Start: "2026-12-25", Yearly: true}).ID
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -83,6 +85,9 @@ func (g generator) request(t *rapid.T) request {
 	if len(query) > 0 {
 		r.path += "?" + query.Encode()
 	}
+	if strings.HasSuffix(template, "/import") {
+		r.header["Content-Type"] = "text/calendar"
+	}
 	if operation.RequestBody != nil || rapid.IntRange(0, 20).Draw(t, "unasked body") == 0 {
 		r.body = g.body(t, operation)
 	}
@@ -122,6 +127,9 @@ func (g generator) text(t *rapid.T, name string, schema *openapi3.Schema) string
 
 func (g generator) body(t *rapid.T, operation *openapi3.Operation) string {
 	schema := &openapi3.Schema{}
+	if operation.RequestBody != nil && operation.RequestBody.Value.Content.Get("text/calendar") != nil {
+		return rapid.SampledFrom([]string{holidays, strings.ToLower(holidays), holidays[:len(holidays)/2], holidays + holidays, "x", "\x00\xff", ""}).Draw(t, "file")
+	}
 	if operation.RequestBody != nil {
 		schema = operation.RequestBody.Value.Content.Get("application/json").Schema.Value
 	}
@@ -214,7 +222,7 @@ func (g generator) number(t *rapid.T, schema *openapi3.Schema) any {
 func (g generator) string(t *rapid.T, schema *openapi3.Schema) string {
 	likely := []string{
 		"a", "UTC", "Asia/Shanghai", "Australia/Lord_Howe", "0 0 9 * * 1-5", "*/30 * * * * *", "@hourly", "0 0 0 30 2 *", "PT30S", "1h30m", "P1D", "-1h",
-		"2090-01-01T00:00:00Z", "2020-01-01T00:00:00+08:00", "9999-12-31T23:59:59Z", "0000-01-01T00:00:00Z", `"1"`, "*", "key-1",
+		"2026-12-24", "2026-12-24T18:00", "2026-02-30", "0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10", "2090-01-01T00:00:00Z", "2020-01-01T00:00:00+08:00", "9999-12-31T23:59:59Z", "0000-01-01T00:00:00Z", `"1"`, "*", "key-1",
 	}
 	switch rapid.IntRange(0, 5).Draw(t, "kind of text") {
 	case 0:

@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
@@ -38,6 +39,7 @@ const base = "/api/v1/scheduler"
 type Deps struct {
 	Jobs       *job.Store
 	Executions *execution.Store
+	Calendars  *calendar.Store
 	Tenants    *tenant.Store
 
 	// Authenticate reads who asks from a request's header; a failure is

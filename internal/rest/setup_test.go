@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
@@ -108,7 +109,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 		t.Fatal(err)
 	}
 	b.deps = rest.Deps{
-		Jobs: b.jobs, Executions: b.executions, Tenants: tenant.NewStore(b.db, true),
+		Jobs: b.jobs, Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Tenants: tenant.NewStore(b.db, true),
 		Authenticate: tokens.Authenticate, CheckConfig: checkConfig,
 		CheckParameters: func(string, json.RawMessage, json.RawMessage) []fault.Field { return b.refuse },
 		Hint: func(ctx context.Context, _ int, id uuid.UUID) {
@@ -267,6 +268,23 @@ func (b *bundle) makeJob(t testing.TB, who tenant.Actor) job.Job {
 	return made
 }
 
+// makeCalendar stores a calendar without the API.
+func (b *bundle) makeCalendar(t *testing.T, who tenant.Actor, days ...calendar.Day) calendar.Calendar {
+	t.Helper()
+	if err := tenant.NewStore(b.db, true).Admit(t.Context(), who.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	ranges, fields := calendar.ReadDays(days)
+	if len(fields) > 0 {
+		t.Fatal(fields)
+	}
+	made, _, err := b.deps.Calendars.Create(t.Context(), who, calendar.Spec{Name: uuid.NewString(), Timezone: "UTC", Days: ranges}, idempotency.Key{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
 // makeExecution triggers a job without the API.
 func (b *bundle) makeExecution(t *testing.T, who tenant.Actor, of uuid.UUID) execution.Execution {
 	t.Helper()
@@ -281,7 +299,7 @@ func (b *bundle) makeExecution(t *testing.T, who tenant.Actor, of uuid.UUID) exe
 func (b *bundle) stored(t *testing.T) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
-	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys"} {
+	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars"} {
 		var n int
 		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
 			t.Fatal(err)

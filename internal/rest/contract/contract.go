@@ -73,6 +73,9 @@ func from(document *openapi3.T) (*Contract, error) {
 			}
 			if described.RequestBody != nil {
 				operation.body = described.RequestBody.Value
+				if len(operation.body.Content) != 1 {
+					return nil, fmt.Errorf("the contract's operation %s takes a body in %d forms, not one", described.OperationID, len(operation.body.Content))
+				}
 			}
 			c.operations[method+" "+path] = operation
 		}
@@ -94,6 +97,17 @@ func (c *Contract) Operations() map[string]*Operation { return c.operations }
 // needs one.
 func (o *Operation) TakesBody() (takes, needs bool) {
 	return o.body != nil, o.body != nil && o.body.Required
+}
+
+// MediaType is what the operation's body is sent as; "" without one.
+func (o *Operation) MediaType() string {
+	if o.body == nil {
+		return ""
+	}
+	for media := range o.body.Content {
+		return media // there is one
+	}
+	return ""
 }
 
 // CheckParameters reports every parameter in path, query and header that the
@@ -137,8 +151,8 @@ func (o *Operation) strayParameters(query url.Values, header http.Header) []faul
 	return fields
 }
 
-// CheckBody reports everything about a body, as strictjson decoded it, that
-// the contract does not allow.
+// CheckBody reports everything about a JSON body, as strictjson decoded it,
+// that the contract does not allow.
 func (o *Operation) CheckBody(value any) []fault.Field {
 	schema := o.body.Content["application/json"].Schema.Value
 	err := schema.VisitJSON(value, slices.Concat(o.formats, []openapi3.SchemaValidationOption{openapi3.MultiErrors(), openapi3.VisitAsRequest()})...)
