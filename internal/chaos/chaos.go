@@ -1,0 +1,166 @@
+// Package chaos breaks a running installation on purpose and checks that what
+// the product promises held.
+//
+// It owns real processes on a real PostgreSQL (which waits for its disk) and a
+// real Redis, a cutter in front of each, a seeded list of faults, a load over
+// the REST API, the targets of all jobs, whose own log is the truth about what
+// ran, and the checks of the invariants after the last fault. It refuses to
+// trust the product's tables about what ran, or package schedule about what
+// was due: it counts by itself. It ends only what it started. Called by
+// cmd/chaos and, in a short form, by its test.
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+)
+
+// errViolated says that an invariant does not hold; what is printed says
+// which, and shows it.
+var errViolated = errors.New("a promise was broken")
+
+// Run does one run and prints what it found to out, and what it is doing to
+// progress. The error is errViolated, or why the run could not be made.
+// Everything it started has ended when it returns, also when ctx is cancelled.
+func Run(ctx context.Context, c Config, out, progress io.Writer) (err error) {
+	fmt.Fprintf(out, "seed %d, %v of load, %d API, %d promoter and %d worker processes\n", c.Seed, c.Duration, c.APIs, c.Promoters, c.Workers)
+	s, err := open(ctx, c, progress)
+	closed := false
+	defer func() {
+		if !closed {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	e, f, times, l, err := s.run(ctx, c, progress)
+	if err != nil {
+		return err
+	}
+	crashes := s.crashes()
+	closed, s.keep = true, len(crashes)+len(f.violations) > 0
+	if endErr := s.close(); endErr != nil && len(crashes) == 0 {
+		crashes = append(crashes, endErr.Error())
+	}
+	f.check("I28", len(crashes) == 0, uuid.Nil, uuid.Nil, "%v", crashes)
+	report(out, c, s, e, f, times, l)
+	if len(f.violations) > 0 {
+		return fmt.Errorf("%w: %d times, seed %d; the processes' logs are in %s", errViolated, len(f.violations), c.Seed, s.dir)
+	}
+	return nil
+}
+
+// times are the instants that divide a run.
+type times struct {
+	began, healed, end, drained time.Time
+}
+
+func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidence, *findings, times, *load, error) {
+	f := &findings{looked: map[string]int{}}
+	t := times{began: clock.Now()}
+	mark := clock.Start()
+	t.end = t.began.Add(c.Duration)
+	l := newLoad(s, c, t.end)
+	var faults []fault
+	if c.Faults {
+		faults = plan(rand.New(rand.NewPCG(c.Seed, 1)), c) //nolint:gosec // it must repeat
+	}
+	fmt.Fprintf(progress, "load for %v with %d faults\n", c.Duration, len(faults))
+
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	stopLoad := make(chan struct{})
+	var loading, watchers sync.WaitGroup
+	loading.Go(func() { l.run(ctx, c.Jobs, stopLoad) })
+	watchers.Go(func() { s.watch(watching, l, f) })
+	rage(ctx, s, faults, mark)
+	err := heal(ctx, s)
+	t.healed = clock.Now()
+	rest(ctx, c.Duration-mark.Elapsed()-time.Second)
+	close(stopLoad)
+	loading.Wait()
+	if err == nil {
+		fmt.Fprintln(progress, "waiting until everything is over")
+		err = s.drain(ctx, c.Drain+t.end.Sub(clock.Now()))
+	}
+	t.drained = clock.Now()
+	stopWatching()
+	watchers.Wait()
+	if ctx.Err() != nil || err != nil {
+		return nil, nil, t, nil, errors.Join(ctx.Err(), err)
+	}
+	e := &evidence{jobs: l.jobs, calls: s.sink.log(), faults: faults, readAt: clock.Now()}
+	if e.rows, err = s.store.rows(ctx); err == nil {
+		e.stored, err = s.store.jobs(ctx)
+	}
+	if err != nil {
+		return nil, nil, t, nil, err
+	}
+	e.judge(f)
+	for _, wrong := range l.wrong {
+		f.check("I10", false, uuid.Nil, uuid.Nil, "%s", wrong)
+	}
+	return e, f, t, l, nil
+}
+
+// watch looks all through the run at what must never change (I3), never be too
+// many (I11), and at how much memory the processes take.
+func (s *stack) watch(ctx context.Context, l *load, f *findings) {
+	over := map[uuid.UUID]string{}
+	for n := 0; rest(ctx, 250*time.Millisecond); n++ {
+		for _, m := range s.members {
+			m.weigh()
+		}
+		if n%8 != 0 {
+			continue
+		}
+		shot, err := s.store.snapshot(ctx)
+		if err != nil {
+			continue // the database is away
+		}
+		for id, print := range over {
+			now, there := shot.over[id]
+			f.check("I3", there && now == print, uuid.Nil, id, "execution %s was over and changed (is there: %t)", id, there)
+		}
+		over = shot.over
+		f.check("I3", shot.both == 0, uuid.Nil, uuid.Nil, "%d executions are over and active at once", shot.both)
+		l.mu.Lock()
+		for _, w := range l.jobs {
+			if w.limited() {
+				f.check("I11", shot.running[w.id] <= w.places, w.id, uuid.Nil, "%d runs of %q at once, %d may", shot.running[w.id], w.name, w.places)
+			}
+		}
+		l.mu.Unlock()
+	}
+}
+
+// drain waits until nothing is pending, running or due. That it takes too long
+// is seen by the checks, which find what is left.
+func (s *stack) drain(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for rest(ctx, 250*time.Millisecond) {
+		left, err := s.store.left(ctx)
+		if err == nil && left == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (s *stack) crashes() (all []string) {
+	for _, m := range s.members {
+		all = append(all, m.crashed()...)
+	}
+	return all
+}

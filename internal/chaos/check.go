@@ -1,0 +1,276 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/api"
+)
+
+// violation is one broken promise, and whose history shows it.
+type violation struct {
+	invariant string
+	text      string
+	job, run  uuid.UUID
+}
+
+// findings are all that the checks found: how often each invariant was looked
+// at, and where it does not hold.
+type findings struct {
+	looked     map[string]int
+	violations []violation
+}
+
+func (f *findings) check(invariant string, holds bool, job, run uuid.UUID, format string, args ...any) {
+	f.looked[invariant]++
+	if !holds {
+		f.violations = append(f.violations, violation{invariant: invariant, text: fmt.Sprintf(format, args...), job: job, run: run})
+	}
+}
+
+// evidence is everything that is known when all is over.
+type evidence struct {
+	jobs   []*work
+	stored map[uuid.UUID]stored
+	rows   []row
+	calls  []call
+	faults []fault
+	readAt time.Time
+
+	byJob  map[uuid.UUID][]row
+	byID   map[uuid.UUID]row
+	byCall map[uuid.UUID][]call
+}
+
+func (e *evidence) index() {
+	e.byJob, e.byID, e.byCall = map[uuid.UUID][]row{}, map[uuid.UUID]row{}, map[uuid.UUID][]call{}
+	for _, r := range e.rows {
+		e.byJob[r.job] = append(e.byJob[r.job], r)
+		e.byID[r.id] = r
+	}
+	for _, c := range e.calls {
+		e.byCall[c.execution] = append(e.byCall[c.execution], c)
+	}
+}
+
+// judge checks all that the final read can show.
+func (e *evidence) judge(f *findings) {
+	e.index()
+	f.check("I1", len(e.byID) == len(e.rows), uuid.Nil, uuid.Nil, "%d rows have %d ids", len(e.rows), len(e.byID))
+	for _, w := range e.jobs {
+		e.kept(f, w)
+		if w.id == uuid.Nil {
+			continue
+		}
+		e.instants(f, w)
+		e.after(f, w)
+		e.manual(f, w)
+	}
+	for _, r := range e.rows {
+		e.run(f, r)
+	}
+	for id, calls := range e.byCall {
+		_, known := e.byID[id]
+		f.check("I2", known, calls[0].job, id, "execution %s ran and has no row", id)
+	}
+}
+
+// kept checks that what was acknowledged is there (I9), and that what was
+// repeated with its key was done once (I10).
+func (e *evidence) kept(f *findings, w *work) {
+	copies := 0
+	for _, s := range e.stored {
+		if s.name == w.name {
+			copies++
+		}
+	}
+	if w.id == uuid.Nil {
+		f.check("I10", copies <= 1, uuid.Nil, uuid.Nil, "%q was created %d times, never acknowledged", w.name, copies)
+		return
+	}
+	f.check("I10", copies == 1, w.id, uuid.Nil, "%q was created %d times", w.name, copies)
+	s, there := e.stored[w.id]
+	f.check("I9", there, w.id, uuid.Nil, "the creation of %q was acknowledged and it is not there", w.name)
+	if w.deletion != nil && !w.deletion.ack.IsZero() {
+		f.check("I9", s.deleted, w.id, uuid.Nil, "the deletion of %q was acknowledged and it is there", w.name)
+	}
+	if w.deletion == nil && len(w.pauses) > 0 && !w.pauses[len(w.pauses)-1].resume.ack.IsZero() {
+		f.check("I9", s.status != "paused", w.id, uuid.Nil, "the resume of %q was acknowledged and it is paused", w.name)
+	}
+}
+
+// grid counts due instants by arithmetic of its own: the first one after an
+// instant.
+func (w *work) grid(after time.Time) time.Time {
+	if w.every > 0 {
+		return after.Truncate(w.every).Add(w.every)
+	}
+	passed := after.Sub(w.createdAt)
+	return w.createdAt.Add((passed/w.step + 1) * w.step)
+}
+
+func (w *work) due(at time.Time) bool { return w.grid(at.Add(-time.Microsecond)).Equal(at) }
+
+// instants compares due instants and rows, one by one (I1, I2).
+func (e *evidence) instants(f *findings, w *work) {
+	covered := map[int64]int{} // by µs
+	for _, r := range e.byJob[w.id] {
+		if r.trigger != "scheduled" {
+			continue
+		}
+		inside := r.scheduledAt.After(w.createdAt) && r.scheduledAt.Before(w.end)
+		f.check("I2", w.due(r.scheduledAt) && inside, w.id, r.id, "%s of %q is no due instant", r.scheduledAt, w.name)
+		if r.missedUntil == nil {
+			covered[r.scheduledAt.UnixMicro()]++
+			continue
+		}
+		n := int64(0)
+		for at := r.scheduledAt; !at.After(*r.missedUntil) && n < 1e5; at = w.grid(at) {
+			covered[at.UnixMicro()]++
+			n++
+		}
+		f.check("I1", n == r.missedCount, w.id, r.id, "a row of %q stands for %d instants, and its range has %d", w.name, r.missedCount, n)
+	}
+	end := w.end
+	if w.deletion != nil {
+		// What was due and not yet promoted when it was deleted has no row.
+		end = w.deletion.asked.Add(-20 * time.Second)
+		for at := range covered {
+			if t := time.UnixMicro(at); !t.Before(end) {
+				end = t.Add(time.Microsecond) // up to the last one there is no gap
+			}
+		}
+	}
+	if n := len(w.pauses); w.deletion == nil && n > 0 && w.pauses[n-1].resume.ack.IsZero() {
+		end = w.pauses[n-1].pause.asked.Add(-20 * time.Second) // nobody knows whether it is paused
+	}
+	for at := w.grid(w.createdAt); at.Before(end); at = w.grid(at) {
+		n := covered[at.UnixMicro()]
+		f.check("I1", n == 1, w.id, uuid.Nil, "%d rows for the due instant %s of %q", n, at.Format(time.RFC3339Nano), w.name)
+	}
+}
+
+// after checks what must not happen once a pause or a deletion was answered
+// (I13, I14, I15).
+func (e *evidence) after(f *findings, w *work) {
+	for _, r := range e.byJob[w.id] {
+		for _, p := range w.pauses {
+			if r.trigger == "scheduled" && !p.pause.ack.IsZero() {
+				born := r.createdAt.After(p.pause.ack) && r.createdAt.Before(p.resume.asked)
+				f.check("I13", !born, w.id, r.id, "%q was paused at %s and has a row made at %s", w.name, p.pause.ack, r.createdAt)
+			}
+		}
+		if d := w.deletion; d != nil && !d.ack.IsZero() {
+			f.check("I15", !r.createdAt.After(d.ack), w.id, r.id, "%q was deleted at %s and has a row made at %s", w.name, d.ack, r.createdAt)
+			ended := r.status != "cancelled" && r.status != "skipped" && r.status != "missed" && (!r.over() || r.completedAt.After(d.ack))
+			f.check("I14", !ended, w.id, r.id, "%q was deleted at %s and its execution is %s after that", w.name, d.ack, r.status)
+		}
+	}
+}
+
+// manual checks that each trigger has one execution (I9, I10).
+func (e *evidence) manual(f *findings, w *work) {
+	open, ids := 0, map[uuid.UUID]bool{}
+	for name, id := range w.triggers {
+		if id == uuid.Nil {
+			open++
+			continue
+		}
+		f.check("I10", !ids[id], w.id, id, "two triggers of %q share execution %s", w.name, id)
+		ids[id] = true
+		_, there := e.byID[id]
+		f.check("I9", there, w.id, id, "trigger %s of %q was acknowledged and its execution %s is not there", name, w.name, id)
+	}
+	n := 0
+	for _, r := range e.byJob[w.id] {
+		if r.trigger == "manual" {
+			n++
+		}
+	}
+	f.check("I10", n >= len(ids) && n <= len(ids)+open, w.id, uuid.Nil,
+		"%q has %d triggered executions, for %d acknowledged and %d unknown triggers", w.name, n, len(ids), open)
+}
+
+// run compares one row with what its target saw (I6, I7, I8, I16).
+func (e *evidence) run(f *findings, r row) {
+	f.check("I16", r.over(), r.job, r.id, "execution %s is still %s", r.id, r.status)
+	f.check("I7", r.attempt <= r.max, r.job, r.id, "attempt %d of at most %d", r.attempt, r.max)
+	seen, succeeded := map[int]int{}, false
+	for _, c := range e.byCall[r.id] {
+		seen[c.attempt]++
+		f.check("I7", c.attempt <= r.attempt, r.job, r.id, "the target saw attempt %d and the row says %d", c.attempt, r.attempt)
+		f.check("I2", c.job == r.job && c.key == r.id.String() && c.scheduledAt.Equal(r.scheduledAt), r.job, r.id, "the target was told other things than the row says")
+		succeeded = succeeded || c.attempt == r.attempt && c.status == http.StatusOK
+	}
+	for attempt, n := range seen {
+		f.check("I6", n == 1, r.job, r.id, "attempt %d of execution %s started %d times", attempt, r.id, n)
+	}
+	switch r.status {
+	case "completed":
+		f.check("I8", succeeded, r.job, r.id, "execution %s is completed, and its target saw no success of attempt %d", r.id, r.attempt)
+	case "skipped", "missed":
+		f.check("I8", len(seen) == 0, r.job, r.id, "execution %s is %s and ran", r.id, r.status)
+	}
+}
+
+// history is everything that happened to a job, or to one execution of it, in
+// the order of time.
+func (e *evidence) history(v violation) string {
+	type line struct {
+		at   time.Time
+		text string
+	}
+	var lines []line
+	add := func(at time.Time, format string, args ...any) {
+		if !at.IsZero() {
+			lines = append(lines, line{at, fmt.Sprintf(format, args...)})
+		}
+	}
+	for _, w := range e.jobs {
+		if w.id != v.job || v.job == uuid.Nil {
+			continue
+		}
+		add(w.createdAt, "job %s %q created: every %v, interval %v, overlap %s", w.id, w.name, w.every, w.step, w.overlap)
+		for _, p := range w.pauses {
+			add(p.pause.asked, "pause asked, answered %s", p.pause.ack.Format(stamp))
+			add(p.resume.asked, "resume asked, answered %s", p.resume.ack.Format(stamp))
+		}
+		if w.deletion != nil {
+			add(w.deletion.asked, "deletion asked, answered %s", w.deletion.ack.Format(stamp))
+		}
+	}
+	for _, r := range e.byJob[v.job] {
+		if v.run != uuid.Nil && r.id != v.run {
+			continue
+		}
+		add(r.createdAt, "row %s %s due %s: %s %q attempt %d of %d %s", r.id, r.trigger, r.scheduledAt.Format(stamp), r.status, r.reason, r.attempt, r.max, r.attempts)
+		if r.over() {
+			add(*r.completedAt, "row %s is over: %s", r.id, r.status)
+		}
+		for _, c := range e.byCall[r.id] {
+			add(c.start, "target: %s attempt %d starts", r.id, c.attempt)
+			add(c.end, "target: %s attempt %d ends with %d, aborted %t", r.id, c.attempt, c.status, c.aborted)
+		}
+	}
+	for _, fault := range e.faults {
+		add(fault.begun, "fault: %s", fault)
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
+	var out strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&out, "  %s  %s\n", l.at.Format(stamp), l.text)
+	}
+	return out.String()
+}
+
+const stamp = "15:04:05.000"
+
+// limited says whether more than its places may never run of a job at once.
+func (w *work) limited() bool {
+	return w.overlap != api.OverlapPolicyAllow && w.overlap != api.OverlapPolicyCancelRunning
+}

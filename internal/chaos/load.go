@@ -1,0 +1,328 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/clock"
+)
+
+// window is when a change was asked for and when it was acknowledged; in
+// between nobody can know whether it holds. A zero ack: never acknowledged.
+type window struct{ asked, ack time.Time }
+
+// pausing is one pause and the resume after it.
+type pausing struct{ pause, resume window }
+
+// work is a job as we asked for it, and all that we did to it.
+type work struct {
+	name    string
+	every   time.Duration // of a cron expression, on whole seconds since the epoch
+	step    time.Duration // of an interval, from the job's creation
+	end     time.Time     // its endDate
+	overlap api.OverlapPolicy
+	places  int // maxConcurrent
+
+	id        uuid.UUID // zero: the creation was never acknowledged
+	createdAt time.Time
+	deletion  *window
+	pauses    []pausing
+	triggers  map[string]uuid.UUID // by Idempotency-Key; a zero id: unresolved
+	doing     bool                 // an operation on it is under way
+}
+
+// load is the client of the service: it creates, triggers, pauses and deletes,
+// and takes down what it was answered.
+type load struct {
+	stack *stack
+	end   time.Time // endDate of every job
+	drops bool      // some targets break connections off
+
+	mu      sync.Mutex
+	random  *rand.Rand
+	jobs    []*work
+	answers map[string]int // by operation and status
+	wrong   []string       // answers that break a promise
+}
+
+func newLoad(s *stack, c Config, end time.Time) *load {
+	return &load{stack: s, end: end, drops: c.Drops, random: rand.New(rand.NewPCG(c.Seed, 2)), answers: map[string]int{}} //nolint:gosec // it must repeat
+}
+
+// patience is how long an operation is repeated until it is answered.
+const patience = 25 * time.Second
+
+// ask repeats a request until its answer is final: neither lost nor 5xx, 429
+// or a conflict with itself. It goes to another API process each time.
+func (l *load) ask(ctx context.Context, name string, request func(c *api.ClientWithResponses) (int, error)) (int, window) {
+	w := window{asked: clock.Now()}
+	for mark := clock.Start(); ; {
+		l.mu.Lock()
+		client := l.stack.clients[l.random.IntN(len(l.stack.clients))]
+		l.mu.Unlock()
+		code, err := request(client)
+		if err != nil {
+			code = 0
+		}
+		l.mu.Lock()
+		l.answers[fmt.Sprintf("%s %d", name, code)]++
+		l.mu.Unlock()
+		if code != 0 && code < 500 && code != http.StatusTooManyRequests {
+			w.ack = clock.Now()
+			return code, w
+		}
+		if mark.Elapsed() > patience || !rest(ctx, 150*time.Millisecond) {
+			return 0, w
+		}
+	}
+}
+
+// draw makes up a job.
+func (l *load) draw(n int) (*work, api.JobSpec) {
+	r := l.random
+	w := &work{name: fmt.Sprintf("job %d", n), end: l.end, places: 1, triggers: map[string]uuid.UUID{}, overlap: api.OverlapPolicyAllow}
+	spec := api.JobSpec{Name: w.name, JobType: api.HTTP, EndDate: nullable.NewNullableWithValue(l.end)}
+	if r.IntN(3) == 0 {
+		w.step = time.Duration(1000+100*r.IntN(25)) * time.Millisecond
+		spec.Interval = nullable.NewNullableWithValue(w.step.String())
+	} else {
+		seconds := []int{1, 2, 2, 3, 5}[r.IntN(5)]
+		w.every = time.Duration(seconds) * time.Second
+		spec.CronExpression = nullable.NewNullableWithValue(fmt.Sprintf("*/%d * * * * *", seconds))
+	}
+	switch r.IntN(8) {
+	case 0, 1:
+		w.overlap = api.OverlapPolicySkip
+	case 2:
+		w.overlap, w.places = api.OverlapPolicyQueueAll, 2
+	case 3:
+		w.overlap = api.OverlapPolicyQueueOne
+	case 4:
+		w.overlap = api.OverlapPolicyCancelRunning
+	}
+	takes := []int{0, 0, 50, 200, 700, 1500, 3000}[r.IntN(7)]
+	if w.overlap == api.OverlapPolicyQueueAll {
+		takes = min(takes, 700) // what it may queue must not outlast the run
+	}
+	query := fmt.Sprintf("?ms=%d", takes)
+	retries, delay := 3, int64(200+r.IntN(600))
+	switch r.IntN(8) {
+	case 0:
+		query += "&fail=1"
+	case 1:
+		query += "&fail=99"
+		retries = 2
+	case 2:
+		if l.drops {
+			query += "&drop=1"
+		}
+	}
+	spec.OverlapPolicy, spec.MaxConcurrent = &w.overlap, &w.places
+	timeout := 10
+	spec.Timeout = &timeout
+	spec.RetryConfig = &api.RetryConfig{MaxRetries: &retries, RetryDelayMs: &delay}
+	method := []string{"GET", "POST"}[r.IntN(2)]
+	spec.Config, _ = json.Marshal(map[string]any{"url": l.stack.sink.url + "/" + query, "method": method})
+	return w, spec
+}
+
+// create makes a job, and asks until it knows.
+func (l *load) create(ctx context.Context) {
+	l.mu.Lock()
+	w, spec := l.draw(len(l.jobs) + 1)
+	w.doing = true
+	l.jobs = append(l.jobs, w)
+	l.mu.Unlock()
+	name := uuid.NewString()
+	var made *api.Job
+	code, _ := l.ask(ctx, "create", func(c *api.ClientWithResponses) (int, error) {
+		answer, err := c.CreateJobWithResponse(ctx, &api.CreateJobParams{IdempotencyKey: &name}, spec)
+		if err != nil {
+			return 0, err
+		}
+		if made = answer.JSON201; made == nil && answer.StatusCode() < 500 && w.end.Sub(clock.Now()) > lastCreation {
+			l.complain("create %q: %s: %s", w.name, answer.Status(), answer.Body)
+		}
+		return answer.StatusCode(), nil
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.doing = false
+	if code == http.StatusCreated && made != nil {
+		w.id, w.createdAt = made.ID, made.CreatedAt
+	}
+}
+
+// trigger runs a job now; sometimes it asks again after the answer.
+func (l *load) trigger(ctx context.Context, w *work) {
+	name := uuid.NewString()
+	l.mu.Lock()
+	w.triggers[name] = uuid.Nil
+	twice := l.random.IntN(3) == 0
+	l.mu.Unlock()
+	first := l.triggerAs(ctx, w, name)
+	if twice && first != uuid.Nil {
+		if again := l.triggerAs(ctx, w, name); again != uuid.Nil && again != first {
+			l.complain("trigger of %q repeated with its key: execution %s, then %s", w.name, first, again)
+		}
+	}
+}
+
+func (l *load) triggerAs(ctx context.Context, w *work, name string) (id uuid.UUID) {
+	code, _ := l.ask(ctx, "trigger", func(c *api.ClientWithResponses) (int, error) {
+		answer, err := c.TriggerJobWithResponse(ctx, w.id, &api.TriggerJobParams{IdempotencyKey: &name}, api.TriggerRequest{})
+		if err != nil {
+			return 0, err
+		}
+		if answer.JSON202 != nil {
+			id = answer.JSON202.ID
+		}
+		return answer.StatusCode(), nil
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case code == http.StatusAccepted:
+		w.triggers[name] = id
+	case code != 0: // refused: it must have no effect
+		delete(w.triggers, name)
+	}
+	return id
+}
+
+// pause holds a job back for a moment and resumes it.
+func (l *load) pause(ctx context.Context, w *work, hold time.Duration, missed api.ResumeRequestMissed) {
+	code, paused := l.ask(ctx, "pause", func(c *api.ClientWithResponses) (int, error) {
+		answer, err := c.PauseJobWithResponse(ctx, w.id, api.PauseRequest{})
+		if err != nil {
+			return 0, err
+		}
+		return answer.StatusCode(), nil
+	})
+	if code != http.StatusOK {
+		paused.ack = time.Time{}
+	}
+	rest(ctx, hold)
+	code, resumed := l.ask(ctx, "resume", func(c *api.ClientWithResponses) (int, error) {
+		answer, err := c.ResumeJobWithResponse(ctx, w.id, api.ResumeRequest{Missed: &missed})
+		if err != nil {
+			return 0, err
+		}
+		return answer.StatusCode(), nil
+	})
+	if code != http.StatusOK {
+		resumed.ack = time.Time{}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.pauses = append(w.pauses, pausing{pause: paused, resume: resumed})
+}
+
+func (l *load) remove(ctx context.Context, w *work) {
+	code, deleted := l.ask(ctx, "delete", func(c *api.ClientWithResponses) (int, error) {
+		answer, err := c.DeleteJobWithResponse(ctx, w.id)
+		if err != nil {
+			return 0, err
+		}
+		return answer.StatusCode(), nil
+	})
+	if code == 0 {
+		deleted.ack = time.Time{}
+	} else if code != http.StatusNoContent && code != http.StatusNotFound { // 404: an earlier, lost answer was the deletion's
+		l.complain("delete %q: %d", w.name, code)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.deletion = &deleted
+}
+
+// pick takes a job that nobody works on.
+func (l *load) pick() *work {
+	var free []*work
+	for _, w := range l.jobs {
+		if w.id != uuid.Nil && w.deletion == nil && !w.doing {
+			free = append(free, w)
+		}
+	}
+	if len(free) == 0 {
+		return nil
+	}
+	w := free[l.random.IntN(len(free))]
+	w.doing = true
+	return w
+}
+
+// run creates the first jobs, then does something every now and then until
+// stop, and returns when the last answer has come.
+func (l *load) run(ctx context.Context, jobs int, stop <-chan struct{}) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for range jobs {
+		l.create(ctx)
+	}
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			l.mu.Lock()
+			l.something(ctx, &all)
+			l.mu.Unlock()
+		}
+	}
+}
+
+// lastCreation is how long before the end the last job is created: one whose
+// first instant came after its endDate would be refused.
+const lastCreation = 7 * time.Second
+
+// something begins one operation, drawn from the seed.
+func (l *load) something(ctx context.Context, all *sync.WaitGroup) {
+	drawn := l.random.IntN(100)
+	if drawn < 15 {
+		if l.end.Sub(clock.Now()) > lastCreation {
+			all.Go(func() { l.create(ctx) })
+		}
+		return
+	}
+	w := l.pick()
+	if w == nil {
+		return
+	}
+	hold := time.Duration(200+l.random.IntN(4000)) * time.Millisecond
+	missed := []api.ResumeRequestMissed{
+		api.ResumeRequestMissedSkip, api.ResumeRequestMissedFireOnce, api.ResumeRequestMissedFireAll,
+	}[l.random.IntN(3)]
+	all.Go(func() {
+		switch {
+		case drawn < 65:
+			l.trigger(ctx, w)
+		case drawn < 90:
+			l.pause(ctx, w, hold, missed)
+		default:
+			l.remove(ctx, w)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		w.doing = false
+	})
+}
+
+func (l *load) complain(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
+}

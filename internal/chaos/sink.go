@@ -1,0 +1,121 @@
+package chaos
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+)
+
+// call is one request that a target of ours received. These, and not the
+// product's tables, are the truth about what ran.
+type call struct {
+	execution, job uuid.UUID
+	attempt        int
+	key            string // Idempotency-Key
+	scheduledAt    time.Time
+	start, end     time.Time // end is zero while it goes on
+	status         int       // answered; 0: none
+	aborted        bool      // the caller went away
+}
+
+// sink is the target of all jobs. The query says how a call goes: ms (how long
+// it takes), fail (so many first attempts answer 500), drop (so many first
+// attempts get their connection cut instead of an answer).
+type sink struct {
+	url    string
+	server *http.Server
+	done   chan struct{}
+
+	mu    sync.Mutex
+	calls []*call
+}
+
+func newSink() (*sink, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a loopback listener does not wait
+	if err != nil {
+		return nil, err
+	}
+	s := &sink{url: "http://" + listener.Addr().String(), done: make(chan struct{})}
+	s.server = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	go func() {
+		defer close(s.done)
+		_ = s.server.Serve(listener) // ends by close alone
+	}()
+	return s, nil
+}
+
+// ServeHTTP takes down a call, from its first moment to its last.
+func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{start: clock.Now(), key: r.Header.Get("Idempotency-Key")}
+	c.execution, _ = uuid.Parse(r.Header.Get("X-Execution-Id"))
+	c.job, _ = uuid.Parse(r.Header.Get("X-Job-Id"))
+	c.attempt, _ = strconv.Atoi(r.Header.Get("X-Attempt"))
+	c.scheduledAt, _ = time.Parse(time.RFC3339Nano, r.Header.Get("X-Scheduled-At"))
+	s.mu.Lock()
+	s.calls = append(s.calls, c)
+	s.mu.Unlock()
+
+	number := func(name string) int { n, _ := strconv.Atoi(r.URL.Query().Get(name)); return n }
+	aborted := !rest(r.Context(), time.Duration(number("ms"))*time.Millisecond)
+	status := http.StatusOK
+	switch {
+	case aborted || c.attempt <= number("drop"):
+		status = 0
+	case c.attempt <= number("fail"):
+		status = http.StatusInternalServerError
+	}
+	s.mu.Lock()
+	c.end, c.status, c.aborted = clock.Now(), status, aborted
+	s.mu.Unlock()
+	switch status {
+	case 0:
+		panic(http.ErrAbortHandler)
+	case http.StatusInternalServerError:
+		fail(w)
+	}
+}
+
+// fail answers as a target that is broken.
+func fail(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	_, _ = conn.Write([]byte("HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"))
+	_ = conn.Close()
+}
+
+// log is what was received so far, in the order of its arrival.
+func (s *sink) log() []call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]call, len(s.calls))
+	for i, c := range s.calls {
+		out[i] = *c
+	}
+	return out
+}
+
+func (s *sink) close() {
+	_ = s.server.Close()
+	<-s.done
+}
+
+// rest waits, and reports whether ctx let it.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

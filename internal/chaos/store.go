@@ -1,0 +1,184 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// store looks into the product's database from outside, as the superuser on a
+// connection of its own each time, because the server is restarted meanwhile.
+type store struct{ url string }
+
+// row is an execution, over or not.
+type row struct {
+	id, job      uuid.UUID
+	trigger      string
+	status       string
+	reason       string
+	attempt, max int
+	scheduledAt  time.Time
+	missedCount  int64
+	missedUntil  *time.Time
+	createdAt    time.Time
+	completedAt  *time.Time
+	attempts     string
+}
+
+// over says that nothing more happens to it.
+func (r row) over() bool { return r.completedAt != nil }
+
+func (s store) with(ctx context.Context, fn func(conn *pgx.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it may be cut already
+	return fn(conn)
+}
+
+// one asks for one value.
+func (s store) one(ctx context.Context, into any, sql string, args ...any) error {
+	return s.with(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, sql, args...).Scan(into) })
+}
+
+// postmaster is the process id of the server.
+func (s store) postmaster(ctx context.Context) (pid int, err error) {
+	err = s.one(ctx, &pid, `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)::int`)
+	return pid, err
+}
+
+// left is how many executions are not over, and jobs whose schedule is not.
+func (s store) left(ctx context.Context) (n int, err error) {
+	err = s.one(ctx, &n, `SELECT (SELECT count(*) FROM active_executions) + (SELECT count(*) FROM scheduled_jobs
+		WHERE status = 'active' AND deleted_at IS NULL AND next_execution_at < 'infinity')`)
+	return n, err
+}
+
+// rows reads every execution.
+func (s store) rows(ctx context.Context) (all []row, err error) {
+	const sql = `SELECT id, job_id, trigger_type, status, reason, attempt, max_attempts, scheduled_at,
+		coalesce(missed_count, 0), missed_until, created_at, completed_at, attempts::text FROM executions`
+	err = s.with(ctx, func(conn *pgx.Conn) error {
+		found, err := conn.Query(ctx, sql)
+		if err != nil {
+			return err
+		}
+		all, err = pgx.CollectRows(found, func(from pgx.CollectableRow) (r row, err error) {
+			err = from.Scan(&r.id, &r.job, &r.trigger, &r.status, &r.reason, &r.attempt, &r.max, &r.scheduledAt,
+				&r.missedCount, &r.missedUntil, &r.createdAt, &r.completedAt, &r.attempts)
+			r.scheduledAt = r.scheduledAt.UTC()
+			return r, err
+		})
+		return err
+	})
+	return all, err
+}
+
+// stored is a job's row.
+type stored struct {
+	name, status string
+	deleted      bool
+	due          bool // it owes an instant already
+}
+
+func (s store) jobs(ctx context.Context) (map[uuid.UUID]stored, error) {
+	const sql = `SELECT id, name, status, deleted_at IS NOT NULL,
+		status = 'active' AND deleted_at IS NULL AND coalesce(next_execution_at <= now(), false) FROM scheduled_jobs`
+	out := map[uuid.UUID]stored{}
+	err := s.with(ctx, func(conn *pgx.Conn) error {
+		var id uuid.UUID
+		var j stored
+		found, err := conn.Query(ctx, sql)
+		if err != nil {
+			return err
+		}
+		_, err = pgx.ForEachRow(found, []any{&id, &j.name, &j.status, &j.deleted, &j.due}, func() error {
+			out[id] = j
+			return nil
+		})
+		return err
+	})
+	return out, err
+}
+
+// snapshot is what must never change (a print of each row that is over), and
+// what must never be too many (runs of one job at a time).
+type snapshot struct {
+	over    map[uuid.UUID]string
+	running map[uuid.UUID]int
+	both    int // executions that are over and active at once
+}
+
+func (s store) snapshot(ctx context.Context) (shot snapshot, err error) {
+	shot = snapshot{over: map[uuid.UUID]string{}, running: map[uuid.UUID]int{}}
+	err = s.with(ctx, func(conn *pgx.Conn) error {
+		var id uuid.UUID
+		var print string
+		found, err := conn.Query(ctx, "SELECT id, md5(h::text) FROM job_executions h")
+		if err != nil {
+			return err
+		}
+		var twice error
+		_, err = pgx.ForEachRow(found, []any{&id, &print}, func() error {
+			if _, ok := shot.over[id]; ok {
+				twice = fmt.Errorf("execution %s is over twice", id)
+			}
+			shot.over[id] = print
+			return twice
+		})
+		if err != nil {
+			return err
+		}
+		var n int
+		found, err = conn.Query(ctx, "SELECT job_id, count(*) FROM active_executions WHERE status = 'running' GROUP BY 1")
+		if err != nil {
+			return err
+		}
+		if _, err = pgx.ForEachRow(found, []any{&id, &n}, func() error { shot.running[id] = n; return nil }); err != nil {
+			return err
+		}
+		return conn.QueryRow(ctx, "SELECT count(*) FROM active_executions JOIN job_executions USING (id)").Scan(&shot.both)
+	})
+	return shot, err
+}
+
+// lock holds a table for so long against everybody else.
+func (s store) lock(ctx context.Context, table string, d time.Duration) error {
+	return s.with(ctx, func(conn *pgx.Conn) error {
+		tx, err := conn.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
+		if _, err := tx.Exec(ctx, "LOCK TABLE "+pgx.Identifier{table}.Sanitize()+" IN ACCESS EXCLUSIVE MODE"); err != nil {
+			return err
+		}
+		rest(ctx, d)
+		return nil
+	})
+}
+
+// crowd takes every session that the server gives, for so long.
+func (s store) crowd(ctx context.Context, url string, d time.Duration) int {
+	var taken []*pgx.Conn
+	defer func() {
+		for _, conn := range taken {
+			_ = conn.Close(context.WithoutCancel(ctx))
+		}
+	}()
+	for len(taken) < 400 && ctx.Err() == nil {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			break
+		}
+		taken = append(taken, conn)
+	}
+	rest(ctx, d)
+	return len(taken)
+}
