@@ -23,6 +23,7 @@ clock             |                                                             
 fault             |                                                                                            |                      |
 schedule/cron     |                                                                                            |                      |
 schedule          | fault schedule/cron                                                                        | gronx                |
+schedule/ics      | fault schedule                                                                             |                      |
 # generated, and the schema
 api               |                                                                                            | chi kin-openapi oapi |
 db                |                                                                                            | pgx                  |
@@ -30,7 +31,7 @@ migrations        |                                                             
 # what every process stands on
 config            |                                                                                            |                      |
 telemetry         |                                                                                            | prometheus           |
-postgres          | db fault migrations                                                                        | goose pgx            |
+postgres          | db fault migrations                                                                        | goose pgx            | sync
 devstack/child    |                                                                                            |                      |
 devstack          | clock devstack/child                                                                       | miniredis            | asynq go-redis
 devstack/leaktest |                                                                                            | goleak               |
@@ -43,7 +44,8 @@ postgres/pgtest   | devstack devstack/leaktest migrations partition postgres    
 idempotency       | db:store.go fault                                                                          |                      |
 identity          | clock fault tenant                                                                         | jwt                  |
 # what runs
-job               | db:store.go fault idempotency postgres schedule tenant                                     |                      |
+calendar          | db:store.go fault idempotency postgres schedule tenant                                     |                      |
+job               | calendar db:store.go fault idempotency postgres schedule tenant                            |                      |
 execution         | db:store.go fault idempotency job postgres tenant                                          |                      |
 executor          | fault                                                                                      |                      |
 egress            |                                                                                            | ssrf                 |
@@ -51,15 +53,17 @@ queue             | clock fault                                                 
 executor/http     | clock egress executor fault                                                                |                      |
 executor/function | executor fault                                                                             |                      |
 # the processes: the three of them never import one another
-promoter          | clock db:store.go execution fault fleet job partition postgres queue schedule telemetry    | sync                 |
+promoter          | calendar clock db:store.go execution fault fleet job partition postgres queue schedule telemetry | sync                 |
 worker            | clock db:store.go executor fleet job postgres queue telemetry                              |                      |
 rest/strictjson   | fault                                                                                      |                      |
 rest/cursor       |                                                                                            |                      |
 rest/contract     | api fault rest/strictjson                                                                  | kin-openapi          |
-rest              | api clock execution fault idempotency identity job rest/contract rest/cursor rest/strictjson schedule telemetry tenant | chi oapi             | kin-openapi
+rest              | api calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/strictjson schedule schedule/ics telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
-app               | clock config devstack egress execution executor executor/function executor/http fleet identity job partition postgres promoter queue rest telemetry tenant worker | sync                 |
+app               | calendar clock config devstack egress execution executor executor/function executor/http fleet identity job partition postgres promoter queue rest telemetry tenant worker | sync                 |
+bench             | app clock config db:store.go devstack devstack/child execution idempotency job postgres queue tenant |                      |
 cmd/api           | app config telemetry                                                                       |                      |
+cmd/bench         | bench                                                                                      |                      |
 cmd/migrate       | app config telemetry                                                                       |                      |
 cmd/promoter      | app config telemetry                                                                       |                      |
 cmd/standalone    | app config telemetry                                                                       |                      |

@@ -15,14 +15,29 @@ import (
 // crossTenant are the queries that see the rows of every tenant, each with
 // the one who may call it. Everybody else's queries name the tenant.
 var crossTenant = map[string]string{
-	"ClaimDueJobs":           "promoter",
-	"AdvanceJobs":            "promoter",
-	"NextDue":                "promoter",
-	"InsertDueExecutions":    "promoter",
-	"InsertMissedExecutions": "promoter",
+	"ClaimDueJobs":          "promoter",
+	"AdvanceJobs":           "promoter",
+	"NextDue":               "promoter",
+	"CountActiveByJobs":     "promoter, for the jobs that it holds locked",
+	"ListCalendarsOfJobs":   "promoter and auditor, for the jobs that they hold",
+	"InsertDueExecutions":   "promoter",
+	"InsertUnrunExecutions": "promoter",
+	"ClaimBackfills":        "promoter",
+	"AdvanceBackfill":       "promoter, for the row that it holds locked",
+
+	"ResumePausedJobs":      "autopilot: pauses end by themselves",
+	"ListFailingJobs":       "autopilot: jobs that fail stop",
+	"StopFailingJobs":       "autopilot",
+	"ListJobsToAudit":       "auditor: a sample of all jobs",
+	"CountOutcomesOfJob":    "auditor",
+	"ListMissedRangesOfJob": "auditor",
+	"RecordAudit":           "auditor",
 
 	"ClaimExecutions":       "worker",
 	"CompleteExecutions":    "worker",
+	"LockJobs":              "worker, before it counts the places of jobs",
+	"ListGatedJobs":         "worker: jobs of which runs wait for a place",
+	"ClaimGatedExecutions":  "worker",
 	"ReleaseExecutions":     "worker",
 	"ListHeldExecutions":    "worker",
 	"ListJobVersionsByKeys": "worker",
@@ -42,6 +57,7 @@ var crossTenant = map[string]string{
 var sqlInGo = map[string]string{
 	"internal/postgres/postgres.go": "asks the catalogue about the session's role, and sets the tenant of a transaction",
 	"internal/postgres/migrate.go":  "asks for the schema's version, and makes the login role before there is a schema",
+	"internal/bench/store.go":       "reads what a measurement left behind, of all tenants, on a database of its own",
 }
 
 // query is one named query of db/queries.
