@@ -14,10 +14,13 @@ import (
 )
 
 const CancelWaitingByJob = `-- name: CancelWaitingByJob :execrows
-WITH waiting AS MATERIALIZED (
+WITH locked AS MATERIALIZED (
     SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id FROM active_executions e
-    WHERE e.tenant_id = $3 AND e.job_id = $4 AND e.status IN ('pending', 'retrying')
+    WHERE e.tenant_id = $3 AND e.job_id = $4
     ORDER BY e.id FOR UPDATE
+),
+waiting AS MATERIALIZED (
+    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id FROM locked l WHERE l.status IN ('pending', 'retrying')
 ),
 moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
@@ -35,8 +38,11 @@ type CancelWaitingByJobParams struct {
 	JobID    uuid.UUID
 }
 
-// Ends what waits of one job; locked rows are waited for in id order, so that
-// nothing that a worker is just claiming slips through.
+// Ends what waits of one job.
+// Everything of the job that is not over is locked first, in id order, and only
+// then asked whether it waits: an attempt whose failure is just being written
+// waits after that, and one that is just being claimed runs. What runs stays
+// locked, so that a RequestCancelByJob in the same transaction finds it.
 func (q *Queries) CancelWaitingByJob(ctx context.Context, arg CancelWaitingByJobParams) (int64, error) {
 	result, err := q.db.Exec(ctx, CancelWaitingByJob,
 		arg.Reason,

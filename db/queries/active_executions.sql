@@ -268,12 +268,18 @@ UPDATE active_executions e SET sweep_at = greatest(clock.at, e.available_at), di
 FROM waiting w, clock WHERE e.id = w.id;
 
 -- name: CancelWaitingByJob :execrows
--- Ends what waits of one job; locked rows are waited for in id order, so that
--- nothing that a worker is just claiming slips through.
-WITH waiting AS MATERIALIZED (
+-- Ends what waits of one job.
+-- Everything of the job that is not over is locked first, in id order, and only
+-- then asked whether it waits: an attempt whose failure is just being written
+-- waits after that, and one that is just being claimed runs. What runs stays
+-- locked, so that a RequestCancelByJob in the same transaction finds it.
+WITH locked AS MATERIALIZED (
     SELECT e.* FROM active_executions e
-    WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id AND e.status IN ('pending', 'retrying')
+    WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id
     ORDER BY e.id FOR UPDATE
+),
+waiting AS MATERIALIZED (
+    SELECT l.* FROM locked l WHERE l.status IN ('pending', 'retrying')
 ),
 moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,

@@ -1,0 +1,73 @@
+package promoter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+)
+
+// An attempt that fails in the very moment in which its job is deleted is not
+// made again: the deletion waits for the outcome that is being written.
+func TestDeletionMeetsARetry(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, nil)
+	due := *j.NextExecutionAt
+	b.pass(t, b.promoter, due)
+	id := execution.ScheduledID(j.ID, due)
+	b.claimBy(t, id.String(), due.Add(time.Hour), due.Add(time.Hour))
+
+	worker, err := pgx.Connect(t.Context(), b.database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = worker.Close(t.Context()) })
+	tx, err := worker.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What a completion writes for an attempt that failed.
+	if _, err := tx.Exec(t.Context(), "UPDATE active_executions SET status = 'retrying', worker_id = NULL, lease_token = NULL WHERE id = $1", id); err != nil {
+		t.Fatal(err)
+	}
+	deleted := make(chan error, 1)
+	go func() { deleted <- b.jobs.Delete(t.Context(), b.who, j.ID) }()
+	b.untilBlocked(t)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-deleted; err != nil {
+		t.Fatal(err)
+	}
+	if row := b.rows(t, j)[0]; row.Status != execution.Cancelled {
+		t.Errorf("the job was deleted and its execution is %s", row.Status)
+	}
+}
+
+// untilBlocked waits until a session of this database waits for a lock.
+func (b *bundle) untilBlocked(t *testing.T) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(20 * time.Second)
+	for waiting := 0; waiting == 0; {
+		select {
+		case <-limit:
+			t.Fatal("no session waits for a lock")
+		case <-tick.C:
+		}
+		err := conn.QueryRow(t.Context(),
+			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
