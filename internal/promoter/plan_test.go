@@ -1,0 +1,192 @@
+package promoter
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/schedule"
+)
+
+// planStart is an hour before the clocks of New York go back.
+var planStart = time.Date(2026, 11, 1, 5, 0, 0, 0, time.UTC)
+
+// drawDue draws a job that is due after planStart, of any schedule and policy.
+func drawDue(t *rapid.T) (dueJob, *schedule.Schedule) {
+	pick := func(label string, from ...int) int { return rapid.SampledFrom(from).Draw(t, label) }
+	policies := []job.MisfirePolicy{job.MisfireSkip, job.FireOnce, job.FireAll}
+	j := dueJob{
+		id: uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id")), version: 1, anchor: planStart.Add(-time.Duration(pick("anchor", 0, 1, 1_000_003)) * time.Microsecond),
+		spec: job.Spec{
+			Timezone: "America/New_York", JitterSeconds: pick("jitter", 0, 0, 3, 600), DSTOverlap: rapid.SampledFrom([]string{"first", "last", "both"}).Draw(t, "dst"),
+			Overlap:       rapid.SampledFrom([]job.Overlap{job.OverlapSkip, job.OverlapQueue1, job.OverlapQueue, job.OverlapCancel, job.OverlapAllow}).Draw(t, "overlap"),
+			MaxConcurrent: pick("max", 1, 2, 5), OverlapQueueLimit: pick("queue", 1, 3, 100), MaxExecutions: int64(pick("executions", 0, 0, 1, 4, 50)),
+			Misfire: job.Misfire{Policy: rapid.SampledFrom(policies).Draw(t, "misfire"), Limit: pick("limit", 1, 2, 10, 1000), GraceSeconds: pick("grace", 1, 60, 86400)},
+		},
+		resume: rapid.SampledFrom(append(policies, "", "", "")).Draw(t, "resume"),
+		places: job.Places{Taken: pick("taken", 0, 0, 1, 3), Waiting: pick("waiting", 0, 0, 1)},
+	}
+	if n := rapid.IntRange(0, 3).Draw(t, "rule"); n == 0 {
+		j.spec.Interval = job.Duration(time.Duration(rapid.IntRange(10_000, 200_000).Draw(t, "interval")) * time.Millisecond)
+	} else {
+		j.spec.CronExpression = []string{"", "*/10 * * * * *", "0 */5 * * * *", "0 */10 1-3 * * *"}[n]
+	}
+	s, err := newCompiled().of(j, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.due, _ = s.Next(planStart.Add(time.Duration(rapid.IntRange(0, 2*3600).Draw(t, "due")) * time.Second))
+	return j, s
+}
+
+// owedAt lists what the job owes at an instant, one by one.
+func owedAt(j dueJob, s *schedule.Schedule, now time.Time) (owed []time.Time) {
+	for at, ok := j.due, true; ok && !at.After(now); at, ok = s.Next(at) {
+		owed = append(owed, at)
+	}
+	return owed
+}
+
+func newPlan(now time.Time) *plan { return &plan{at: now, catchup: &catchup{every: time.Second / 100}} }
+
+// TestEachOwedInstantHasOneOutcome plans any job at any lateness: what is
+// missed comes first and is what the rule says, every other instant runs or
+// says why not, and only a job that is over leaves instants out.
+func TestEachOwedInstantHasOneOutcome(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		j, s := drawDue(t)
+		now := j.due.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 59, 61, 600, 7200}).Draw(t, "late")) * time.Second)
+		owed := owedAt(j, s, now)
+		p := newPlan(now)
+		p.add(j, s)
+		a := p.advances[0]
+
+		var got []time.Time
+		missed := 0
+		for _, u := range p.unruns {
+			if u.status == execution.Missed {
+				missed += u.count
+				if want := owed[:missed]; !u.first.Equal(want[0]) || !u.last.Equal(want[missed-1]) {
+					t.Fatalf("missed from %v to %v, want the first %d of %v", u.first, u.last, missed, owed)
+				}
+				got = append(got, owed[:missed]...)
+				continue
+			}
+			if u.count != 1 || u.first != u.last || u.reason == "" {
+				t.Fatalf("skipped: %+v", u)
+			}
+			got = append(got, u.first)
+		}
+		for _, r := range p.runs {
+			got = append(got, r.at)
+		}
+		slices.SortFunc(got, time.Time.Compare)
+		over := a.reason == "maxExecutions is reached"
+		if over != (j.spec.MaxExecutions > 0 && a.runs >= int(j.spec.MaxExecutions)) {
+			t.Fatalf("%d runs of at most %d, and the job becomes %+v", a.runs, j.spec.MaxExecutions, a)
+		}
+		want := owed
+		if over && len(got) < len(owed) {
+			want = owed[:len(got)]
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%+v at %v: outcomes (-want +got):\n%s", j.spec, now, diff)
+		}
+		if want := j.misfire().Decide(owed, now); missed != want {
+			t.Fatalf("%d missed of %d, want %d", missed, len(owed), want)
+		}
+		checkAdvance(t, p, s, over)
+	})
+}
+
+// checkAdvance holds what the job becomes against the runs that are planned.
+func checkAdvance(t *rapid.T, p *plan, s *schedule.Schedule, over bool) {
+	a := p.advances[0]
+	next, ok := s.Next(p.at)
+	if over || !ok {
+		next = time.Time{}
+	}
+	var last time.Time
+	if n := len(p.runs); n > 0 {
+		last = p.runs[n-1].at
+	}
+	if !a.next.Equal(next) || a.runs != len(p.runs) || !a.last.Equal(last) {
+		t.Fatalf("the job becomes %+v; want next %v, last %v, %d runs", a, next, last, len(p.runs))
+	}
+}
+
+// TestSplitsMakeTheWhole lets two promoters, each with schedules that it
+// compiled itself, share jobs in any way over any instants: within the grace
+// time, what they make together is what one pass at the end makes.
+func TestSplitsMakeTheWhole(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var jobs []dueJob
+		for range rapid.IntRange(1, 4).Draw(t, "jobs") {
+			j, _ := drawDue(t)
+			j.spec.Overlap, j.spec.MaxExecutions, j.resume = job.OverlapAllow, 0, ""
+			j.spec.Misfire.GraceSeconds, j.spec.Misfire.Limit = 86400, 1000 // more than are owed
+			jobs = append(jobs, j)
+		}
+		end := planStart.Add(time.Duration(rapid.IntRange(3600, 9000).Draw(t, "end")) * time.Second)
+		var moments []time.Time
+		for range rapid.IntRange(0, 12).Draw(t, "moments") {
+			moments = append(moments, planStart.Add(time.Duration(rapid.Int64Range(0, int64(end.Sub(planStart))).Draw(t, "moment"))))
+		}
+		slices.SortFunc(moments, time.Time.Compare)
+		whole := promoteAll(t, slices.Clone(jobs), []time.Time{end})
+		split := promoteAll(t, slices.Clone(jobs), append(moments, end))
+		if diff := cmp.Diff(whole, split, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("passes at %v (-whole +split):\n%s", moments, diff)
+		}
+	})
+}
+
+// promoted is what became of a job.
+type promoted struct {
+	Runs, Unruns map[uuid.UUID]time.Time
+	Next         time.Time
+	Count        int
+}
+
+// promoteAll plans what is due at each of the instants, each job by one of two
+// promoters.
+func promoteAll(t *rapid.T, jobs []dueJob, at []time.Time) []promoted {
+	schedules := [2]*compiled{newCompiled(), newCompiled()}
+	made := make([]promoted, len(jobs))
+	for i, j := range jobs {
+		made[i] = promoted{Runs: map[uuid.UUID]time.Time{}, Unruns: map[uuid.UUID]time.Time{}, Next: j.due}
+	}
+	for _, now := range at {
+		for i := range jobs {
+			if jobs[i].due = made[i].Next; jobs[i].due.IsZero() || jobs[i].due.After(now) {
+				continue
+			}
+			s, err := schedules[rapid.IntRange(0, 1).Draw(t, "promoter")].of(jobs[i], nil, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := newPlan(now)
+			p.add(jobs[i], s)
+			for _, r := range p.runs {
+				if _, twice := made[i].Runs[r.id]; twice {
+					t.Fatalf("%v is made twice", r.at)
+				}
+				made[i].Runs[r.id] = r.at
+			}
+			for _, u := range p.unruns {
+				made[i].Unruns[execution.ScheduledID(u.job.id, u.first)] = u.first
+			}
+			made[i].Next, made[i].Count = p.advances[0].next, made[i].Count+p.advances[0].runs
+		}
+	}
+	return made
+}
