@@ -73,7 +73,7 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	l := newLoad(s, c, t.end)
 	var faults []fault
 	if c.Faults {
-		faults = plan(rand.New(rand.NewPCG(c.Seed, 1)), c) //nolint:gosec // it must repeat
+		faults = plan(dice(c.Seed), c)
 	}
 	fmt.Fprintf(progress, "load for %v with %d faults\n", c.Duration, len(faults))
 
@@ -111,6 +111,11 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 		f.check("I10", false, uuid.Nil, uuid.Nil, "%s", wrong)
 	}
 	return e, f, t, l, nil
+}
+
+// dice fall alike for one seed.
+func dice(seed uint64) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // it must repeat
 }
 
 // watch looks all through the run at what must never change (I3), never be too

@@ -257,8 +257,10 @@ func (e *evidence) history(v violation) string {
 			add(c.end, "target: %s attempt %d ends with %d, aborted %t", r.id, c.attempt, c.status, c.aborted)
 		}
 	}
-	for _, fault := range e.faults {
-		add(fault.begun, "fault: %s", fault)
+	if v.invariant != "" {
+		for _, fault := range e.faults {
+			add(fault.begun, "fault: %s", fault)
+		}
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
 	var out strings.Builder

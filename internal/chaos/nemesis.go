@@ -59,6 +59,7 @@ func kinds() []kind {
 		{"flush redis", 4, 0, 0, "", func(_ context.Context, s *stack, _ *member, _ time.Duration) error { return s.flush() }},
 		{"restart redis", 2, 0, 0, "", restartRedis},
 		{"redis away", 2, 2 * sec, 10 * sec, "", redisAway},
+		{"cut redis", 2, sec, 8 * sec, "", cutRedis},
 		{"slow redis", 1, 2 * sec, 6 * sec, "", slowRedis},
 		{"crash postgres", 2, 0, 3 * sec, "", func(ctx context.Context, s *stack, _ *member, d time.Duration) error { return s.crash(ctx, d) }},
 		{"cut postgres", 3, 0, sec, "", cutPostgres},
@@ -199,6 +200,18 @@ func redisAway(ctx context.Context, s *stack, _ *member, lasts time.Duration) er
 		m.redis.Up()
 	}
 	return err
+}
+
+// cutRedis takes Redis from everybody, and gives it back as it was.
+func cutRedis(ctx context.Context, s *stack, _ *member, lasts time.Duration) error {
+	for _, m := range s.members {
+		m.redis.Down()
+	}
+	rest(ctx, lasts)
+	for _, m := range s.members {
+		m.redis.Up()
+	}
+	return nil
 }
 
 func slowRedis(ctx context.Context, s *stack, _ *member, lasts time.Duration) error {

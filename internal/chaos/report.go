@@ -38,6 +38,9 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 	fmt.Fprintf(out, "targets     %d calls, %d executions succeeded there, %d of them once more (at-least-once)\n", len(e.calls), completed, again)
 	fmt.Fprintf(out, "drained     %.1f s after the last fault, %.1f s after the last due instant\n",
 		t.drained.Sub(t.healed).Seconds(), t.drained.Sub(t.end).Seconds())
+	if last := e.last(); last.over() {
+		fmt.Fprintf(out, "last over   %s\n%s", last.id, e.history(violation{run: last.id, job: last.job}))
+	}
 	lags(out, e)
 	recoveries(out, e)
 	fmt.Fprint(out, "memory      ")
@@ -64,6 +67,16 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 			fmt.Fprint(out, e.history(v))
 		}
 	}
+}
+
+// last is the execution that was over last.
+func (e *evidence) last() (last row) {
+	for _, r := range e.rows {
+		if r.over() && (!last.over() || r.completedAt.After(*last.completedAt)) {
+			last = r
+		}
+	}
+	return last
 }
 
 func counts(of map[string]int) string {

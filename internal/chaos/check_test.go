@@ -1,0 +1,148 @@
+package chaos
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+)
+
+// whole is evidence of a run in which nothing is wrong: a job due every two
+// seconds, whose three instants ran, and one trigger of it.
+func whole() *evidence {
+	born := time.Date(2026, 3, 1, 12, 0, 0, 500_000_000, time.UTC)
+	w := &work{
+		name: "job 1", every: 2 * time.Second, end: born.Add(6 * time.Second), id: uuid.New(), createdAt: born,
+		triggers: map[string]uuid.UUID{"a key": uuid.New()},
+	}
+	e := &evidence{jobs: []*work{w}, stored: map[uuid.UUID]stored{w.id: {name: w.name, status: "inactive"}}}
+	add := func(id uuid.UUID, trigger string, at time.Time) {
+		over := at.Add(time.Second)
+		e.rows = append(e.rows, row{
+			id: id, job: w.id, trigger: trigger, status: "completed", attempt: 1, max: 3, scheduledAt: at, createdAt: at, completedAt: &over,
+		})
+		e.calls = append(e.calls, call{execution: id, job: w.id, key: id.String(), attempt: 1, scheduledAt: at, start: at, end: over, status: 200})
+	}
+	for n := range 3 {
+		add(uuid.New(), "scheduled", born.Truncate(2*time.Second).Add(time.Duration(n+1)*2*time.Second))
+	}
+	add(w.triggers["a key"], "manual", born.Add(100*time.Millisecond))
+	return e
+}
+
+// Each thing that can go wrong is found, under its own name.
+func TestChecksFindWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spoil func(e *evidence)
+		want  []string
+	}{
+		"nothing": {func(*evidence) {}, nil},
+		"an instant without a row": {func(e *evidence) {
+			e.rows, e.calls = slices.Delete(e.rows, 1, 2), slices.Delete(e.calls, 1, 2)
+		}, []string{"I1"}},
+		"an instant with two rows": {func(e *evidence) {
+			again := e.rows[1]
+			again.id, again.status = uuid.New(), "skipped"
+			e.rows = append(e.rows, again)
+		}, []string{"I1"}},
+		"a row for no instant": {func(e *evidence) {
+			phantom := e.rows[1]
+			phantom.id, phantom.status, phantom.scheduledAt = uuid.New(), "skipped", phantom.scheduledAt.Add(time.Second)
+			e.rows = append(e.rows, phantom)
+		}, []string{"I2"}},
+		"a run without a row":      {func(e *evidence) { e.calls = append(e.calls, call{execution: uuid.New()}) }, []string{"I2"}},
+		"an attempt made twice":    {func(e *evidence) { e.calls = append(e.calls, e.calls[0]) }, []string{"I6"}},
+		"an attempt nobody counts": {func(e *evidence) { e.calls[0].attempt = 2; e.rows[0].status = "failed" }, []string{"I7"}},
+		"a success nobody saw":     {func(e *evidence) { e.calls[0].status = 500 }, []string{"I8"}},
+		"a skipped run that ran":   {func(e *evidence) { e.rows[0].status = "skipped" }, []string{"I8"}},
+		"a lost job": {func(e *evidence) {
+			e.stored = map[uuid.UUID]stored{}
+		}, []string{"I10", "I9"}},
+		"a lost trigger": {func(e *evidence) {
+			e.rows, e.calls = e.rows[:3], e.calls[:3]
+		}, []string{"I10", "I9"}},
+		"a trigger done twice": {func(e *evidence) {
+			again := e.rows[3]
+			again.id, again.status = uuid.New(), "cancelled"
+			e.rows = append(e.rows, again)
+		}, []string{"I10"}},
+		"a row made in a pause": {func(e *evidence) {
+			at := e.rows[1].createdAt
+			e.jobs[0].pauses = []pausing{{
+				pause:  window{at.Add(-2 * time.Second), at.Add(-time.Second)},
+				resume: window{at.Add(time.Second), at.Add(2 * time.Second)},
+			}}
+		}, []string{"I13"}},
+		"a deleted job that goes on": {func(e *evidence) {
+			at := e.rows[1].createdAt
+			e.jobs[0].deletion = &window{at.Add(-time.Second), at.Add(-time.Second)}
+			e.stored[e.jobs[0].id] = stored{name: "job 1", deleted: true}
+		}, []string{"I14", "I15"}},
+		"a run that never ends": {func(e *evidence) {
+			e.rows[0].status, e.rows[0].completedAt = "running", nil
+		}, []string{"I16"}},
+		"a range that counts wrong": {func(e *evidence) {
+			e.rows[0].status, e.calls = "missed", e.calls[1:]
+			until := e.rows[0].scheduledAt
+			e.rows[0].missedUntil, e.rows[0].missedCount = &until, 2
+		}, []string{"I1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := whole()
+			test.spoil(e)
+			f := &findings{looked: map[string]int{}}
+			e.judge(f)
+			found := map[string]bool{}
+			for _, v := range f.violations {
+				found[v.invariant] = true
+			}
+			if diff := cmp.Diff(test.want, slices.Sorted(maps.Keys(found))); diff != "" {
+				t.Errorf("broken invariants (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The harness counts due instants by itself, from the epoch and from the job's
+// creation.
+func TestGrid(t *testing.T) {
+	t.Parallel()
+	born := time.Date(2026, 3, 1, 12, 0, 1, 250_000_000, time.UTC)
+	cron := &work{every: 3 * time.Second, createdAt: born}
+	interval := &work{step: 1500 * time.Millisecond, createdAt: born}
+	for name, test := range map[string]struct{ got, want time.Time }{
+		"the first of a cron expression":      {cron.grid(born), born.Truncate(time.Minute).Add(3 * time.Second)},
+		"the one after it":                    {cron.grid(cron.grid(born)), born.Truncate(time.Minute).Add(6 * time.Second)},
+		"the first of an interval":            {interval.grid(born), born.Add(1500 * time.Millisecond)},
+		"the one after it, from in between":   {interval.grid(born.Add(2 * time.Second)), born.Add(3 * time.Second)},
+		"an instant is not after itself":      {interval.grid(born.Add(3 * time.Second)), born.Add(4500 * time.Millisecond)},
+		"whole minutes are on every cron one": {cron.grid(born.Truncate(time.Minute).Add(59 * time.Second)), born.Truncate(time.Minute).Add(time.Minute)},
+	} {
+		if !test.got.Equal(test.want) {
+			t.Errorf("%s: %s, want %s", name, test.got, test.want)
+		}
+	}
+}
+
+// A seed is one list of faults, and the list stays within its time.
+func TestPlanRepeats(t *testing.T) {
+	t.Parallel()
+	c := Config{Duration: time.Minute, Quiet: 5 * time.Second, Calm: 6 * time.Second, APIs: 2, Promoters: 3, Workers: 4}
+	first, again := plan(dice(3), c), plan(dice(3), c)
+	if len(first) < 10 || len(first) != len(again) {
+		t.Fatalf("%d and %d faults", len(first), len(again))
+	}
+	for i, f := range first {
+		if f.String() != again[i].String() || f.at < c.Quiet || f.at+f.lasts > c.Duration-c.Calm {
+			t.Errorf("%s and %s", f, again[i])
+		}
+	}
+	if plan(dice(4), c)[0].String() == first[0].String() && plan(dice(4), c)[1].String() == first[1].String() {
+		t.Error("another seed is the same list")
+	}
+}
