@@ -113,8 +113,8 @@ func (y *year) run(t *testing.T) {
 			break
 		}
 		y.passed = append(y.passed, moment{at: now})
-		y.step(t, now)
-		if y.settle(t, now); y.random.IntN(5) == 0 {
+		alone := y.step(t, now)
+		if y.settle(t, now, alone); y.random.IntN(5) == 0 {
 			y.drain(t, now)
 		}
 		y.keep(t, now)
@@ -163,8 +163,9 @@ func (y *year) due(t *testing.T) (at time.Time) {
 	return at.UTC()
 }
 
-// step lets promoters do what they do at now, one way or another.
-func (y *year) step(t *testing.T, now time.Time) {
+// step lets promoters do what they do at now, one way or another, and reports
+// whether one was alone.
+func (y *year) step(t *testing.T, now time.Time) (alone bool) {
 	t.Helper()
 	one := y.random.IntN(2)
 	switch dice := y.random.IntN(100); {
@@ -176,10 +177,12 @@ func (y *year) step(t *testing.T, now time.Time) {
 		y.race(t, now, &death{promoter: one, after: time.Duration(y.random.IntN(2_000_000))})
 	case dice < 19:
 		y.restart(one)
-		y.pass(t, y.promoters[one], now)
+		fallthrough
 	default:
 		y.pass(t, y.promoters[one], now)
+		return true
 	}
+	return false
 }
 
 func (y *year) restart(i int) {
@@ -223,11 +226,15 @@ func (y *year) race(t *testing.T, now time.Time, d *death) {
 }
 
 // settle lets one promoter pass at now until nothing is due, as its loop
-// would. What a dead one holds locked is free when the database has noticed.
-func (y *year) settle(t *testing.T, now time.Time) {
+// would. One that was alone has left nothing. What a dead one holds locked is
+// free when the database has noticed.
+func (y *year) settle(t *testing.T, now time.Time, alone bool) {
 	t.Helper()
 	one := y.random.IntN(2)
 	for mark := clock.Start(); !y.due(t).After(now); {
+		if alone {
+			t.Fatalf("at %v a pass left what was due at %v", now, y.due(t))
+		}
 		if report := y.pass(t, y.promoters[one], now); report.Claimed == 0 {
 			y.restart(one) // which looks without a lower bound
 		}
