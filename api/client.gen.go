@@ -139,7 +139,7 @@ type ClientInterface interface {
 
 	// UpdateCalendarWithBody Replace a calendar
 	//
-	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -148,7 +148,7 @@ type ClientInterface interface {
 
 	// UpdateCalendar Replace a calendar
 	//
-	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -456,7 +456,7 @@ func (c *Client) GetCalendar(ctx context.Context, id CalendarID, reqEditors ...R
 
 // UpdateCalendarWithBody Replace a calendar
 //
-// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 //
 // Takes any type of body and a specified content type.
 //
@@ -475,7 +475,7 @@ func (c *Client) UpdateCalendarWithBody(ctx context.Context, id CalendarID, para
 
 // UpdateCalendar Replace a calendar
 //
-// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -2305,7 +2305,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateCalendarWithBodyWithResponse Replace a calendar
 	//
-	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -2314,7 +2314,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateCalendarWithResponse Replace a calendar
 	//
-	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -5079,7 +5079,7 @@ func (c *ClientWithResponses) GetCalendarWithResponse(ctx context.Context, id Ca
 
 // UpdateCalendarWithBodyWithResponse Replace a calendar
 //
-// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -5094,7 +5094,7 @@ func (c *ClientWithResponses) UpdateCalendarWithBodyWithResponse(ctx context.Con
 
 // UpdateCalendarWithResponse Replace a calendar
 //
-// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

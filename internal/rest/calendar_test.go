@@ -385,7 +385,7 @@ func TestACalendarOfTooManyJobs(t *testing.T) {
 	token := b.token(t, b.ours, identity.Developer)
 	used := b.makeCalendar(t, b.ours, calendar.Day{Start: "2090-01-01"}).ID.String()
 	one := read[api.Job](t, b.bound(t, token, `"cronExpression":"@daily","startDate":"2090-01-01T00:00:00Z"`, used, "exclude"), http.StatusCreated).ID
-	copies := func(n int) {
+	copies := func(n int, one uuid.UUID) {
 		t.Helper()
 		err := pgx.BeginFunc(t.Context(), b.db.Pool(), func(tx pgx.Tx) error {
 			if _, err := tx.Exec(t.Context(), "SELECT set_config('app.tenant_id', $1, true)", b.ours.TenantID.String()); err != nil {
@@ -400,18 +400,30 @@ func TestACalendarOfTooManyJobs(t *testing.T) {
 		}
 	}
 	edit := func(days string) answer {
-		return b.do(t, request{method: "PUT", path: base + "/calendars/" + used, token: token, body: `{"name":"x","days":[` + days + `]}`})
+		return b.do(t, request{method: "PUT", path: base + "/calendars/" + used, token: token, body: `{"name":"` + used + `","days":[` + days + `]}`})
 	}
-	copies(999)
+	copies(999, one)
 	read[api.Calendar](t, edit(`{"start":"2090-01-01","end":"2090-01-02"}`), http.StatusOK)
 	var moved int
 	if err := b.engine.Pool().QueryRow(t.Context(), "SELECT count(*) FROM scheduled_jobs WHERE next_execution_at = '2090-01-03 00:00:00+00'").Scan(&moved); err != nil || moved != 1000 {
 		t.Errorf("%d jobs moved, want 1000 (%v)", moved, err)
 	}
-	copies(1)
+	copies(1, one)
 	e := refused(t, edit(`{"start":"2090-01-01"}`), http.StatusConflict, "CONFLICT")
 	if !strings.Contains(e.Error.Message, "1000") {
 		t.Errorf("the message is %q", e.Error.Message)
 	}
 	read[api.Calendar](t, edit(`{"start":"2090-01-01","end":"2090-01-02"}`), http.StatusOK) // another name only
+
+	// Few jobs with very many days are as much work.
+	days := slices.Repeat([]calendar.Day{{Start: "2026-12-25", Yearly: true}}, 1000)
+	var named []string
+	for range 10 {
+		used = b.makeCalendar(t, b.ours, days...).ID.String()
+		named = append(named, used, "exclude")
+	}
+	copies(300, read[api.Job](t, b.bound(t, token, `"cronExpression":"@daily"`, named...), http.StatusCreated).ID)
+	if e := refused(t, edit(`{"start":"2090-01-01"},`+strings.TrimSuffix(strings.Repeat(`{"start":"2026-12-25"},`, 999), ",")), http.StatusConflict, "CONFLICT"); !strings.Contains(e.Error.Message, "3010000 days") {
+		t.Errorf("the message is %q", e.Error.Message)
+	}
 }
