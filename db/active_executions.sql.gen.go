@@ -408,22 +408,36 @@ func (q *Queries) CountActiveByJobs(ctx context.Context, jobIds []uuid.UUID) ([]
 	return items, nil
 }
 
-const CountActiveExecutions = `-- name: CountActiveExecutions :one
-SELECT count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status <> 'running') AS waiting
-FROM active_executions
+const CountActiveExecutions = `-- name: CountActiveExecutions :many
+SELECT priority, count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status <> 'running') AS waiting
+FROM active_executions GROUP BY priority
 `
 
 type CountActiveExecutionsRow struct {
-	Running int64
-	Waiting int64
+	Priority int16
+	Running  int64
+	Waiting  int64
 }
 
 // Cross-tenant: the service's gauges.
-func (q *Queries) CountActiveExecutions(ctx context.Context) (CountActiveExecutionsRow, error) {
-	row := q.db.QueryRow(ctx, CountActiveExecutions)
-	var i CountActiveExecutionsRow
-	err := row.Scan(&i.Running, &i.Waiting)
-	return i, err
+func (q *Queries) CountActiveExecutions(ctx context.Context) ([]CountActiveExecutionsRow, error) {
+	rows, err := q.db.Query(ctx, CountActiveExecutions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountActiveExecutionsRow
+	for rows.Next() {
+		var i CountActiveExecutionsRow
+		if err := rows.Scan(&i.Priority, &i.Running, &i.Waiting); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ExpediteExecutions = `-- name: ExpediteExecutions :execrows
@@ -543,6 +557,99 @@ func (q *Queries) InsertRequestedExecution(ctx context.Context, arg InsertReques
 		arg.SweepAt,
 	)
 	return err
+}
+
+const ListClaimableExecutions = `-- name: ListClaimableExecutions :one
+WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
+oldest AS (
+    SELECT e.id, e.priority, e.available_at FROM active_executions e
+    WHERE e.sweep_at <= (SELECT at FROM clock) + interval '60 seconds'
+      AND e.status IN ('pending', 'retrying') AND e.concurrency_limit = 0 AND e.cancel_requested_at IS NULL
+      AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * $4::int
+    ORDER BY e.sweep_at
+    LIMIT $2::int
+),
+newest AS (
+    SELECT e.id, e.priority, e.available_at FROM active_executions e
+    WHERE e.sweep_at <= (SELECT at FROM clock) + interval '5 seconds'
+      AND e.status IN ('pending', 'retrying') AND e.concurrency_limit = 0 AND e.cancel_requested_at IS NULL
+      AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * $4::int
+    ORDER BY e.sweep_at DESC
+    LIMIT $2::int
+),
+stretch AS MATERIALIZED (
+    SELECT e.job_id, e.status, e.concurrency_limit FROM active_executions e
+    WHERE e.job_id > $5::uuid ORDER BY e.job_id LIMIT $2::int
+),
+places AS MATERIALIZED (
+    SELECT j.job_id, taken.free
+    FROM (SELECT DISTINCT s.job_id FROM stretch s WHERE s.concurrency_limit > 0 AND s.status <> 'running') j
+    CROSS JOIN LATERAL (
+        SELECT max(e.concurrency_limit) - count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0) AS free
+        FROM active_executions e WHERE e.job_id = j.job_id
+    ) taken
+),
+placed AS (
+    SELECT w.id, w.priority, w.available_at
+    FROM places p CROSS JOIN LATERAL (
+        SELECT e.id, e.priority, e.available_at FROM active_executions e
+        WHERE e.job_id = p.job_id AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
+          AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * $4::int
+        ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id
+        LIMIT greatest(p.free, 0)
+    ) w
+),
+found AS (SELECT id, priority, available_at FROM oldest UNION SELECT id, priority, available_at FROM newest
+          UNION SELECT id, priority, available_at FROM placed),
+aged AS (
+    SELECT f.id, lane.weight,
+           row_number() OVER (PARTITION BY lane.weight ORDER BY f.available_at, f.id) + random() * $6::int AS place
+    FROM found f CROSS JOIN LATERAL (SELECT CASE WHEN f.priority >= 7 THEN 6 WHEN f.priority >= 3 THEN 3 ELSE 1 END AS weight) lane
+),
+shared AS (
+    SELECT a.id, row_number() OVER (PARTITION BY a.weight ORDER BY a.place)::float8 / a.weight AS turn FROM aged a
+)
+SELECT ARRAY(SELECT s.id FROM shared s ORDER BY s.turn LIMIT $1::int)::uuid[] AS ids,
+       coalesce((SELECT l.job_id FROM (SELECT s.job_id, row_number() OVER (ORDER BY s.job_id) AS n FROM stretch s) l WHERE l.n = $2::int),
+                '00000000-0000-0000-0000-000000000000')::uuid AS next_after
+`
+
+type ListClaimableExecutionsParams struct {
+	BatchSize  int32
+	WindowSize int32
+	Now        *time.Time
+	WaitedMs   int32
+	AfterJob   uuid.UUID
+	Spread     int32
+}
+
+type ListClaimableExecutionsRow struct {
+	Ids       []uuid.UUID
+	NextAfter uuid.UUID
+}
+
+// Cross-tenant: the worker, where hints do not come. What has waited for
+// waited_ms and may start. It locks nothing, the claim decides; each place in
+// the order is moved by up to spread, so that workers that ask at one time ask
+// for different rows. Lanes share as they do in Redis, 6:3:1.
+// What waits is found by its age (every such row has its sweep_at within 60 s,
+// so this walks active_executions_sweep from its low end), and a late and
+// urgent one behind a long queue also from the high end, where rows are made.
+// A run that waits for a place is listed only if one is free, else a full
+// queue of one job would hide everybody. Each look takes the next stretch of
+// jobs, by active_executions_job, and says where the one after it begins.
+func (q *Queries) ListClaimableExecutions(ctx context.Context, arg ListClaimableExecutionsParams) (ListClaimableExecutionsRow, error) {
+	row := q.db.QueryRow(ctx, ListClaimableExecutions,
+		arg.BatchSize,
+		arg.WindowSize,
+		arg.Now,
+		arg.WaitedMs,
+		arg.AfterJob,
+		arg.Spread,
+	)
+	var i ListClaimableExecutionsRow
+	err := row.Scan(&i.Ids, &i.NextAfter)
+	return i, err
 }
 
 const ListGatedJobs = `-- name: ListGatedJobs :many

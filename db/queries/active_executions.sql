@@ -89,6 +89,70 @@ RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_
           e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
           CASE WHEN e.attempt = 1 THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at;
 
+-- name: ListClaimableExecutions :one
+-- Cross-tenant: the worker, where hints do not come. What has waited for
+-- waited_ms and may start. It locks nothing, the claim decides; each place in
+-- the order is moved by up to spread, so that workers that ask at one time ask
+-- for different rows. Lanes share as they do in Redis, 6:3:1.
+-- What waits is found by its age (every such row has its sweep_at within 60 s,
+-- so this walks active_executions_sweep from its low end), and a late and
+-- urgent one behind a long queue also from the high end, where rows are made.
+-- A run that waits for a place is listed only if one is free, else a full
+-- queue of one job would hide everybody. Each look takes the next stretch of
+-- jobs, by active_executions_job, and says where the one after it begins.
+WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+oldest AS (
+    SELECT e.id, e.priority, e.available_at FROM active_executions e
+    WHERE e.sweep_at <= (SELECT at FROM clock) + interval '60 seconds'
+      AND e.status IN ('pending', 'retrying') AND e.concurrency_limit = 0 AND e.cancel_requested_at IS NULL
+      AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * @waited_ms::int
+    ORDER BY e.sweep_at
+    LIMIT @window_size::int
+),
+newest AS (
+    SELECT e.id, e.priority, e.available_at FROM active_executions e
+    WHERE e.sweep_at <= (SELECT at FROM clock) + interval '5 seconds'
+      AND e.status IN ('pending', 'retrying') AND e.concurrency_limit = 0 AND e.cancel_requested_at IS NULL
+      AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * @waited_ms::int
+    ORDER BY e.sweep_at DESC
+    LIMIT @window_size::int
+),
+stretch AS MATERIALIZED (
+    SELECT e.job_id, e.status, e.concurrency_limit FROM active_executions e
+    WHERE e.job_id > @after_job::uuid ORDER BY e.job_id LIMIT @window_size::int
+),
+places AS MATERIALIZED (
+    SELECT j.job_id, taken.free
+    FROM (SELECT DISTINCT s.job_id FROM stretch s WHERE s.concurrency_limit > 0 AND s.status <> 'running') j
+    CROSS JOIN LATERAL (
+        SELECT max(e.concurrency_limit) - count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0) AS free
+        FROM active_executions e WHERE e.job_id = j.job_id
+    ) taken
+),
+placed AS (
+    SELECT w.id, w.priority, w.available_at
+    FROM places p CROSS JOIN LATERAL (
+        SELECT e.id, e.priority, e.available_at FROM active_executions e
+        WHERE e.job_id = p.job_id AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
+          AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * @waited_ms::int
+        ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id
+        LIMIT greatest(p.free, 0)
+    ) w
+),
+found AS (SELECT id, priority, available_at FROM oldest UNION SELECT id, priority, available_at FROM newest
+          UNION SELECT id, priority, available_at FROM placed),
+aged AS (
+    SELECT f.id, lane.weight,
+           row_number() OVER (PARTITION BY lane.weight ORDER BY f.available_at, f.id) + random() * @spread::int AS place
+    FROM found f CROSS JOIN LATERAL (SELECT CASE WHEN f.priority >= 7 THEN 6 WHEN f.priority >= 3 THEN 3 ELSE 1 END AS weight) lane
+),
+shared AS (
+    SELECT a.id, row_number() OVER (PARTITION BY a.weight ORDER BY a.place)::float8 / a.weight AS turn FROM aged a
+)
+SELECT ARRAY(SELECT s.id FROM shared s ORDER BY s.turn LIMIT @batch_size::int)::uuid[] AS ids,
+       coalesce((SELECT l.job_id FROM (SELECT s.job_id, row_number() OVER (ORDER BY s.job_id) AS n FROM stretch s) l WHERE l.n = @window_size::int),
+                '00000000-0000-0000-0000-000000000000')::uuid AS next_after;
+
 -- name: CountActiveByJobs :many
 -- Cross-tenant: the promoter, for jobs whose rows it holds locked; and for one
 -- job the trigger, likewise. Places taken or reserved, and runs that wait.
@@ -295,7 +359,7 @@ ON CONFLICT (id, scheduled_at) DO NOTHING;
 UPDATE active_executions SET cancel_requested_at = @now::timestamptz
 WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running' AND cancel_requested_at IS NULL;
 
--- name: CountActiveExecutions :one
+-- name: CountActiveExecutions :many
 -- Cross-tenant: the service's gauges.
-SELECT count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status <> 'running') AS waiting
-FROM active_executions;
+SELECT priority, count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status <> 'running') AS waiting
+FROM active_executions GROUP BY priority;

@@ -11,6 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/queue"
 )
 
 // store is the promoter's and the sweeper's door to the database. Its queries
@@ -184,22 +185,28 @@ func (s *store) expedite(ctx context.Context, now time.Time) (int, error) {
 	return int(n), nil
 }
 
-// gauge takes the numbers about the whole service and keeps them where every
-// process may read them.
-func (s *store) gauge(ctx context.Context) error {
+// gauge takes the numbers about the whole service, keeps them where every
+// process may read them, and answers how many executions wait in each lane.
+func (s *store) gauge(ctx context.Context) (map[queue.Lane]int, error) {
 	q := db.New(s.db.Pool())
-	count, err := q.CountActiveExecutions(ctx)
+	counts, err := q.CountActiveExecutions(ctx)
 	if err != nil {
-		return fmt.Errorf("count active executions: %w", postgres.Fault(err))
+		return nil, fmt.Errorf("count active executions: %w", postgres.Fault(err))
+	}
+	var running, waiting int64
+	lanes := map[queue.Lane]int{queue.High: 0, queue.Normal: 0, queue.Low: 0}
+	for _, c := range counts {
+		running, waiting = running+c.Running, waiting+c.Waiting
+		lanes[queue.LaneFor(int(c.Priority))] += int(c.Waiting)
 	}
 	err = q.SetGauges(ctx, db.SetGaugesParams{
 		Names:  []string{fleet.GaugeRunning, fleet.GaugeWaiting},
-		Values: []int64{count.Running, count.Waiting},
+		Values: []int64{running, waiting},
 	})
 	if err != nil {
-		return fmt.Errorf("keep the gauges: %w", postgres.Fault(err))
+		return nil, fmt.Errorf("keep the gauges: %w", postgres.Fault(err))
 	}
-	return nil
+	return lanes, nil
 }
 
 func (s *store) queries() *db.Queries { return db.New(s.db.Pool()) }

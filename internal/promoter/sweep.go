@@ -23,6 +23,9 @@ const (
 	// sweep repeats it while it comes back full.
 	sweepBatch = 1000
 	maxRounds  = 20
+	// crowd is how many hints may wait for workers before none is repeated. A
+	// sweep of 20,000 executions sends some 300.
+	crowd = 1000
 	// maxLost is how many workers one execution may lose before it fails: one
 	// that kills its worker must not go round the fleet for ever, and three
 	// losses by chance are rare.
@@ -54,12 +57,24 @@ func (p *Promoter) Sweep(ctx context.Context, now time.Time) (report SweepReport
 	if err := p.reclaim(ctx, now, &report); err != nil {
 		return report, err
 	}
+	lost, err := p.Hints.Watch(ctx)
+	if err != nil {
+		// Redis is away or there is none: no hint would arrive, and noting its
+		// repetition would write every waiting row for nothing. Workers look for
+		// themselves; what came due meanwhile is hinted when Redis is back.
+		return report, nil //nolint:nilerr // the publisher has told of the outage
+	}
 	reason := "lost"
-	if report.RedisLost = p.redisLost(ctx); report.RedisLost {
+	if report.RedisLost = lost; lost {
 		reason = "redis_generation"
+		p.Metrics.RedisGenerationChanged()
+		p.Log.WarnContext(ctx, "redis is empty, sending every waiting execution's hint again")
 		if _, err := p.store.expedite(ctx, now); err != nil {
 			return report, err
 		}
+	}
+	if p.crowded(ctx) {
+		return report, nil
 	}
 	return report, p.redispatch(ctx, now, reason, &report)
 }
@@ -109,16 +124,16 @@ func (p *Promoter) redispatch(ctx context.Context, now time.Time, reason string,
 	return nil
 }
 
-// redisLost looks whether Redis lost what it held. While Redis is away there
-// is nothing to look at: what is lost then is seen when it is back.
-func (p *Promoter) redisLost(ctx context.Context) bool {
-	lost, err := p.Hints.Watch(ctx)
-	if err != nil || !lost {
-		return false
+// crowded says that the hints sent already are more than the workers take.
+// Their executions wait for workers and not for hints: repeating them would
+// fill Redis for as long as nobody consumes.
+func (p *Promoter) crowded(ctx context.Context) bool {
+	depths, err := p.Hints.Depth(ctx)
+	waiting := 0
+	for _, n := range depths {
+		waiting += n
 	}
-	p.Metrics.RedisGenerationChanged()
-	p.Log.WarnContext(ctx, "redis is empty, sending every waiting execution's hint again")
-	return true
+	return err == nil && waiting >= crowd
 }
 
 // hint sends hints; an error only costs time.
@@ -151,16 +166,21 @@ func (p *Promoter) Upkeep(ctx context.Context, now time.Time) error {
 	return p.store.forgetKeys(ctx)
 }
 
-// Gauge takes the numbers about the whole service.
+// Gauge takes the numbers about the whole service. Without Redis the queue is
+// what waits in the database.
 func (p *Promoter) Gauge(ctx context.Context) error {
+	waiting, err := p.store.gauge(ctx)
+	if err != nil {
+		return err
+	}
 	depths, err := p.Hints.Depth(ctx)
+	if err != nil {
+		depths = waiting
+	}
 	for lane, n := range depths {
 		p.Metrics.SetQueueSize(string(lane), n)
 	}
-	if err != nil {
-		p.Log.DebugContext(ctx, "queue depth not known", "error", err)
-	}
-	return p.store.gauge(ctx)
+	return nil
 }
 
 func (p *Promoter) sweepNow(ctx context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,7 +17,13 @@ type wish struct {
 	id      uuid.UUID
 	token   uuid.UUID // the lease token that the claim would have
 	inc     *incarnation
-	decided *sync.WaitGroup
+	decided *decision
+}
+
+// decision is waited for by those who wish.
+type decision struct {
+	sync.WaitGroup
+	won atomic.Int64 // how many of the wishes became claims
 }
 
 // claimed is an attempt that is ours.
@@ -62,6 +69,7 @@ func (w *Worker) claim(ctx context.Context, wishes []wish) {
 	for _, x := range live {
 		if r, ok := won[x.id]; ok {
 			delete(won, x.id) // the same id twice in one batch is one claim
+			x.decided.won.Add(1)
 			w.start(inc, r, specs[versionKey{r.job, r.version}])
 		} else {
 			w.free()

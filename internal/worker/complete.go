@@ -49,9 +49,9 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 		default:
 			w.Metrics.ExecutionOver(v.jobType, v.status, time.Duration(e.durationMS)*time.Millisecond)
 		}
-		w.handOn(ctx, e.priority, v.next)
 		e.inc.remove(e.claimed)
 		w.free()
+		w.handOn(ctx, e.priority, v.next)
 	}
 }
 
@@ -69,9 +69,13 @@ func (w *Worker) completeUntilAnswered(ctx context.Context, batch []ended) []ver
 }
 
 // handOn hints the runs of a job that waited for this one's place; the sweeper
-// does when the hint is lost.
+// does when the hint is lost. While no hints come, this worker tries itself.
 func (w *Worker) handOn(ctx context.Context, priority int, next []uuid.UUID) {
 	if len(next) == 0 {
+		return
+	}
+	if w.seeking.Load() {
+		w.follow(next)
 		return
 	}
 	if err := w.Hints.Publish(ctx, queue.LaneFor(priority), next); err != nil {

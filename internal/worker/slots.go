@@ -35,4 +35,7 @@ func (s *slots) take(ctx context.Context, want int) (taken int) {
 	return taken
 }
 
+// idle is how many are free now.
+func (s *slots) idle() int { return len(s.free) }
+
 func (s *slots) give() { s.free <- struct{}{} }

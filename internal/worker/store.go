@@ -53,6 +53,25 @@ func (s *store) claim(ctx context.Context, worker uuid.UUID, wishes []wish) ([]c
 	return append(out, gated...), err
 }
 
+// look is a search for executions that wait.
+type look struct {
+	most   int           // how many it may find
+	waited time.Duration // for how long, at least
+	after  uuid.UUID     // jobs after this one are searched for runs that wait for a place
+}
+
+// claimable lists executions that wait and may start, and where the next look
+// goes on.
+func (s *store) claimable(ctx context.Context, l look) (ids []uuid.UUID, after uuid.UUID, err error) {
+	found, err := db.New(s.db.Pool()).ListClaimableExecutions(ctx, db.ListClaimableExecutionsParams{
+		BatchSize: int32(l.most), Spread: int32(3 * l.most), WindowSize: pollWindow, WaitedMs: int32(l.waited.Milliseconds()), AfterJob: l.after,
+	})
+	if err != nil {
+		return nil, uuid.Nil, fmt.Errorf("list claimable executions: %w", postgres.Fault(err))
+	}
+	return found.Ids, found.NextAfter, nil
+}
+
 // claimGated locks the jobs, then counts their places: two statements, because
 // one would count on the snapshot from before the lock and admit too many.
 func (s *store) claimGated(ctx context.Context, jobs []uuid.UUID, p db.ClaimGatedExecutionsParams) (out []claimed, err error) {

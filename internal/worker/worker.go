@@ -65,8 +65,10 @@ type Deps struct {
 	Beat     *postgres.DB
 	Executor *executor.Registry
 	Hints    hints
-	Metrics  *telemetry.Metrics
-	Log      *slog.Logger
+	// Away says that no hints come now; Seek asks it. Nil: there never are any.
+	Away    func() bool
+	Metrics *telemetry.Metrics
+	Log     *slog.Logger
 }
 
 // Worker runs executions. Handle is called by the queue's consumer, Run once.
@@ -74,13 +76,17 @@ type Worker struct {
 	Config
 	Deps
 
-	store    *store
-	members  *fleet.Store
-	slots    *slots
-	specs    *specs
-	claims   *batch[wish]
-	outcomes *batch[ended]
-	turn     chan struct{} // held by the hint that takes slots
+	store     *store
+	members   *fleet.Store
+	slots     *slots
+	specs     *specs
+	claims    *batch[wish]
+	outcomes  *batch[ended]
+	turn      chan struct{}  // held by the hint that takes slots
+	next      chan uuid.UUID // for the next Poll: what got its turn here
+	woken     chan struct{}  // there is something in next
+	seeking   atomic.Bool    // Seek polls, because no hints come
+	lookAfter uuid.UUID      // where the next Poll goes on to look
 
 	current atomic.Pointer[incarnation] // nil while there is none
 	runs    sync.WaitGroup              // runs whose slot is held
@@ -96,6 +102,7 @@ func New(c Config, d Deps) *Worker {
 		claims:   newBatch[wish](claimBatch, claimLinger),
 		outcomes: newBatch[ended](completeBatch, completeLinger),
 		turn:     make(chan struct{}, 1),
+		next:     make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1),
 	}
 }
 
@@ -104,7 +111,8 @@ func (w *Worker) Ready() bool { return w.ready.Load() }
 
 // Run works until ctx is cancelled; then it takes nothing more, lets what runs
 // finish for up to Config.Drain, hands the rest back, and returns nil. consume
-// delivers hints to Handle and returns once its own ctx is cancelled.
+// delivers hints to Handle, or is Seek, or both, and returns once its own ctx is
+// cancelled.
 func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) error) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // of everything that must outlive the stop
 	defer end()
@@ -162,7 +170,7 @@ func (w *Worker) Handle(ctx context.Context, lane queue.Lane, ids []uuid.UUID) e
 	}
 	patience, cancel := context.WithTimeout(ctx, slotPatience)
 	defer cancel()
-	var decided sync.WaitGroup
+	var decided decision
 	rest := w.admit(patience, inc, ids, &decided)
 	if len(rest) > 0 {
 		if err := w.Hints.Publish(ctx, lane, rest); err != nil {
@@ -174,7 +182,7 @@ func (w *Worker) Handle(ctx context.Context, lane queue.Lane, ids []uuid.UUID) e
 }
 
 // admit brings ids that get a slot to the next claims, and answers the others.
-func (w *Worker) admit(patience context.Context, inc *incarnation, ids []uuid.UUID, decided *sync.WaitGroup) (rest []uuid.UUID) {
+func (w *Worker) admit(patience context.Context, inc *incarnation, ids []uuid.UUID, decided *decision) (rest []uuid.UUID) {
 	select {
 	case w.turn <- struct{}{}:
 		defer func() { <-w.turn }()

@@ -66,6 +66,7 @@ type bundle struct {
 	engine     *postgres.DB
 	hints      hints
 	run        func(ctx context.Context, run executor.Run) executor.Outcome
+	away       func() bool // what its workers believe about hints
 }
 
 func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
@@ -117,7 +118,14 @@ type member struct {
 	stop func() // cancels it and waits for its end
 }
 
+// start runs a worker that hears of work through Handle and Poll only.
 func (b *bundle) start(edit func(*worker.Config)) member {
+	b.t.Helper()
+	return b.startWith(edit, func(*worker.Worker, context.Context) error { return nil })
+}
+
+// startWith also has consume run, for as long as the worker does.
+func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worker, context.Context) error) member {
 	b.t.Helper()
 	c := worker.Config{
 		Host: "test", PID: 1, Slots: 10, Heartbeat: 50 * time.Millisecond, Fence: 5 * time.Second, Lease: 10 * time.Second, Drain: limit,
@@ -128,13 +136,17 @@ func (b *bundle) start(edit func(*worker.Config)) member {
 	w := worker.New(c, worker.Deps{
 		DB: b.engine, Beat: open(b.t, b.database.URL, postgres.Engine), Hints: b.hints,
 		Executor: executor.NewRegistry(map[string]executor.Executor{"function": scripted(b.run)}),
-		Metrics:  telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler),
+		Metrics:  telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), Away: b.away,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := w.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil }); err != nil {
+		err := w.Run(ctx, func(ctx context.Context) error {
+			defer func() { <-ctx.Done() }()
+			return consume(w, ctx)
+		})
+		if err != nil {
 			b.t.Errorf("worker: %v", err)
 		}
 	}()

@@ -1,0 +1,318 @@
+package worker_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/worker"
+)
+
+// instantly has every run succeed at once, and notes which came in what order.
+func (b *bundle) instantly() (ran func() []uuid.UUID) {
+	var mu sync.Mutex
+	var order []uuid.UUID
+	b.run = func(_ context.Context, run executor.Run) executor.Outcome {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, run.ExecutionID)
+		return executor.Outcome{}
+	}
+	return func() []uuid.UUID {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]uuid.UUID{}, order...)
+	}
+}
+
+// again triggers a job once more.
+func (b *bundle) again(id uuid.UUID) execution.Execution {
+	b.t.Helper()
+	e, _, err := b.executions.Trigger(b.t.Context(), b.who, id, nil, idempotency.Key{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return e
+}
+
+func (b *bundle) poll(w member, waited time.Duration) int {
+	b.t.Helper()
+	won, err := w.Poll(b.t.Context(), waited)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return won
+}
+
+// many makes n rows of one job that wait, of a priority, the first made age ago
+// and each a millisecond after the one before.
+func (b *bundle) many(like execution.Execution, n, priority int, age time.Duration) {
+	b.t.Helper()
+	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
+		timeout_ms, concurrency_limit, available_at, sweep_at, created_at)
+		SELECT gen_random_uuid(), tenant_id, job_id, job_version, now() - $2::interval + i * interval '1 ms', 'manual', job_type, $3, max_attempts, timeout_ms,
+		       0, now() - $2::interval + i * interval '1 ms', now() - $2::interval + i * interval '1 ms' + interval '5 s', now()
+		FROM active_executions, generate_series(1, $4::int) i WHERE id = $1`, like.ID, age, priority, n)
+}
+
+func TestPollTakesWhatMayStartAndNothingElse(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ran := b.instantly()
+	w := b.start(nil)
+	free := b.pending(nil)
+	late, ended, swept := b.pending(nil), b.pending(nil), b.pending(nil)
+	b.exec("UPDATE active_executions SET available_at = now() + interval '10 s', sweep_at = now() + interval '10 s' WHERE id = $1", late.ID)
+	b.exec("UPDATE active_executions SET cancel_requested_at = now() WHERE id = $1", ended.ID)
+	// Hinted again and again while Redis was there: looked at last, not never.
+	b.exec("UPDATE active_executions SET sweep_at = now() + interval '59 s', dispatch_seq = 9 WHERE id = $1", swept.ID)
+	if won := b.poll(w, time.Hour); won != 0 {
+		t.Errorf("%d claimed although none waited that long", won)
+	}
+	if won := b.poll(w, 0); won != 2 {
+		t.Errorf("%d claimed, want the two that may start", won)
+	}
+	b.reaches(free.ID, execution.Completed)
+	b.reaches(swept.ID, execution.Completed)
+	if won := b.poll(w, 0); won != 0 || len(ran()) != 2 {
+		t.Errorf("%d more claimed, %d ran", won, len(ran()))
+	}
+	if len(b.hints.sent) != 0 {
+		t.Errorf("a poll sent hints: %+v", <-b.hints.sent)
+	}
+}
+
+func TestPollTakesNoMoreThanThereAreSlots(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	release := make(chan struct{})
+	b.run = func(context.Context, executor.Run) executor.Outcome {
+		<-release
+		return executor.Outcome{}
+	}
+	w := b.start(func(c *worker.Config) { c.Slots = 3 })
+	defer close(release)
+	b.many(b.pending(nil), 20, 5, time.Minute)
+	for i, want := range []int{3, 0} {
+		if won := b.poll(w, 0); won != want {
+			t.Errorf("poll %d claimed %d, want %d", i, won, want)
+		}
+	}
+	if len(b.hints.sent) != 0 {
+		t.Errorf("what got no slot was hinted: %+v", <-b.hints.sent)
+	}
+}
+
+// Among many that wait, the urgent ones get six of ten turns however late they
+// came, and the others are not kept from theirs.
+func TestPollSharesAmongLanes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	release := make(chan struct{})
+	b.run = func(context.Context, executor.Run) executor.Outcome {
+		<-release
+		return executor.Outcome{}
+	}
+	w := b.start(func(c *worker.Config) { c.Slots = 100 })
+	defer close(release)
+	like := b.pending(nil)
+	b.many(like, 5000, 1, time.Hour)
+	b.many(like, 200, 5, time.Minute)
+	b.many(like, 200, 9, time.Second)
+	if won := b.poll(w, 0); won != 100 {
+		t.Fatalf("%d claimed", won)
+	}
+	got := b.counts("SELECT priority, count(*) FROM active_executions WHERE status = 'running' GROUP BY 1")
+	// The place of each is moved at random, so the shares are not exact.
+	if got[9] < 45 || got[9] > 75 || got[5] < 15 || got[5] > 45 || got[1] < 1 || got[1] > 25 {
+		t.Errorf("claimed by priority: %v, want about 60, 30, 10", got)
+	}
+}
+
+// counts asks the database itself for pairs of numbers.
+func (b *bundle) counts(sql string) map[int]int {
+	b.t.Helper()
+	conn, err := pgx.Connect(b.t.Context(), b.database.AdminURL)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer conn.Close(b.t.Context())
+	rows, err := conn.Query(b.t.Context(), sql)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	got := map[int]int{}
+	var key, n int
+	if _, err := pgx.ForEachRow(rows, []any{&key, &n}, func() error { got[key] = n; return nil }); err != nil {
+		b.t.Fatal(err)
+	}
+	return got
+}
+
+// A long queue of one job that has no place free hides nobody.
+func TestPollLooksPastFullQueues(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	release := make(chan struct{})
+	b.run = func(context.Context, executor.Run) executor.Outcome {
+		<-release
+		return executor.Outcome{}
+	}
+	w := b.start(func(c *worker.Config) { c.Slots = 50 })
+	defer close(release)
+	full := b.pending(func(s *job.Spec) { s.MaxConcurrent = 1 })
+	queued := b.again(full.JobID)
+	b.many(queued, 3000, 9, time.Hour)
+	b.exec("UPDATE active_executions SET concurrency_limit = 1 WHERE job_id = $1 AND id <> $2", full.JobID, full.ID)
+	other := b.pending(func(s *job.Spec) { s.MaxConcurrent = 2 })
+	b.exec("UPDATE active_executions SET concurrency_limit = 2 WHERE id = $1", other.ID)
+	third := b.pending(nil)
+	eventually(t, "both of the others run", func() bool {
+		b.poll(w, 0)
+		return b.reached(other.ID) == execution.Running && b.reached(third.ID) == execution.Running
+	})
+	if got := b.counts("SELECT 1, count(*) FROM active_executions WHERE status = 'running'"); got[1] != 3 {
+		t.Errorf("%d run, want one of each job", got[1])
+	}
+}
+
+func (b *bundle) reached(id uuid.UUID) execution.Status {
+	b.t.Helper()
+	e, err := b.executions.Get(b.t.Context(), b.who, id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return e.Status
+}
+
+// The look stays cheap while much waits: it walks indexes and stops.
+func TestPollReadsLittle(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	like := b.pending(nil)
+	b.many(like, 30_000, 5, time.Minute)
+	b.exec("UPDATE active_executions SET job_id = gen_random_uuid()")
+	b.exec("UPDATE active_executions SET concurrency_limit = 1 WHERE id IN (SELECT id FROM active_executions LIMIT 3000)")
+	b.exec("ANALYZE active_executions")
+	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) "+db.ListClaimableExecutions, 100, 512, nil, 0, uuid.Nil, 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(plan, "\n")
+	if strings.Contains(text, "Seq Scan on active_executions") {
+		t.Errorf("it reads the whole table:\n%s", text)
+	}
+}
+
+// Two workers that poll side by side run each execution once, and all of them;
+// a worker without hints finds what comes, retries included.
+func TestSeekRunsEverythingOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var runs atomic.Int64
+	var seen sync.Map
+	b.run = func(_ context.Context, run executor.Run) executor.Outcome {
+		runs.Add(1)
+		if n, again := seen.LoadOrStore(run.ExecutionID, run.Attempt); again && n == run.Attempt {
+			t.Errorf("%v ran twice as attempt %d", run.ExecutionID, run.Attempt)
+		}
+		if strings.Contains(string(run.Config), "2") && run.Attempt == 1 {
+			return executor.Outcome{Err: &executor.Error{Type: executor.NetworkError, Message: "refused"}}
+		}
+		return executor.Outcome{}
+	}
+	seek := func(w *worker.Worker, ctx context.Context) error { return w.Seek(ctx) }
+	b.startWith(nil, seek)
+	b.startWith(func(c *worker.Config) { c.Slots = 30 }, seek)
+	b.many(b.pending(nil), 500, 5, time.Second)
+	retried := b.pending(func(s *job.Spec) { s.Config, s.Retry.MaxRetries, s.Retry.DelayMS = []byte(`{"n":2}`), 1, 200 })
+	limited := b.pending(func(s *job.Spec) { s.MaxConcurrent = 2 })
+	ids := []uuid.UUID{limited.ID}
+	for range 20 {
+		ids = append(ids, b.again(limited.JobID).ID)
+	}
+	if got := b.reaches(retried.ID, execution.Completed); got.Attempt != 2 {
+		t.Errorf("retried: %+v", got)
+	}
+	for _, id := range ids {
+		b.reaches(id, execution.Completed)
+	}
+	eventually(t, "all are over", func() bool {
+		return b.counts("SELECT 1, count(*) FROM active_executions GROUP BY 1")[1] == 0
+	})
+	if n := runs.Load(); n != 501+2+21 {
+		t.Errorf("%d runs, want %d", n, 501+2+21)
+	}
+}
+
+// While hints come, only what has waited too long for its own is touched;
+// while they do not, everything is, at once.
+func TestSeekLeavesHintedWorkToHints(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.instantly()
+	var away atomic.Bool
+	b.away = away.Load
+	b.startWith(nil, func(w *worker.Worker, ctx context.Context) error { return w.Seek(ctx) })
+	stray := b.pending(nil)
+	got := b.reaches(stray.ID, execution.Completed)
+	if late := got.StartedAt.Sub(got.ScheduledAt); late < time.Second || late > 3*time.Second {
+		t.Errorf("a run whose hint was lost started after %v, want one to three seconds", late)
+	}
+	away.Store(true)
+	for range 3 {
+		e := b.pending(nil)
+		got := b.reaches(e.ID, execution.Completed)
+		if late := got.StartedAt.Sub(got.ScheduledAt); late > time.Second {
+			t.Errorf("without hints a run started after %v, want at most a second", late)
+		}
+	}
+}
+
+// The worker stops at any moment of a search.
+func TestSeekStartsAndStops(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ran := b.instantly()
+	b.many(b.pending(nil), 300, 5, time.Second)
+	for i := range 10 {
+		w := b.startWith(nil, func(w *worker.Worker, ctx context.Context) error { return w.Seek(ctx) })
+		select {
+		case <-time.After(time.Duration(i) * 3 * time.Millisecond):
+		case <-t.Context().Done():
+		}
+		w.stop()
+	}
+	left := b.counts("SELECT 1, count(*) FROM active_executions GROUP BY 1")[1]
+	twice := map[uuid.UUID]int{}
+	for _, id := range ran() {
+		twice[id]++
+	}
+	if len(ran())+left != 301 || len(twice) != len(ran()) {
+		t.Errorf("%d ran, %d of them different, %d are left of 301", len(ran()), len(twice), left)
+	}
+	if diff := cmp.Diff(map[int]int{}, b.counts("SELECT attempt, count(*) FROM active_executions WHERE attempt > 0 GROUP BY 1")); diff != "" {
+		t.Errorf("attempts were left behind:\n%s", diff)
+	}
+}
