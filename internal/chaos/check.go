@@ -158,13 +158,12 @@ func (e *evidence) instants(f *findings, w *work) {
 // after checks what must not happen once a pause or a deletion was answered
 // (I13, I14, I15).
 func (e *evidence) after(f *findings, w *work) {
-	for _, r := range e.byJob[w.id] {
-		for _, p := range w.pauses {
-			if r.trigger == "scheduled" && !p.pause.ack.IsZero() {
-				born := r.createdAt.After(p.pause.ack) && r.createdAt.Before(p.resume.asked)
-				f.check("I13", !born, w.id, r.id, "%q was paused at %s and has a row made at %s", w.name, p.pause.ack, r.createdAt)
-			}
+	for _, p := range w.pauses {
+		if p.made >= 0 {
+			f.check("I13", p.made == 0, w.id, uuid.Nil, "%q was paused at %s and made %d rows until %s", w.name, p.pause.ack, p.made, p.resume.asked)
 		}
+	}
+	for _, r := range e.byJob[w.id] {
 		if d := w.deletion; d != nil && !d.ack.IsZero() {
 			f.check("I15", !r.createdAt.After(d.ack), w.id, r.id, "%q was deleted at %s and has a row made at %s", w.name, d.ack, r.createdAt)
 			ended := r.status != "cancelled" && r.status != "skipped" && r.status != "missed" && (!r.over() || r.completedAt.After(d.ack))

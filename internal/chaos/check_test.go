@@ -74,7 +74,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 			at := e.rows[1].createdAt
 			e.jobs[0].pauses = []pausing{{
 				pause:  window{at.Add(-2 * time.Second), at.Add(-time.Second)},
-				resume: window{at.Add(time.Second), at.Add(2 * time.Second)},
+				resume: window{at.Add(time.Second), at.Add(2 * time.Second)}, made: 1,
 			}}
 		}, []string{"I13"}},
 		"a deleted job that goes on": {func(e *evidence) {

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -19,10 +20,11 @@ type Config struct {
 	APIs      int           // processes of each kind
 	Promoters int
 	Workers   int
-	Jobs      int  // with a schedule, from the start
-	Short     bool // shorter leases and faults, for a test
-	Faults    bool // false: the same load undisturbed
-	Drops     bool // some targets break the connection off instead of answering
+	Jobs      int    // with a schedule, from the start
+	Short     bool   // shorter leases and faults, for a test
+	Faults    bool   // false: the same load undisturbed
+	Only      string // kind of fault, the only one; empty: all
+	Drops     bool   // some targets break the connection off instead of answering
 }
 
 // Parse reads the flags. What is wrong with them it says on output.
@@ -35,11 +37,17 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.DurationVar(&c.Drain, "drain", time.Minute, "within which everything must be over after the load")
 	set.IntVar(&c.Jobs, "jobs", 40, "jobs with a schedule at the start")
 	set.BoolVar(&c.Faults, "faults", true, "disturb it; without, the same load in peace")
+	set.StringVar(&c.Only, "only", "", "only this kind of fault, such as \"kill worker\"")
 	set.BoolVar(&c.Drops, "drops", false, "some targets break the connection off instead of answering")
 	if err := set.Parse(args); err != nil {
 		return Config{}, err
 	}
 	c.Quiet, c.Calm = 5*time.Second, 6*time.Second
+	if c.Only != "" && !slices.ContainsFunc(kinds(), func(k kind) bool { return k.name == c.Only }) {
+		err := fmt.Errorf("-only: there is no fault %q", c.Only)
+		fmt.Fprintln(output, err)
+		return Config{}, err
+	}
 	if c.Duration < 20*time.Second || c.Jobs < 1 {
 		err := fmt.Errorf("-duration must be 20s or more and -jobs 1 or more")
 		fmt.Fprintln(output, err)

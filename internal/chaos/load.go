@@ -19,7 +19,10 @@ import (
 type window struct{ asked, ack time.Time }
 
 // pausing is one pause and the resume after it.
-type pausing struct{ pause, resume window }
+type pausing struct {
+	pause, resume window
+	made          int // rows made in between, as seen before the resume; -1: not seen
+}
 
 // work is a job as we asked for it, and all that we did to it.
 type work struct {
@@ -161,6 +164,12 @@ func (l *load) pause(ctx context.Context, w *work, hold time.Duration, missed ap
 		paused.ack = time.Time{}
 	}
 	rest(ctx, hold)
+	made := -1
+	if !paused.ack.IsZero() {
+		if n, err := l.stack.store.madeAfter(ctx, w.id, paused.ack); err == nil {
+			made = n
+		}
+	}
 	code, resumed := l.ask(ctx, "resume", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.ResumeJobWithResponse(ctx, w.id, api.ResumeRequest{Missed: &missed})
 		if err != nil {
@@ -173,7 +182,7 @@ func (l *load) pause(ctx context.Context, w *work, hold time.Duration, missed ap
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.pauses = append(w.pauses, pausing{pause: paused, resume: resumed})
+	w.pauses = append(w.pauses, pausing{pause: paused, resume: resumed, made: made})
 }
 
 func (l *load) remove(ctx context.Context, w *work) {

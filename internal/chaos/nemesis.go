@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -74,13 +75,16 @@ func kinds() []kind {
 // plan draws the faults of a run from its seed: one begins every second or
 // two, and all are over when the quiet end begins.
 func plan(random *rand.Rand, c Config) []fault {
-	table, total := kinds(), 0
+	table, total := slices.DeleteFunc(kinds(), func(k kind) bool { return c.Only != "" && k.name != c.Only }), 0
 	for _, k := range table {
 		total += k.weight
 	}
 	counts := map[string]int{"api": c.APIs, "promoter": c.Promoters, "worker": c.Workers}
 	var out []fault
 	for at := c.Quiet; ; at += 400*time.Millisecond + time.Duration(random.Int64N(int64(2200*time.Millisecond))) {
+		if c.Only != "" {
+			at += 6 * time.Second // alone means that its effect has passed
+		}
 		drawn := random.IntN(total)
 		var k kind
 		for _, k = range table {

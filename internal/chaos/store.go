@@ -60,6 +60,14 @@ func (s store) left(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
+// madeAfter is how many rows the schedule of a job made since. It is asked
+// while the job is paused: a row's created_at alone is when the transaction
+// began that made it, which may be before a resume that it saw.
+func (s store) madeAfter(ctx context.Context, job uuid.UUID, since time.Time) (n int, err error) {
+	err = s.one(ctx, &n, "SELECT count(*) FROM executions WHERE job_id = $1 AND trigger_type = 'scheduled' AND created_at > $2", job, since)
+	return n, err
+}
+
 // rows reads every execution.
 func (s store) rows(ctx context.Context) (all []row, err error) {
 	const sql = `SELECT id, job_id, trigger_type, status, reason, attempt, max_attempts, scheduled_at,
