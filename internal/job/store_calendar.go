@@ -93,7 +93,7 @@ func bound(spec Spec, calendars []schedule.Calendar, state Job, now time.Time) (
 // transaction, and promoters pass over them meanwhile: hence bounds.
 const (
 	maxRescheduled = 1000      // jobs
-	maxRanges      = 3_000_000 // days of the calendars of all of them; measured 0.5 µs each
+	maxRanges      = 3_000_000 // days of the calendars of all of them; 0.5 µs each, from a measured run of 10 million
 )
 
 // Reschedule computes anew when the jobs that name a calendar are due, inside
