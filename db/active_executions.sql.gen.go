@@ -21,6 +21,7 @@ WITH locked AS MATERIALIZED (
 ),
 waiting AS MATERIALIZED (
     SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id FROM locked l WHERE l.status IN ('pending', 'retrying')
+      AND (l.backfill_id IS NULL OR NOT $5::boolean)
 ),
 moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
@@ -32,13 +33,14 @@ ON CONFLICT (id, scheduled_at) DO NOTHING
 `
 
 type CancelWaitingByJobParams struct {
-	Reason   string
-	Now      time.Time
-	TenantID uuid.UUID
-	JobID    uuid.UUID
+	Reason         string
+	Now            time.Time
+	TenantID       uuid.UUID
+	JobID          uuid.UUID
+	SpareBackfills bool
 }
 
-// Ends what waits of one job.
+// Ends what waits of one job, but where it is asked to spare backfills.
 // Everything of the job that is not over is locked first, in id order, and only
 // then asked whether it waits: an attempt whose failure is just being written
 // waits after that, and one that is just being claimed runs. What runs stays
@@ -49,6 +51,7 @@ func (q *Queries) CancelWaitingByJob(ctx context.Context, arg CancelWaitingByJob
 		arg.Now,
 		arg.TenantID,
 		arg.JobID,
+		arg.SpareBackfills,
 	)
 	if err != nil {
 		return 0, err
@@ -78,7 +81,7 @@ FROM locked l, clock
 WHERE e.id = l.id
 RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
           e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
-          CASE WHEN e.attempt = 1 THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at
+          CASE WHEN e.attempt = 1 AND e.trigger_type = 'scheduled' THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at
 `
 
 type ClaimExecutionsParams struct {
@@ -155,7 +158,7 @@ const ClaimGatedExecutions = `-- name: ClaimGatedExecutions :many
 WITH clock AS (SELECT coalesce($2::timestamptz, now()) AS at),
 asked AS (SELECT unnest($3::uuid[]) AS id, unnest($4::uuid[]) AS lease_token),
 ranked AS (
-    SELECT e.id, a.lease_token, row_number() OVER (PARTITION BY e.job_id ORDER BY e.priority DESC, e.scheduled_at, e.id) AS place,
+    SELECT e.id, a.lease_token, row_number() OVER (PARTITION BY e.job_id ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id) AS place,
            e.concurrency_limit - (SELECT count(*) FROM active_executions o
                                   WHERE o.job_id = e.job_id AND (o.status = 'running' OR o.concurrency_limit = 0)) AS free
     FROM asked a JOIN active_executions e ON e.id = a.id, clock
@@ -176,7 +179,7 @@ FROM locked l, clock
 WHERE e.id = l.id
 RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
           e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
-          CASE WHEN e.attempt = 1 THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at
+          CASE WHEN e.attempt = 1 AND e.trigger_type = 'scheduled' THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at
 `
 
 type ClaimGatedExecutionsParams struct {
@@ -206,8 +209,9 @@ type ClaimGatedExecutionsRow struct {
 
 // Cross-tenant: the worker, in one transaction with and after LockJobs: in one
 // statement the count would be of the snapshot from before the lock and admit
-// too many. A place is taken by what runs and by what had one reserved. Skips
-// what is locked: another's.
+// too many. A place is taken by what runs and by what had one reserved; a
+// backfill's run takes one that no other run wants. Skips what is locked:
+// another's.
 func (q *Queries) ClaimGatedExecutions(ctx context.Context, arg ClaimGatedExecutionsParams) ([]ClaimGatedExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ClaimGatedExecutions,
 		arg.WorkerID,
@@ -301,7 +305,7 @@ SELECT l.id, l.verdict::text AS verdict, l.job_type,
        -- Whose turn it is now: as many as could have a place.
        ARRAY(SELECT w.id FROM active_executions w
              WHERE w.job_id = l.job_id AND w.concurrency_limit > 0 AND w.status IN ('pending', 'retrying') AND w.id <> l.id
-             ORDER BY w.priority DESC, w.scheduled_at, w.id
+             ORDER BY w.backfill_id IS NOT NULL, w.priority DESC, w.scheduled_at, w.id
              LIMIT greatest(l.concurrency_limit, 1))::uuid[] AS next_ids
 FROM locked l
 `
@@ -376,7 +380,7 @@ func (q *Queries) CompleteExecutions(ctx context.Context, arg CompleteExecutions
 
 const CountActiveByJobs = `-- name: CountActiveByJobs :many
 SELECT e.job_id, count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0) AS taken,
-       count(*) FILTER (WHERE e.status <> 'running' AND e.concurrency_limit > 0) AS waiting
+       count(*) FILTER (WHERE e.status <> 'running' AND e.concurrency_limit > 0 AND e.backfill_id IS NULL) AS waiting
 FROM active_executions e WHERE e.job_id = ANY ($1::uuid[]) GROUP BY e.job_id
 `
 
@@ -387,7 +391,8 @@ type CountActiveByJobsRow struct {
 }
 
 // Cross-tenant: the promoter, for jobs whose rows it holds locked; and for one
-// job the trigger, likewise. Places taken or reserved, and runs that wait.
+// job the trigger, likewise. Places taken or reserved, and runs that wait. What
+// waits of a backfill counts as neither: it would have due instants skipped.
 func (q *Queries) CountActiveByJobs(ctx context.Context, jobIds []uuid.UUID) ([]CountActiveByJobsRow, error) {
 	rows, err := q.db.Query(ctx, CountActiveByJobs, jobIds)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 )
 
 const AdvanceBackfill = `-- name: AdvanceBackfill :exec
-UPDATE backfills SET cursor_at = $1, created = created + $2::int, next_batch_at = $3,
-       status = CASE WHEN $4::boolean THEN 'completed' ELSE status END,
-       finished_at = CASE WHEN $4::boolean THEN $5::timestamptz END
+UPDATE backfills SET cursor_at = $1, created = created + $2::int, next_batch_at = $3, status = $4,
+       total = CASE WHEN $4 = 'completed' THEN created + $2::int ELSE total END,
+       finished_at = CASE WHEN $4 <> 'running' THEN $5::timestamptz END
 WHERE id = $6
 `
 
@@ -24,28 +24,28 @@ type AdvanceBackfillParams struct {
 	CursorAt    time.Time
 	Made        int32
 	NextBatchAt time.Time
-	Finished    bool
+	Status      string
 	Now         time.Time
 	ID          uuid.UUID
 }
 
-// Cross-tenant: the promoter, for a row that it holds locked.
+// Cross-tenant: the promoter, for a row that it holds locked. What is over has
+// as many instants as it made: a calendar may have changed since it began.
 func (q *Queries) AdvanceBackfill(ctx context.Context, arg AdvanceBackfillParams) error {
 	_, err := q.db.Exec(ctx, AdvanceBackfill,
 		arg.CursorAt,
 		arg.Made,
 		arg.NextBatchAt,
-		arg.Finished,
+		arg.Status,
 		arg.Now,
 		arg.ID,
 	)
 	return err
 }
 
-const CancelBackfill = `-- name: CancelBackfill :one
+const CancelBackfill = `-- name: CancelBackfill :execrows
 UPDATE backfills SET status = 'cancelled', finished_at = $1::timestamptz
 WHERE tenant_id = $2 AND job_id = $3 AND id = $4 AND status = 'running'
-RETURNING id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, status, total, created, next_batch_at, requested_by, created_at, finished_at
 `
 
 type CancelBackfillParams struct {
@@ -56,65 +56,98 @@ type CancelBackfillParams struct {
 }
 
 // Waits for a batch that is being made; nothing is made after it.
-func (q *Queries) CancelBackfill(ctx context.Context, arg CancelBackfillParams) (Backfill, error) {
-	row := q.db.QueryRow(ctx, CancelBackfill,
+func (q *Queries) CancelBackfill(ctx context.Context, arg CancelBackfillParams) (int64, error) {
+	result, err := q.db.Exec(ctx, CancelBackfill,
 		arg.Now,
 		arg.TenantID,
 		arg.JobID,
 		arg.ID,
 	)
-	var i Backfill
-	err := row.Scan(
-		&i.ID,
-		&i.TenantID,
-		&i.JobID,
-		&i.JobVersion,
-		&i.FromAt,
-		&i.ToAt,
-		&i.CursorAt,
-		&i.RatePerMinute,
-		&i.Parameters,
-		&i.Status,
-		&i.Total,
-		&i.Created,
-		&i.NextBatchAt,
-		&i.RequestedBy,
-		&i.CreatedAt,
-		&i.FinishedAt,
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const CancelWaitingByBackfill = `-- name: CancelWaitingByBackfill :execrows
+WITH locked AS MATERIALIZED (
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id FROM active_executions e
+    WHERE e.tenant_id = $3 AND e.job_id = $4 AND e.backfill_id = $5
+    ORDER BY e.id FOR UPDATE
+),
+waiting AS MATERIALIZED (
+    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id FROM locked l WHERE l.status IN ('pending', 'retrying')
+),
+moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
+INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+                            status, reason, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
+SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
+       'cancelled', $1::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, $2::timestamptz, w.created_at
+FROM waiting w
+ON CONFLICT (id, scheduled_at) DO NOTHING
+`
+
+type CancelWaitingByBackfillParams struct {
+	Reason     string
+	Now        time.Time
+	TenantID   uuid.UUID
+	JobID      uuid.UUID
+	BackfillID *uuid.UUID
+}
+
+// Ends what waits of one backfill. Everything of it that is not over is locked
+// first, for the reasons of CancelWaitingByJob; RequestCancelByBackfill in the
+// same transaction finds the rest.
+func (q *Queries) CancelWaitingByBackfill(ctx context.Context, arg CancelWaitingByBackfillParams) (int64, error) {
+	result, err := q.db.Exec(ctx, CancelWaitingByBackfill,
+		arg.Reason,
+		arg.Now,
+		arg.TenantID,
+		arg.JobID,
+		arg.BackfillID,
 	)
-	return i, err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const ClaimBackfills = `-- name: ClaimBackfills :many
-SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, coalesce($1::timestamptz, now())::timestamptz AS at FROM backfills b
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, v.spec, (j.deleted_at IS NOT NULL)::boolean AS deleted, j.overlap_policy, j.max_concurrent,
+       (SELECT max(n.created_at) FROM job_versions n
+        WHERE n.job_id = b.job_id AND n.version <= b.job_version
+          AND NOT EXISTS (SELECT 1 FROM job_versions p WHERE p.job_id = n.job_id AND p.version = n.version - 1
+                                                         AND p.spec->'interval' IS NOT DISTINCT FROM n.spec->'interval'))::timestamptz AS anchor_at,
+       coalesce($1::timestamptz, now())::timestamptz AS at
+FROM backfills b
+JOIN scheduled_jobs j ON j.id = b.job_id
+JOIN job_versions v ON v.job_id = b.job_id AND v.version = b.job_version
 WHERE b.status = 'running' AND b.next_batch_at <= coalesce($1::timestamptz, now())
-ORDER BY b.next_batch_at LIMIT 20 FOR NO KEY UPDATE SKIP LOCKED
+ORDER BY b.next_batch_at LIMIT $2 FOR NO KEY UPDATE OF b, j SKIP LOCKED
 `
 
+type ClaimBackfillsParams struct {
+	Now       *time.Time
+	BatchSize int32
+}
+
 type ClaimBackfillsRow struct {
-	ID            uuid.UUID
-	TenantID      uuid.UUID
-	JobID         uuid.UUID
-	JobVersion    int32
-	FromAt        time.Time
-	ToAt          time.Time
-	CursorAt      time.Time
-	RatePerMinute int32
-	Parameters    json.RawMessage
-	Status        string
-	Total         int32
-	Created       int32
-	NextBatchAt   time.Time
-	RequestedBy   string
-	CreatedAt     time.Time
-	FinishedAt    *time.Time
+	Backfill      Backfill
+	Spec          json.RawMessage
+	Deleted       bool
+	OverlapPolicy string
+	MaxConcurrent int32
+	AnchorAt      time.Time
 	At            time.Time
 }
 
-// Cross-tenant: the promoter. Backfills whose next batch is due; skips what
-// another promoter works on.
-func (q *Queries) ClaimBackfills(ctx context.Context, now *time.Time) ([]ClaimBackfillsRow, error) {
-	rows, err := q.db.Query(ctx, ClaimBackfills, now)
+// Cross-tenant: the promoter. Backfills whose next batch is due, with the
+// definition that each was made with and what its job allows now. Locks the
+// jobs too, so that a deletion comes before the batch or cancels it; skips what
+// somebody works on, here or there. An interval counts from the version that
+// introduced it.
+func (q *Queries) ClaimBackfills(ctx context.Context, arg ClaimBackfillsParams) ([]ClaimBackfillsRow, error) {
+	rows, err := q.db.Query(ctx, ClaimBackfills, arg.Now, arg.BatchSize)
 	if err != nil {
 		return nil, err
 	}
@@ -123,24 +156,68 @@ func (q *Queries) ClaimBackfills(ctx context.Context, now *time.Time) ([]ClaimBa
 	for rows.Next() {
 		var i ClaimBackfillsRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.TenantID,
-			&i.JobID,
-			&i.JobVersion,
-			&i.FromAt,
-			&i.ToAt,
-			&i.CursorAt,
-			&i.RatePerMinute,
-			&i.Parameters,
-			&i.Status,
-			&i.Total,
-			&i.Created,
-			&i.NextBatchAt,
-			&i.RequestedBy,
-			&i.CreatedAt,
-			&i.FinishedAt,
+			&i.Backfill.ID,
+			&i.Backfill.TenantID,
+			&i.Backfill.JobID,
+			&i.Backfill.JobVersion,
+			&i.Backfill.FromAt,
+			&i.Backfill.ToAt,
+			&i.Backfill.CursorAt,
+			&i.Backfill.RatePerMinute,
+			&i.Backfill.Parameters,
+			&i.Backfill.Status,
+			&i.Backfill.Total,
+			&i.Backfill.Created,
+			&i.Backfill.NextBatchAt,
+			&i.Backfill.RequestedBy,
+			&i.Backfill.CreatedAt,
+			&i.Backfill.FinishedAt,
+			&i.Spec,
+			&i.Deleted,
+			&i.OverlapPolicy,
+			&i.MaxConcurrent,
+			&i.AnchorAt,
 			&i.At,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const CountActiveByBackfills = `-- name: CountActiveByBackfills :many
+SELECT a.backfill_id::uuid AS backfill_id, count(*) AS active, count(*) FILTER (WHERE a.status <> 'running') AS waiting
+FROM active_executions a
+WHERE a.job_id = ANY ($1::uuid[]) AND a.backfill_id = ANY ($2::uuid[])
+GROUP BY a.backfill_id
+`
+
+type CountActiveByBackfillsParams struct {
+	JobIds      []uuid.UUID
+	BackfillIds []uuid.UUID
+}
+
+type CountActiveByBackfillsRow struct {
+	BackfillID uuid.UUID
+	Active     int64
+	Waiting    int64
+}
+
+// Cross-tenant: the promoter, for backfills that it holds locked.
+func (q *Queries) CountActiveByBackfills(ctx context.Context, arg CountActiveByBackfillsParams) ([]CountActiveByBackfillsRow, error) {
+	rows, err := q.db.Query(ctx, CountActiveByBackfills, arg.JobIds, arg.BackfillIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountActiveByBackfillsRow
+	for rows.Next() {
+		var i CountActiveByBackfillsRow
+		if err := rows.Scan(&i.BackfillID, &i.Active, &i.Waiting); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -154,7 +231,7 @@ func (q *Queries) ClaimBackfills(ctx context.Context, now *time.Time) ([]ClaimBa
 const CountBackfillOutcomes = `-- name: CountBackfillOutcomes :many
 SELECT status::text AS status, count(*) AS executions FROM executions
 WHERE tenant_id = $1 AND job_id = $2 AND backfill_id = $3
-  AND scheduled_at >= $4::timestamptz AND scheduled_at <= $5::timestamptz
+  AND scheduled_at >= $4::timestamptz AND scheduled_at < $5::timestamptz
 GROUP BY 1
 `
 
@@ -199,8 +276,25 @@ func (q *Queries) CountBackfillOutcomes(ctx context.Context, arg CountBackfillOu
 	return items, nil
 }
 
+const CountRunningBackfills = `-- name: CountRunningBackfills :one
+SELECT count(*) FROM backfills WHERE tenant_id = $1 AND job_id = $2 AND status = 'running'
+`
+
+type CountRunningBackfillsParams struct {
+	TenantID uuid.UUID
+	JobID    uuid.UUID
+}
+
+func (q *Queries) CountRunningBackfills(ctx context.Context, arg CountRunningBackfillsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, CountRunningBackfills, arg.TenantID, arg.JobID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const GetBackfill = `-- name: GetBackfill :one
-SELECT id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, status, total, created, next_batch_at, requested_by, created_at, finished_at FROM backfills WHERE tenant_id = $1 AND job_id = $2 AND id = $3
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
+FROM backfills b WHERE b.tenant_id = $1 AND b.job_id = $2 AND b.id = $3
 `
 
 type GetBackfillParams struct {
@@ -209,33 +303,40 @@ type GetBackfillParams struct {
 	ID       uuid.UUID
 }
 
-func (q *Queries) GetBackfill(ctx context.Context, arg GetBackfillParams) (Backfill, error) {
+type GetBackfillRow struct {
+	Backfill Backfill
+	Active   int64
+}
+
+// With how many of its executions are not over, by one snapshot.
+func (q *Queries) GetBackfill(ctx context.Context, arg GetBackfillParams) (GetBackfillRow, error) {
 	row := q.db.QueryRow(ctx, GetBackfill, arg.TenantID, arg.JobID, arg.ID)
-	var i Backfill
+	var i GetBackfillRow
 	err := row.Scan(
-		&i.ID,
-		&i.TenantID,
-		&i.JobID,
-		&i.JobVersion,
-		&i.FromAt,
-		&i.ToAt,
-		&i.CursorAt,
-		&i.RatePerMinute,
-		&i.Parameters,
-		&i.Status,
-		&i.Total,
-		&i.Created,
-		&i.NextBatchAt,
-		&i.RequestedBy,
-		&i.CreatedAt,
-		&i.FinishedAt,
+		&i.Backfill.ID,
+		&i.Backfill.TenantID,
+		&i.Backfill.JobID,
+		&i.Backfill.JobVersion,
+		&i.Backfill.FromAt,
+		&i.Backfill.ToAt,
+		&i.Backfill.CursorAt,
+		&i.Backfill.RatePerMinute,
+		&i.Backfill.Parameters,
+		&i.Backfill.Status,
+		&i.Backfill.Total,
+		&i.Backfill.Created,
+		&i.Backfill.NextBatchAt,
+		&i.Backfill.RequestedBy,
+		&i.Backfill.CreatedAt,
+		&i.Backfill.FinishedAt,
+		&i.Active,
 	)
 	return i, err
 }
 
 const InsertBackfill = `-- name: InsertBackfill :one
 INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, total, next_batch_at, requested_by, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $5, $7, $8, $9, $10, $11, $10)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $11)
 RETURNING id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, status, total, created, next_batch_at, requested_by, created_at, finished_at
 `
 
@@ -246,6 +347,7 @@ type InsertBackfillParams struct {
 	JobVersion    int32
 	FromAt        time.Time
 	ToAt          time.Time
+	CursorAt      time.Time
 	RatePerMinute int32
 	Parameters    json.RawMessage
 	Total         int32
@@ -261,6 +363,7 @@ func (q *Queries) InsertBackfill(ctx context.Context, arg InsertBackfillParams) 
 		arg.JobVersion,
 		arg.FromAt,
 		arg.ToAt,
+		arg.CursorAt,
 		arg.RatePerMinute,
 		arg.Parameters,
 		arg.Total,
@@ -289,10 +392,55 @@ func (q *Queries) InsertBackfill(ctx context.Context, arg InsertBackfillParams) 
 	return i, err
 }
 
+const InsertBackfillExecutions = `-- name: InsertBackfillExecutions :exec
+INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters,
+                               max_attempts, timeout_ms, concurrency_limit, backfill_id, available_at, sweep_at, created_at)
+SELECT u.id, b.tenant_id, b.job_id, b.job_version, u.scheduled_at, 'backfill', b.requested_by, u.job_type, u.priority, b.parameters,
+       u.max_attempts, u.timeout_ms, u.concurrency_limit, b.id, n.at, n.at + interval '5 seconds', n.at
+FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS backfill_id, unnest($3::timestamptz[]) AS scheduled_at,
+             unnest($4::text[]) AS job_type, unnest($5::smallint[]) AS priority, unnest($6::int[]) AS max_attempts,
+             unnest($7::int[]) AS timeout_ms, unnest($8::smallint[]) AS concurrency_limit) u
+JOIN backfills b ON b.id = u.backfill_id
+CROSS JOIN (SELECT $9::timestamptz AS at) n
+WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
+ON CONFLICT (id) DO NOTHING
+`
+
+type InsertBackfillExecutionsParams struct {
+	Ids               []uuid.UUID
+	BackfillIds       []uuid.UUID
+	ScheduledAt       []time.Time
+	JobTypes          []string
+	Priorities        []int16
+	MaxAttempts       []int32
+	TimeoutsMs        []int32
+	ConcurrencyLimits []int16
+	Now               time.Time
+}
+
+// Cross-tenant: the promoter, for backfills that it holds locked. Inserting a
+// run twice is a no-op, in this table by its key and in the history by the
+// look-up, which touches one partition.
+func (q *Queries) InsertBackfillExecutions(ctx context.Context, arg InsertBackfillExecutionsParams) error {
+	_, err := q.db.Exec(ctx, InsertBackfillExecutions,
+		arg.Ids,
+		arg.BackfillIds,
+		arg.ScheduledAt,
+		arg.JobTypes,
+		arg.Priorities,
+		arg.MaxAttempts,
+		arg.TimeoutsMs,
+		arg.ConcurrencyLimits,
+		arg.Now,
+	)
+	return err
+}
+
 const ListBackfillsByJob = `-- name: ListBackfillsByJob :many
-SELECT id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, status, total, created, next_batch_at, requested_by, created_at, finished_at FROM backfills
-WHERE tenant_id = $1 AND job_id = $2 AND (created_at, id) < ($3::timestamptz, $4::uuid)
-ORDER BY created_at DESC, id DESC LIMIT $5
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
+FROM backfills b
+WHERE b.tenant_id = $1 AND b.job_id = $2 AND (b.created_at, b.id) < ($3::timestamptz, $4::uuid)
+ORDER BY b.created_at DESC, b.id DESC LIMIT $5
 `
 
 type ListBackfillsByJobParams struct {
@@ -303,7 +451,13 @@ type ListBackfillsByJobParams struct {
 	PageSize        int32
 }
 
-func (q *Queries) ListBackfillsByJob(ctx context.Context, arg ListBackfillsByJobParams) ([]Backfill, error) {
+type ListBackfillsByJobRow struct {
+	Backfill Backfill
+	Active   int64
+}
+
+// Walks backfills_job backwards from the position of the last page.
+func (q *Queries) ListBackfillsByJob(ctx context.Context, arg ListBackfillsByJobParams) ([]ListBackfillsByJobRow, error) {
 	rows, err := q.db.Query(ctx, ListBackfillsByJob,
 		arg.TenantID,
 		arg.JobID,
@@ -315,26 +469,27 @@ func (q *Queries) ListBackfillsByJob(ctx context.Context, arg ListBackfillsByJob
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Backfill
+	var items []ListBackfillsByJobRow
 	for rows.Next() {
-		var i Backfill
+		var i ListBackfillsByJobRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.TenantID,
-			&i.JobID,
-			&i.JobVersion,
-			&i.FromAt,
-			&i.ToAt,
-			&i.CursorAt,
-			&i.RatePerMinute,
-			&i.Parameters,
-			&i.Status,
-			&i.Total,
-			&i.Created,
-			&i.NextBatchAt,
-			&i.RequestedBy,
-			&i.CreatedAt,
-			&i.FinishedAt,
+			&i.Backfill.ID,
+			&i.Backfill.TenantID,
+			&i.Backfill.JobID,
+			&i.Backfill.JobVersion,
+			&i.Backfill.FromAt,
+			&i.Backfill.ToAt,
+			&i.Backfill.CursorAt,
+			&i.Backfill.RatePerMinute,
+			&i.Backfill.Parameters,
+			&i.Backfill.Status,
+			&i.Backfill.Total,
+			&i.Backfill.Created,
+			&i.Backfill.NextBatchAt,
+			&i.Backfill.RequestedBy,
+			&i.Backfill.CreatedAt,
+			&i.Backfill.FinishedAt,
+			&i.Active,
 		); err != nil {
 			return nil, err
 		}
@@ -344,4 +499,58 @@ func (q *Queries) ListBackfillsByJob(ctx context.Context, arg ListBackfillsByJob
 		return nil, err
 	}
 	return items, nil
+}
+
+const LockJobDefinition = `-- name: LockJobDefinition :one
+SELECT j.version, j.anchor_at, v.spec
+FROM scheduled_jobs j JOIN job_versions v ON v.job_id = j.id AND v.version = j.version
+WHERE j.tenant_id = $1 AND j.id = $2 AND j.deleted_at IS NULL
+FOR NO KEY UPDATE OF j
+`
+
+type LockJobDefinitionParams struct {
+	TenantID uuid.UUID
+	JobID    uuid.UUID
+}
+
+type LockJobDefinitionRow struct {
+	Version  int32
+	AnchorAt time.Time
+	Spec     json.RawMessage
+}
+
+// What a backfill is planned from: the current definition, and where its
+// interval counts from. Locked, so that the count of running backfills and the
+// new one are one step; NO KEY UPDATE also waits for a deletion.
+func (q *Queries) LockJobDefinition(ctx context.Context, arg LockJobDefinitionParams) (LockJobDefinitionRow, error) {
+	row := q.db.QueryRow(ctx, LockJobDefinition, arg.TenantID, arg.JobID)
+	var i LockJobDefinitionRow
+	err := row.Scan(&i.Version, &i.AnchorAt, &i.Spec)
+	return i, err
+}
+
+const RequestCancelByBackfill = `-- name: RequestCancelByBackfill :execrows
+UPDATE active_executions SET cancel_requested_at = $1::timestamptz
+WHERE tenant_id = $2 AND job_id = $3 AND backfill_id = $4 AND status = 'running' AND cancel_requested_at IS NULL
+`
+
+type RequestCancelByBackfillParams struct {
+	Now        time.Time
+	TenantID   uuid.UUID
+	JobID      uuid.UUID
+	BackfillID *uuid.UUID
+}
+
+// Asks for the end of what runs of one backfill, as RequestCancelByJob does.
+func (q *Queries) RequestCancelByBackfill(ctx context.Context, arg RequestCancelByBackfillParams) (int64, error) {
+	result, err := q.db.Exec(ctx, RequestCancelByBackfill,
+		arg.Now,
+		arg.TenantID,
+		arg.JobID,
+		arg.BackfillID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -99,11 +99,11 @@ func (q *Queries) InsertUnrunExecutions(ctx context.Context, arg InsertUnrunExec
 const ListFailingJobs = `-- name: ListFailingJobs :many
 SELECT j.id, j.tenant_id, j.disable_after_failures
 FROM (SELECT DISTINCT f.job_id FROM job_executions f
-      WHERE f.status = 'failed' AND f.completed_at > coalesce($1::timestamptz, now()) - interval '60 seconds') failed
+      WHERE f.status = 'failed' AND f.trigger_type <> 'backfill' AND f.completed_at > coalesce($1::timestamptz, now()) - interval '60 seconds') failed
 JOIN scheduled_jobs j ON j.id = failed.job_id AND j.status = 'active' AND j.disable_after_failures IS NOT NULL
 WHERE (SELECT count(*) FILTER (WHERE last.status = 'failed') FROM (
            SELECT h.status FROM job_executions h
-           WHERE h.job_id = j.id AND h.status IN ('completed', 'failed') AND h.completed_at > j.status_at
+           WHERE h.job_id = j.id AND h.trigger_type <> 'backfill' AND h.status IN ('completed', 'failed') AND h.completed_at > j.status_at
            ORDER BY h.scheduled_at DESC, h.id DESC LIMIT j.disable_after_failures) last) >= j.disable_after_failures
 `
 
@@ -114,8 +114,9 @@ type ListFailingJobsRow struct {
 }
 
 // Cross-tenant: the automatic stop. Jobs that failed lately, as often in a row
-// as they allow since somebody last set their status. Walks
-// job_executions_failed, then a few newest rows of each such job.
+// as they allow since somebody last set their status; a backfill of old
+// instants says nothing of the schedule. Walks job_executions_failed, then a
+// few newest rows of each such job.
 func (q *Queries) ListFailingJobs(ctx context.Context, now *time.Time) ([]ListFailingJobsRow, error) {
 	rows, err := q.db.Query(ctx, ListFailingJobs, now)
 	if err != nil {

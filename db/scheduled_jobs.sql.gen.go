@@ -707,6 +707,7 @@ const OldestDue = `-- name: OldestDue :one
 SELECT coalesce($1::timestamptz, now())::timestamptz AS at,
        least(coalesce($1::timestamptz, now()),
              (SELECT min(next_execution_at) FROM scheduled_jobs WHERE status = 'active'),
+             (SELECT min(from_at) FROM backfills WHERE status = 'running'),
              (SELECT min(scheduled_at) FROM active_executions))::timestamptz AS oldest
 `
 

@@ -48,7 +48,7 @@ FROM locked l, clock
 WHERE e.id = l.id
 RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
           e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
-          CASE WHEN e.attempt = 1 THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at;
+          CASE WHEN e.attempt = 1 AND e.trigger_type = 'scheduled' THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at;
 
 -- name: ListGatedJobs :many
 -- Cross-tenant: the worker. Of what a claim left, the jobs whose runs wait for
@@ -61,12 +61,13 @@ ORDER BY e.job_id;
 -- name: ClaimGatedExecutions :many
 -- Cross-tenant: the worker, in one transaction with and after LockJobs: in one
 -- statement the count would be of the snapshot from before the lock and admit
--- too many. A place is taken by what runs and by what had one reserved. Skips
--- what is locked: another's.
+-- too many. A place is taken by what runs and by what had one reserved; a
+-- backfill's run takes one that no other run wants. Skips what is locked:
+-- another's.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 asked AS (SELECT unnest(@ids::uuid[]) AS id, unnest(@lease_tokens::uuid[]) AS lease_token),
 ranked AS (
-    SELECT e.id, a.lease_token, row_number() OVER (PARTITION BY e.job_id ORDER BY e.priority DESC, e.scheduled_at, e.id) AS place,
+    SELECT e.id, a.lease_token, row_number() OVER (PARTITION BY e.job_id ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id) AS place,
            e.concurrency_limit - (SELECT count(*) FROM active_executions o
                                   WHERE o.job_id = e.job_id AND (o.status = 'running' OR o.concurrency_limit = 0)) AS free
     FROM asked a JOIN active_executions e ON e.id = a.id, clock
@@ -87,7 +88,7 @@ FROM locked l, clock
 WHERE e.id = l.id
 RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
           e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
-          CASE WHEN e.attempt = 1 THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at;
+          CASE WHEN e.attempt = 1 AND e.trigger_type = 'scheduled' THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at;
 
 -- name: ListClaimableExecutions :one
 -- Cross-tenant: the worker, where hints do not come. What has waited for
@@ -155,9 +156,10 @@ SELECT ARRAY(SELECT s.id FROM shared s ORDER BY s.turn LIMIT @batch_size::int)::
 
 -- name: CountActiveByJobs :many
 -- Cross-tenant: the promoter, for jobs whose rows it holds locked; and for one
--- job the trigger, likewise. Places taken or reserved, and runs that wait.
+-- job the trigger, likewise. Places taken or reserved, and runs that wait. What
+-- waits of a backfill counts as neither: it would have due instants skipped.
 SELECT e.job_id, count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0) AS taken,
-       count(*) FILTER (WHERE e.status <> 'running' AND e.concurrency_limit > 0) AS waiting
+       count(*) FILTER (WHERE e.status <> 'running' AND e.concurrency_limit > 0 AND e.backfill_id IS NULL) AS waiting
 FROM active_executions e WHERE e.job_id = ANY (@job_ids::uuid[]) GROUP BY e.job_id;
 
 -- name: CompleteExecutions :many
@@ -218,7 +220,7 @@ SELECT l.id, l.verdict::text AS verdict, l.job_type,
        -- Whose turn it is now: as many as could have a place.
        ARRAY(SELECT w.id FROM active_executions w
              WHERE w.job_id = l.job_id AND w.concurrency_limit > 0 AND w.status IN ('pending', 'retrying') AND w.id <> l.id
-             ORDER BY w.priority DESC, w.scheduled_at, w.id
+             ORDER BY w.backfill_id IS NOT NULL, w.priority DESC, w.scheduled_at, w.id
              LIMIT greatest(l.concurrency_limit, 1))::uuid[] AS next_ids
 FROM locked l;
 
@@ -332,7 +334,7 @@ UPDATE active_executions e SET sweep_at = greatest(clock.at, e.available_at), di
 FROM waiting w, clock WHERE e.id = w.id;
 
 -- name: CancelWaitingByJob :execrows
--- Ends what waits of one job.
+-- Ends what waits of one job, but where it is asked to spare backfills.
 -- Everything of the job that is not over is locked first, in id order, and only
 -- then asked whether it waits: an attempt whose failure is just being written
 -- waits after that, and one that is just being claimed runs. What runs stays
@@ -344,6 +346,7 @@ WITH locked AS MATERIALIZED (
 ),
 waiting AS MATERIALIZED (
     SELECT l.* FROM locked l WHERE l.status IN ('pending', 'retrying')
+      AND (l.backfill_id IS NULL OR NOT @spare_backfills::boolean)
 ),
 moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,

@@ -1,40 +1,115 @@
+-- name: LockJobDefinition :one
+-- What a backfill is planned from: the current definition, and where its
+-- interval counts from. Locked, so that the count of running backfills and the
+-- new one are one step; NO KEY UPDATE also waits for a deletion.
+SELECT j.version, j.anchor_at, v.spec
+FROM scheduled_jobs j JOIN job_versions v ON v.job_id = j.id AND v.version = j.version
+WHERE j.tenant_id = @tenant_id AND j.id = @job_id AND j.deleted_at IS NULL
+FOR NO KEY UPDATE OF j;
+
+-- name: CountRunningBackfills :one
+SELECT count(*) FROM backfills WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running';
+
 -- name: InsertBackfill :one
 INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, total, next_batch_at, requested_by, created_at)
-VALUES (@id, @tenant_id, @job_id, @job_version, @from_at, @to_at, @from_at, @rate_per_minute, sqlc.narg(parameters), @total, @now, @requested_by, @now)
+VALUES (@id, @tenant_id, @job_id, @job_version, @from_at, @to_at, @cursor_at, @rate_per_minute, sqlc.narg(parameters), @total, @now, @requested_by, @now)
 RETURNING *;
 
 -- name: GetBackfill :one
-SELECT * FROM backfills WHERE tenant_id = @tenant_id AND job_id = @job_id AND id = @id;
+-- With how many of its executions are not over, by one snapshot.
+SELECT sqlc.embed(b), (SELECT count(*) FROM active_executions a WHERE a.tenant_id = @tenant_id AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
+FROM backfills b WHERE b.tenant_id = @tenant_id AND b.job_id = @job_id AND b.id = @id;
 
 -- name: ListBackfillsByJob :many
-SELECT * FROM backfills
-WHERE tenant_id = @tenant_id AND job_id = @job_id AND (created_at, id) < (@before_created_at::timestamptz, @before_id::uuid)
-ORDER BY created_at DESC, id DESC LIMIT @page_size;
+-- Walks backfills_job backwards from the position of the last page.
+SELECT sqlc.embed(b), (SELECT count(*) FROM active_executions a WHERE a.tenant_id = @tenant_id AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
+FROM backfills b
+WHERE b.tenant_id = @tenant_id AND b.job_id = @job_id AND (b.created_at, b.id) < (@before_created_at::timestamptz, @before_id::uuid)
+ORDER BY b.created_at DESC, b.id DESC LIMIT @page_size;
 
 -- name: CountBackfillOutcomes :many
 -- What became of a backfill's executions; the range leaves only its own
 -- partitions.
 SELECT status::text AS status, count(*) AS executions FROM executions
 WHERE tenant_id = @tenant_id AND job_id = @job_id AND backfill_id = @backfill_id
-  AND scheduled_at >= @from_at::timestamptz AND scheduled_at <= @to_at::timestamptz
+  AND scheduled_at >= @from_at::timestamptz AND scheduled_at < @to_at::timestamptz
 GROUP BY 1;
 
--- name: CancelBackfill :one
+-- name: CancelBackfill :execrows
 -- Waits for a batch that is being made; nothing is made after it.
 UPDATE backfills SET status = 'cancelled', finished_at = @now::timestamptz
-WHERE tenant_id = @tenant_id AND job_id = @job_id AND id = @id AND status = 'running'
-RETURNING *;
+WHERE tenant_id = @tenant_id AND job_id = @job_id AND id = @id AND status = 'running';
+
+-- name: CancelWaitingByBackfill :execrows
+-- Ends what waits of one backfill. Everything of it that is not over is locked
+-- first, for the reasons of CancelWaitingByJob; RequestCancelByBackfill in the
+-- same transaction finds the rest.
+WITH locked AS MATERIALIZED (
+    SELECT e.* FROM active_executions e
+    WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id AND e.backfill_id = @backfill_id
+    ORDER BY e.id FOR UPDATE
+),
+waiting AS MATERIALIZED (
+    SELECT l.* FROM locked l WHERE l.status IN ('pending', 'retrying')
+),
+moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
+INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+                            status, reason, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
+SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
+       'cancelled', @reason::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, @now::timestamptz, w.created_at
+FROM waiting w
+ON CONFLICT (id, scheduled_at) DO NOTHING;
+
+-- name: RequestCancelByBackfill :execrows
+-- Asks for the end of what runs of one backfill, as RequestCancelByJob does.
+UPDATE active_executions SET cancel_requested_at = @now::timestamptz
+WHERE tenant_id = @tenant_id AND job_id = @job_id AND backfill_id = @backfill_id AND status = 'running' AND cancel_requested_at IS NULL;
 
 -- name: ClaimBackfills :many
--- Cross-tenant: the promoter. Backfills whose next batch is due; skips what
--- another promoter works on.
-SELECT b.*, coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at FROM backfills b
+-- Cross-tenant: the promoter. Backfills whose next batch is due, with the
+-- definition that each was made with and what its job allows now. Locks the
+-- jobs too, so that a deletion comes before the batch or cancels it; skips what
+-- somebody works on, here or there. An interval counts from the version that
+-- introduced it.
+SELECT sqlc.embed(b), v.spec, (j.deleted_at IS NOT NULL)::boolean AS deleted, j.overlap_policy, j.max_concurrent,
+       (SELECT max(n.created_at) FROM job_versions n
+        WHERE n.job_id = b.job_id AND n.version <= b.job_version
+          AND NOT EXISTS (SELECT 1 FROM job_versions p WHERE p.job_id = n.job_id AND p.version = n.version - 1
+                                                         AND p.spec->'interval' IS NOT DISTINCT FROM n.spec->'interval'))::timestamptz AS anchor_at,
+       coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at
+FROM backfills b
+JOIN scheduled_jobs j ON j.id = b.job_id
+JOIN job_versions v ON v.job_id = b.job_id AND v.version = b.job_version
 WHERE b.status = 'running' AND b.next_batch_at <= coalesce(sqlc.narg(now)::timestamptz, now())
-ORDER BY b.next_batch_at LIMIT 20 FOR NO KEY UPDATE SKIP LOCKED;
+ORDER BY b.next_batch_at LIMIT @batch_size FOR NO KEY UPDATE OF b, j SKIP LOCKED;
+
+-- name: CountActiveByBackfills :many
+-- Cross-tenant: the promoter, for backfills that it holds locked.
+SELECT a.backfill_id::uuid AS backfill_id, count(*) AS active, count(*) FILTER (WHERE a.status <> 'running') AS waiting
+FROM active_executions a
+WHERE a.job_id = ANY (@job_ids::uuid[]) AND a.backfill_id = ANY (@backfill_ids::uuid[])
+GROUP BY a.backfill_id;
+
+-- name: InsertBackfillExecutions :exec
+-- Cross-tenant: the promoter, for backfills that it holds locked. Inserting a
+-- run twice is a no-op, in this table by its key and in the history by the
+-- look-up, which touches one partition.
+INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters,
+                               max_attempts, timeout_ms, concurrency_limit, backfill_id, available_at, sweep_at, created_at)
+SELECT u.id, b.tenant_id, b.job_id, b.job_version, u.scheduled_at, 'backfill', b.requested_by, u.job_type, u.priority, b.parameters,
+       u.max_attempts, u.timeout_ms, u.concurrency_limit, b.id, n.at, n.at + interval '5 seconds', n.at
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@backfill_ids::uuid[]) AS backfill_id, unnest(@scheduled_at::timestamptz[]) AS scheduled_at,
+             unnest(@job_types::text[]) AS job_type, unnest(@priorities::smallint[]) AS priority, unnest(@max_attempts::int[]) AS max_attempts,
+             unnest(@timeouts_ms::int[]) AS timeout_ms, unnest(@concurrency_limits::smallint[]) AS concurrency_limit) u
+JOIN backfills b ON b.id = u.backfill_id
+CROSS JOIN (SELECT @now::timestamptz AS at) n
+WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
+ON CONFLICT (id) DO NOTHING;
 
 -- name: AdvanceBackfill :exec
--- Cross-tenant: the promoter, for a row that it holds locked.
-UPDATE backfills SET cursor_at = @cursor_at, created = created + @made::int, next_batch_at = @next_batch_at,
-       status = CASE WHEN @finished::boolean THEN 'completed' ELSE status END,
-       finished_at = CASE WHEN @finished::boolean THEN @now::timestamptz END
+-- Cross-tenant: the promoter, for a row that it holds locked. What is over has
+-- as many instants as it made: a calendar may have changed since it began.
+UPDATE backfills SET cursor_at = @cursor_at, created = created + @made::int, next_batch_at = @next_batch_at, status = @status,
+       total = CASE WHEN @status = 'completed' THEN created + @made::int ELSE total END,
+       finished_at = CASE WHEN @status <> 'running' THEN @now::timestamptz END
 WHERE id = @id;

@@ -19,15 +19,16 @@ SELECT create_job_executions_partition(@at::timestamptz) AS created;
 
 -- name: ListFailingJobs :many
 -- Cross-tenant: the automatic stop. Jobs that failed lately, as often in a row
--- as they allow since somebody last set their status. Walks
--- job_executions_failed, then a few newest rows of each such job.
+-- as they allow since somebody last set their status; a backfill of old
+-- instants says nothing of the schedule. Walks job_executions_failed, then a
+-- few newest rows of each such job.
 SELECT j.id, j.tenant_id, j.disable_after_failures
 FROM (SELECT DISTINCT f.job_id FROM job_executions f
-      WHERE f.status = 'failed' AND f.completed_at > coalesce(sqlc.narg(now)::timestamptz, now()) - interval '60 seconds') failed
+      WHERE f.status = 'failed' AND f.trigger_type <> 'backfill' AND f.completed_at > coalesce(sqlc.narg(now)::timestamptz, now()) - interval '60 seconds') failed
 JOIN scheduled_jobs j ON j.id = failed.job_id AND j.status = 'active' AND j.disable_after_failures IS NOT NULL
 WHERE (SELECT count(*) FILTER (WHERE last.status = 'failed') FROM (
            SELECT h.status FROM job_executions h
-           WHERE h.job_id = j.id AND h.status IN ('completed', 'failed') AND h.completed_at > j.status_at
+           WHERE h.job_id = j.id AND h.trigger_type <> 'backfill' AND h.status IN ('completed', 'failed') AND h.completed_at > j.status_at
            ORDER BY h.scheduled_at DESC, h.id DESC LIMIT j.disable_after_failures) last) >= j.disable_after_failures;
 
 -- name: CountOutcomesOfJob :one

@@ -118,6 +118,7 @@ SELECT coalesce((SELECT next_execution_at FROM scheduled_jobs
 SELECT coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at,
        least(coalesce(sqlc.narg(now)::timestamptz, now()),
              (SELECT min(next_execution_at) FROM scheduled_jobs WHERE status = 'active'),
+             (SELECT min(from_at) FROM backfills WHERE status = 'running'),
              (SELECT min(scheduled_at) FROM active_executions))::timestamptz AS oldest;
 
 -- name: LockJobs :exec

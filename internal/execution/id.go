@@ -27,6 +27,12 @@ func RequestedID(tenant, job uuid.UUID, at time.Time, seed []byte) uuid.UUID {
 	return stamped(at, "requested", tenant[:], job[:], seed)
 }
 
+// BackfillID is the id of the run that a backfill makes for an instant: another
+// one than the scheduled run's, and than any other backfill's.
+func BackfillID(backfill uuid.UUID, at time.Time) uuid.UUID {
+	return stamped(at, "backfill", backfill[:], instantBytes(at))
+}
+
 // InstantOf is the instant in an id, in whole milliseconds.
 func InstantOf(id uuid.UUID) time.Time {
 	var b [8]byte

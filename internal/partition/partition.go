@@ -2,8 +2,8 @@
 //
 // It owns the plan, which is a pure function of the instants it must hold, and
 // making what is missing. There is no default partition, so a month without
-// one refuses its rows; that is why three months are made ahead. Called by
-// cmd/migrate and by the promoter.
+// one refuses its rows; that is why three months are made ahead, and those of a
+// running backfill behind. Called by cmd/migrate and by the promoter.
 package partition
 
 import "time"

@@ -17,7 +17,20 @@ func Keep(ctx context.Context, q *db.Queries, now time.Time) (made int, err erro
 	if err != nil {
 		return 0, fmt.Errorf("find the oldest due instant: %w", postgres.Fault(err))
 	}
-	for _, month := range Plan(row.Oldest, row.At) {
+	return Make(ctx, q, Plan(row.Oldest, row.At))
+}
+
+// Make makes the partitions that are missing for rows of the given instants,
+// and answers how many it made. It is for rows of the past that are about to be
+// written; Keep makes the others ahead.
+func Make(ctx context.Context, q *db.Queries, instants []time.Time) (made int, err error) {
+	asked := make(map[time.Time]bool)
+	for _, at := range instants {
+		month := monthOf(at)
+		if asked[month] {
+			continue
+		}
+		asked[month] = true
 		fresh, err := q.CreatePartition(ctx, month)
 		if err != nil {
 			return made, fmt.Errorf("make the partition of %s: %w", month.Format("2006-01"), postgres.Fault(err))

@@ -1,0 +1,174 @@
+// Package backfill runs a job again for the instants of a past range.
+//
+// It owns which instants those are, the bounds of a request, what a tenant sees
+// of a backfill, and the store through which one is asked for, read and
+// cancelled. It refuses to make the executions: package promoter does, batch by
+// batch, at the rate that was asked for. Called by rest and promoter.
+package backfill
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/schedule"
+)
+
+const (
+	// MaxMonths is how far back a backfill may begin, in calendar months before
+	// now. An execution is kept in the partition of its instant's month, and
+	// package partition makes those that a running backfill needs.
+	MaxMonths = 13
+	// MaxInstants bounds one backfill.
+	MaxInstants = 10_000
+	// DefaultRate and MaxRate are executions a minute.
+	DefaultRate = 60
+	MaxRate     = 6000
+	// MaxRunning is how many backfills of one job may run at once.
+	MaxRunning = 10
+)
+
+// Status is where a backfill stands.
+type Status string
+
+// The states.
+const (
+	Running   Status = "running"   // executions are still to be made, or not over
+	Completed Status = "completed" // every instant's execution is over
+	Cancelled Status = "cancelled" // somebody cancelled it, or its job was deleted
+)
+
+// Request is what somebody asks for.
+type Request struct {
+	From          time.Time // the first instant that counts
+	To            time.Time // the first instant that does not, at most now
+	RatePerMinute int       // 1 to MaxRate; 0 means DefaultRate
+	// Parameters override parts of the job's config, as for a trigger; nil when
+	// none. The caller has checked them.
+	Parameters json.RawMessage
+}
+
+// Plan is what a request would make.
+type Plan struct {
+	Total       int       // instants
+	First, Last time.Time // the earliest and the latest of them; zero when there are none
+}
+
+// Backfill is a stored request and what became of it.
+type Backfill struct {
+	ID            uuid.UUID
+	TenantID      uuid.UUID
+	JobID         uuid.UUID
+	JobVersion    int // of which every execution runs
+	From, To      time.Time
+	RatePerMinute int
+	Parameters    json.RawMessage
+	Status        Status
+	Total         int // instants
+	Created       int // executions made so far
+	Active        int // of these, how many are not over
+	RequestedBy   string
+	CreatedAt     time.Time
+	FinishedAt    *time.Time
+	// Outcomes counts the executions by status. Lists leave it nil.
+	Outcomes map[execution.Status]int
+}
+
+// Progress is the share of instants whose execution is over, 0 to 100.
+func (b Backfill) Progress() int {
+	if b.Total == 0 {
+		return 0
+	}
+	return min(max(0, 100*(b.Created-b.Active)/b.Total), 100)
+}
+
+// Anchor is where a backfill counts a job's interval from: where the job does,
+// or, for a range that begins before that, as many whole intervals earlier as
+// reach it. So the instants before the job was made are those that it would
+// have had.
+func Anchor(spec job.Spec, anchor, from time.Time) time.Time {
+	step := time.Duration(spec.Interval)
+	if step <= 0 || from.After(anchor) {
+		return anchor
+	}
+	// One for the division's remainder, one for the slot before the range whose
+	// jitter moves it into the range.
+	return anchor.Add(-(anchor.Sub(from)/step + 2) * step)
+}
+
+// settled is the request in UTC and whole microseconds, which is how the
+// database keeps time, with its rate.
+func (r Request) settled() Request {
+	r.From, r.To = r.From.UTC().Truncate(time.Microsecond), r.To.UTC().Truncate(time.Microsecond)
+	if r.RatePerMinute == 0 {
+		r.RatePerMinute = DefaultRate
+	}
+	return r
+}
+
+// check reports everything that is wrong with a settled request by itself.
+func (r Request) check(now time.Time) error {
+	var fields []fault.Field
+	add := func(path, rule, format string, args ...any) {
+		fields = append(fields, fault.Field{Path: path, Rule: rule, Message: fmt.Sprintf(format, args...)})
+	}
+	if oldest := now.AddDate(0, -MaxMonths, 0); r.From.Before(oldest) {
+		add("from", "retention", "is more than %d months ago; the earliest instant is %s now", MaxMonths, oldest.Format(time.RFC3339))
+	}
+	if r.To.After(now) {
+		add("to", "past", "has not passed yet; a backfill ends now at the latest")
+	}
+	if !r.From.Before(r.To) {
+		add("to", "order", "must lie after from")
+	}
+	if r.RatePerMinute < 1 || r.RatePerMinute > MaxRate {
+		add("ratePerMinute", "bounds", "is %d; it must be between 1 and %d", r.RatePerMinute, MaxRate)
+	}
+	return wrong(fields)
+}
+
+// plan counts the instants of a settled request. A range without any is a plan
+// of none, which a dry run may show and Create refuses.
+func (r Request) plan(s *schedule.Schedule) (Plan, error) {
+	owed := s.Owed(r.From.Add(-time.Microsecond), r.To.Add(-time.Microsecond), 1)
+	switch {
+	case owed.Capped:
+		return Plan{}, tooMany(fmt.Sprintf("more than %d", MaxInstants))
+	case owed.Count > MaxInstants:
+		return Plan{}, tooMany(fmt.Sprint(owed.Count))
+	case owed.Count == 0:
+		return Plan{}, nil
+	}
+	p := Plan{Total: owed.Count, First: owed.First, Last: owed.Instants[0]}
+	if owed.Count == 1 {
+		p.First = p.Last
+	}
+	return p, nil
+}
+
+func tooMany(count string) error {
+	return wrong([]fault.Field{{
+		Path: "from", Rule: "maximum",
+		Message: fmt.Sprintf("the job has %s instants from here to to; at most %d make one backfill: ask for a part of the range", count, MaxInstants),
+	}})
+}
+
+func none() error {
+	return wrong([]fault.Field{{Path: "from", Rule: "never", Message: "the job has no instant from here to to; a dry run shows what a range holds"}})
+}
+
+func noSchedule() error {
+	return wrong([]fault.Field{{Path: "id", Rule: "schedule", Message: "this job has no schedule, so a range holds no instants of it; trigger it instead"}})
+}
+
+func wrong(fields []fault.Field) error {
+	if len(fields) == 0 {
+		return nil
+	}
+	return fault.Wrong("VALIDATION_FAILED", "the backfill is not valid: see details", fields...)
+}

@@ -1,0 +1,262 @@
+package backfill
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/calendar"
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/schedule"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// Store keeps a tenant's backfills. Each method acts for one tenant; the id of
+// another tenant's job or backfill is answered as one that does not exist.
+type Store struct{ db *postgres.DB }
+
+// NewStore makes a store.
+func NewStore(db *postgres.DB) *Store { return &Store{db: db} }
+
+// Position is a place in a list of backfills, newest first.
+type Position struct {
+	CreatedAt time.Time
+	ID        uuid.UUID
+}
+
+// NotFound is the answer for a backfill that is not there, or is not the
+// caller's.
+func NotFound() error {
+	return fault.New(fault.NotFound, "BACKFILL_NOT_FOUND", "there is no backfill with this id")
+}
+
+// Preview answers what Create would make, and stores nothing. A range without
+// an instant is a plan of none.
+func (s *Store) Preview(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r Request) (p Plan, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		_, p, err = prepare(ctx, tx, who, jobID, r.settled())
+		return err
+	})
+	return p, err
+}
+
+// Create stores a backfill of the instants that the job's current definition
+// has in the range; a promoter begins with it at once. Each runs the definition
+// as it is now, also when the job is changed meanwhile. It reports whether the
+// answer is a remembered one.
+func (s *Store) Create(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r Request, key idempotency.Key) (b Backfill, replayed bool, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		store := idempotency.Store{Queries: tx.Queries}
+		b, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Backfill, error) {
+			return create(ctx, tx, who, jobID, r.settled())
+		})
+		return err
+	})
+	return b, replayed, err
+}
+
+func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.UUID, r Request) (Backfill, error) {
+	version, p, err := prepare(ctx, tx, who, jobID, r)
+	if err != nil {
+		return Backfill{}, err
+	}
+	if p.Total == 0 {
+		return Backfill{}, none()
+	}
+	running, err := tx.CountRunningBackfills(ctx, db.CountRunningBackfillsParams{TenantID: who.TenantID, JobID: jobID})
+	if err != nil {
+		return Backfill{}, fmt.Errorf("count running backfills: %w", err)
+	}
+	if running >= MaxRunning {
+		return Backfill{}, fault.New(fault.Conflict, "TOO_MANY_BACKFILLS",
+			fmt.Sprintf("%d backfills of this job are running: wait for one of them, or cancel it", running))
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Backfill{}, fmt.Errorf("make a backfill id: %w", err)
+	}
+	row, err := tx.InsertBackfill(ctx, db.InsertBackfillParams{
+		ID: id, TenantID: who.TenantID, JobID: jobID, JobVersion: version, FromAt: r.From, ToAt: r.To,
+		// What lies after the cursor is still to be made, and From is.
+		CursorAt: r.From.Add(-time.Microsecond), RatePerMinute: int32(r.RatePerMinute), Parameters: r.Parameters,
+		Total: int32(p.Total), Now: tx.At, RequestedBy: who.Subject,
+	})
+	if err != nil {
+		return Backfill{}, fmt.Errorf("insert backfill: %w", err)
+	}
+	b := fromRow(row, 0)
+	b.Outcomes = map[execution.Status]int{}
+	return b, nil
+}
+
+// prepare locks the job, and plans a settled request by its current version.
+func prepare(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.UUID, r Request) (version int32, p Plan, err error) {
+	row, err := tx.LockJobDefinition(ctx, db.LockJobDefinitionParams{TenantID: who.TenantID, JobID: jobID})
+	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
+		return 0, p, job.NotFound()
+	}
+	if err != nil {
+		return 0, p, fmt.Errorf("read the job's definition: %w", err)
+	}
+	if err := r.check(tx.At); err != nil {
+		return 0, p, err
+	}
+	var spec job.Spec
+	if err := json.Unmarshal(row.Spec, &spec); err != nil {
+		return 0, p, fmt.Errorf("read version %d of job %s: %w", row.Version, jobID, err)
+	}
+	if !spec.Scheduled() {
+		return 0, p, noSchedule()
+	}
+	sets, err := contents(ctx, tx, who, spec.Calendars)
+	if err != nil {
+		return 0, p, err
+	}
+	compiled, err := schedule.Compile(spec.Definition(jobID.String(), Anchor(spec, row.AnchorAt.UTC(), r.From), sets))
+	if err != nil {
+		return 0, p, fmt.Errorf("compile the schedule of job %s: %w", jobID, err)
+	}
+	p, err = r.plan(compiled)
+	return row.Version, p, err
+}
+
+// contents are the calendars that the definition names, as they are now.
+func contents(ctx context.Context, tx *postgres.Tx, who tenant.Actor, named []job.Calendar) ([]schedule.Calendar, error) {
+	ids := make([]uuid.UUID, len(named))
+	for i, c := range named {
+		ids[i] = c.ID
+	}
+	found, err := calendar.Load(ctx, tx, who.TenantID, ids)
+	if err != nil {
+		return nil, err
+	}
+	sets := make([]schedule.Calendar, len(named))
+	for i, c := range named {
+		sets[i] = found[c.ID]
+		sets[i].Mode = c.Mode
+	}
+	return sets, nil
+}
+
+// List reads a page of a job's backfills, newest first, without their outcomes.
+// A deleted job still has its own.
+func (s *Store) List(ctx context.Context, who tenant.Actor, jobID uuid.UUID, limit int, after *Position) (list []Backfill, err error) {
+	params := db.ListBackfillsByJobParams{
+		TenantID: who.TenantID, JobID: jobID, PageSize: int32(limit), BeforeCreatedAt: farFuture, BeforeID: uuid.Max,
+	}
+	if after != nil {
+		params.BeforeCreatedAt, params.BeforeID = after.CreatedAt, after.ID
+	}
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		known, err := tx.JobExists(ctx, db.JobExistsParams{TenantID: who.TenantID, ID: jobID})
+		if err != nil {
+			return fmt.Errorf("look for the job: %w", err)
+		}
+		if !known {
+			return job.NotFound()
+		}
+		rows, err := tx.ListBackfillsByJob(ctx, params)
+		if err != nil {
+			return fmt.Errorf("list backfills: %w", err)
+		}
+		list = make([]Backfill, len(rows))
+		for i, row := range rows {
+			list[i] = fromRow(row.Backfill, row.Active)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Get reads one backfill with its outcomes.
+func (s *Store) Get(ctx context.Context, who tenant.Actor, jobID, id uuid.UUID) (b Backfill, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		b, err = get(ctx, tx, who, jobID, id)
+		return err
+	})
+	return b, err
+}
+
+func get(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID, id uuid.UUID) (Backfill, error) {
+	row, err := tx.GetBackfill(ctx, db.GetBackfillParams{TenantID: who.TenantID, JobID: jobID, ID: id})
+	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
+		return Backfill{}, NotFound()
+	}
+	if err != nil {
+		return Backfill{}, fmt.Errorf("read backfill: %w", err)
+	}
+	b := fromRow(row.Backfill, row.Active)
+	counts, err := tx.CountBackfillOutcomes(ctx, db.CountBackfillOutcomesParams{
+		TenantID: who.TenantID, JobID: jobID, BackfillID: &id, FromAt: b.From, ToAt: b.To,
+	})
+	if err != nil {
+		return Backfill{}, fmt.Errorf("count the outcomes of a backfill: %w", err)
+	}
+	b.Outcomes = make(map[execution.Status]int, len(counts))
+	for _, c := range counts {
+		b.Outcomes[execution.Status(c.Status)] = int(c.Executions)
+	}
+	return b, nil
+}
+
+// Cancel ends a backfill: no further execution is made, those that wait are
+// cancelled and those that run are asked to end. One that is cancelled already
+// stays as it is; one that is completed is a Conflict.
+func (s *Store) Cancel(ctx context.Context, who tenant.Actor, jobID, id uuid.UUID) (b Backfill, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		n, err := tx.CancelBackfill(ctx, db.CancelBackfillParams{TenantID: who.TenantID, JobID: jobID, ID: id, Now: tx.At})
+		if err != nil {
+			return fmt.Errorf("cancel backfill: %w", err)
+		}
+		if n == 1 {
+			if err := cancelExecutions(ctx, tx, who, jobID, id); err != nil {
+				return err
+			}
+		}
+		b, err = get(ctx, tx, who, jobID, id)
+		if err == nil && b.Status == Completed {
+			return fault.New(fault.Conflict, "CONFLICT", "this backfill is completed: there is nothing left to cancel")
+		}
+		return err
+	})
+	return b, err
+}
+
+func cancelExecutions(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID, id uuid.UUID) error {
+	_, err := tx.CancelWaitingByBackfill(ctx, db.CancelWaitingByBackfillParams{
+		TenantID: who.TenantID, JobID: jobID, BackfillID: &id, Now: tx.At, Reason: "the backfill was cancelled",
+	})
+	if err != nil {
+		return fmt.Errorf("cancel waiting executions: %w", err)
+	}
+	_, err = tx.RequestCancelByBackfill(ctx, db.RequestCancelByBackfillParams{TenantID: who.TenantID, JobID: jobID, BackfillID: &id, Now: tx.At})
+	if err != nil {
+		return fmt.Errorf("cancel running executions: %w", err)
+	}
+	return nil
+}
+
+// Rows stop here.
+func fromRow(r db.Backfill, active int64) Backfill {
+	b := Backfill{
+		ID: r.ID, TenantID: r.TenantID, JobID: r.JobID, JobVersion: int(r.JobVersion), From: r.FromAt.UTC(), To: r.ToAt.UTC(),
+		RatePerMinute: int(r.RatePerMinute), Parameters: r.Parameters, Status: Status(r.Status), Total: int(r.Total),
+		Created: int(r.Created), Active: int(active), RequestedBy: r.RequestedBy, CreatedAt: r.CreatedAt.UTC(),
+	}
+	if r.FinishedAt != nil {
+		at := r.FinishedAt.UTC()
+		b.FinishedAt = &at
+	}
+	return b
+}
+
+// farFuture lies after every instant that is stored.
+var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
