@@ -47,13 +47,14 @@ identity          | clock fault tenant                                          
 calendar          | db:store.go fault idempotency postgres schedule tenant                                     |                      |
 job               | calendar db:store.go fault idempotency postgres schedule tenant                            |                      |
 execution         | db:store.go fault idempotency job postgres tenant                                          |                      |
+backfill          | calendar db:store.go execution fault idempotency job postgres schedule tenant              |                      |
 executor          | fault                                                                                      |                      |
 egress            |                                                                                            | ssrf                 |
 queue             | clock fault                                                                                | asynq go-redis       |
 executor/http     | clock egress executor fault                                                                |                      |
 executor/function | executor fault                                                                             |                      |
 # the processes: the three of them never import one another
-promoter          | calendar clock db:store.go execution fault fleet job partition postgres queue schedule telemetry | sync                 |
+promoter          | backfill calendar clock db:store.go execution fault fleet job partition postgres queue schedule telemetry | sync                 |
 worker            | clock db:store.go executor fleet job postgres queue telemetry                              |                      |
 rest/strictjson   | fault                                                                                      |                      |
 rest/cursor       |                                                                                            |                      |

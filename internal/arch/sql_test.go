@@ -22,8 +22,11 @@ var crossTenant = map[string]string{
 	"ListCalendarsOfJobs":   "promoter and auditor, for the jobs that they hold",
 	"InsertDueExecutions":   "promoter",
 	"InsertUnrunExecutions": "promoter",
-	"ClaimBackfills":        "promoter",
-	"AdvanceBackfill":       "promoter, for the row that it holds locked",
+
+	"ClaimBackfills":           "promoter",
+	"CountActiveByBackfills":   "promoter, for backfills that it holds locked",
+	"InsertBackfillExecutions": "promoter, for backfills that it holds locked",
+	"AdvanceBackfill":          "promoter, for the row that it holds locked",
 
 	"ResumePausedJobs":      "autopilot: pauses end by themselves",
 	"ListFailingJobs":       "autopilot: jobs that fail stop",

@@ -1,13 +1,14 @@
 // Package promoter turns due instants into executions, and looks after those
 // that nobody else looks after.
 //
-// It owns three bounded passes and the loops that tick them: Pass claims due
-// jobs, inserts their executions and advances them in one transaction, then
-// sends hints; Sweep hands on what dead workers ran, ends what passed its
-// deadline and repeats lost hints; Upkeep makes partitions and forgets what is
-// old. Any number of promoters run side by side without a leader. It refuses
-// to run anything (package worker) and to know when instants fall (package
-// schedule). Started by package app.
+// It owns bounded passes and the loops that tick them: Pass claims due jobs,
+// inserts their executions and advances them in one transaction, then sends
+// hints; Sweep hands on what dead workers ran, ends what passed its deadline
+// and repeats lost hints; Backfill makes the runs of past ranges that somebody
+// asked for; Autopilot and Audit change and check the status of jobs; Upkeep
+// makes partitions and forgets what is old. Any number of promoters run side by
+// side without a leader. It refuses to run anything (package worker) and to
+// know when instants fall (package schedule). Started by package app.
 package promoter
 
 import (
@@ -45,8 +46,9 @@ const (
 	// once or nothing at all.
 	maxSkew = 30 * time.Second
 	// fullScanEvery is how often a pass looks for due jobs without a lower
-	// bound; see ClaimDueJobs.
-	fullScanEvery = 5 * time.Second
+	// bound, see ClaimDueJobs: how late a job may be whose row another promoter
+	// held locked and let go without advancing it, because it died.
+	fullScanEvery = time.Second
 )
 
 // hints is what a promoter needs of the queue. The database holds every fact,
@@ -72,14 +74,15 @@ type Deps struct {
 type Promoter struct {
 	Deps
 
-	store     *store
-	fleet     *fleet.Store
-	schedules *compiled // of Pass
-	audited   *compiled // of Audit, which another goroutine calls
-	since     time.Time // lower bound of the next scan; zero scans all
-	fullScan  clock.Mark
-	state     atomic.Pointer[string] // why it is not ready; nil: it is
-	late      catchup
+	store      *store
+	fleet      *fleet.Store
+	schedules  *compiled // of Pass
+	audited    *compiled // of Audit, which another goroutine calls
+	backfilled *compiled // of Backfill, likewise
+	since      time.Time // lower bound of the next scan; zero scans all
+	fullScan   clock.Mark
+	state      atomic.Pointer[string] // why it is not ready; nil: it is
+	late       catchup
 
 	partitionsKept clock.Mark
 	partitionsOnce bool
@@ -88,7 +91,8 @@ type Promoter struct {
 // New makes a promoter.
 func New(d Deps) *Promoter {
 	p := &Promoter{
-		Deps: d, store: &store{db: d.DB}, fleet: fleet.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(), fullScan: clock.Start(),
+		Deps: d, store: &store{db: d.DB}, fleet: fleet.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(),
+		backfilled: newCompiled(), fullScan: clock.Start(),
 		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))},
 	}
 	starting := "the first promotion is not done yet"
@@ -198,6 +202,7 @@ func (p *Promoter) Run(ctx context.Context) error {
 	group.Go(func() error { p.tick(ctx, "upkeep", upkeepEvery, p.upkeepNow); return nil })
 	group.Go(func() error { p.tick(ctx, "autopilot", sweepEvery, p.autopilotNow); return nil })
 	group.Go(func() error { p.tick(ctx, "audit", auditEvery, p.auditNow); return nil })
+	group.Go(func() error { p.tick(ctx, "backfill", backfillEvery, p.backfillNow); return nil })
 	return group.Wait()
 }
 

@@ -126,7 +126,7 @@ func write(ctx context.Context, q *db.Queries, p *plan, at, now time.Time) error
 // cancelActive ends what waits of a job and asks for the end of what runs.
 func cancelActive(ctx context.Context, q *db.Queries, j *dueJob, at time.Time) error {
 	_, err := q.CancelWaitingByJob(ctx, db.CancelWaitingByJobParams{
-		TenantID: j.tenant, JobID: j.id, Now: at, Reason: "a later due instant took its place (overlapPolicy cancel_running)",
+		TenantID: j.tenant, JobID: j.id, Now: at, SpareBackfills: true, Reason: "a later due instant took its place (overlapPolicy cancel_running)",
 	})
 	if err != nil {
 		return fmt.Errorf("cancel waiting executions: %w", err)

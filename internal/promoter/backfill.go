@@ -1,0 +1,162 @@
+package promoter
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/backfill"
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/schedule"
+)
+
+const (
+	backfillEvery = time.Second
+	// backfillBatch is how many backfills one transaction takes.
+	backfillBatch = 20
+	// maxBackfillWaiting bounds how many executions of one backfill wait for a
+	// worker or for a place of their job: more would only be hinted in vain.
+	// What a job cannot run, its backfill does not make.
+	maxBackfillWaiting = 200
+	// maxBackfillDebt is how much of its rate a backfill makes up for at once
+	// when no promoter looked at it for longer.
+	maxBackfillDebt = 5 * time.Second
+)
+
+// BackfillReport is what a pass over the backfills did.
+type BackfillReport struct {
+	Claimed  int // backfills taken
+	Created  int // executions made
+	Finished int // backfills that are over
+}
+
+// Backfill makes the executions that running backfills are due at now, as many
+// as their rates allow; a zero now means the database's clock. One transaction
+// inserts the executions and moves the cursors, and the ids are arithmetic, so
+// any number of promoters make each instant once, whenever one of them stops.
+func (p *Promoter) Backfill(ctx context.Context, now time.Time) (report BackfillReport, err error) {
+	for range maxRounds {
+		made, err := p.store.advanceBackfills(ctx, now, p.decideBackfills)
+		if err != nil {
+			return report, err
+		}
+		var hints []waiting
+		for _, b := range made {
+			report.Created += len(b.instants)
+			if b.status != backfill.Running {
+				report.Finished++
+			}
+			for _, at := range b.instants {
+				hints = append(hints, waiting{id: execution.BackfillID(b.id, at), priority: b.job.spec.Priority})
+			}
+		}
+		p.hint(ctx, hints)
+		report.Claimed += len(made)
+		if len(made) < backfillBatch {
+			break
+		}
+	}
+	if report.Claimed > 0 {
+		p.Metrics.Batch("backfill", report.Created)
+	}
+	return report, nil
+}
+
+// runningBackfill is a backfill that is due, and what it must know to go on.
+type runningBackfill struct {
+	id       uuid.UUID
+	job      dueJob // the version that it runs; where it counts an interval from
+	cursor   time.Time
+	to       time.Time
+	due      time.Time     // when its next execution may be made
+	distance time.Duration // between two executions
+	gate     int           // how many runs the job may have at once now; 0: any number
+	deleted  bool          // the job is
+	active   int           // executions that are not over
+	waiting  int           // of these, those that do not run
+}
+
+// backfillStep is what becomes of one backfill in a pass.
+type backfillStep struct {
+	runningBackfill
+
+	instants []time.Time
+	status   backfill.Status
+	next     time.Time // when to look at it again
+}
+
+// decideBackfills plans a batch.
+func (p *Promoter) decideBackfills(ctx context.Context, due []runningBackfill, sets calendars, at time.Time) []backfillStep {
+	steps := make([]backfillStep, len(due))
+	for i, b := range due {
+		named, versions := sets.of(b.job)
+		s, err := p.backfilled.of(b.job, named, versions)
+		if err != nil {
+			p.Log.ErrorContext(ctx, "backfill cancelled: its schedule cannot be read any more", "backfill_id", b.id, "job_id", b.job.id,
+				"tenant_id", b.job.tenant, "error", fmt.Errorf("compile: %w", err))
+			steps[i] = backfillStep{runningBackfill: b, status: backfill.Cancelled, next: at}
+			continue
+		}
+		steps[i] = b.step(s, at)
+	}
+	return steps
+}
+
+// step plans one backfill's batch at an instant.
+func (b runningBackfill) step(s *schedule.Schedule, at time.Time) backfillStep {
+	out := backfillStep{runningBackfill: b, status: backfill.Running}
+	if b.deleted {
+		out.status, out.next = backfill.Cancelled, at
+		return out
+	}
+	allowed, next := b.allowance(at)
+	out.next = next
+	more := true
+	for {
+		following, ok := s.Next(out.cursor)
+		if more = ok && following.Before(b.to); !more || len(out.instants) == allowed {
+			break
+		}
+		out.instants = append(out.instants, following)
+		out.cursor = following
+	}
+	if more {
+		return out
+	}
+	// Every instant has its execution: what is left is to see them end.
+	out.next = at.Add(backfillEvery)
+	if b.active+len(out.instants) == 0 {
+		out.status = backfill.Completed
+	}
+	return out
+}
+
+// allowance is how many executions the rate lets the backfill make at an
+// instant that it is due at, and when the next may follow. The places follow
+// one another at the rate's distance, so that no pass, early or late, shifts
+// the rate.
+func (b runningBackfill) allowance(at time.Time) (count int, next time.Time) {
+	behind := at.Sub(b.due)
+	if behind < 0 {
+		behind = 0
+	}
+	if count = 1 + int(behind/b.distance); behind > maxBackfillDebt {
+		count, next = 1+int(maxBackfillDebt/b.distance), at.Add(b.distance)
+	} else {
+		next = b.due.Add(time.Duration(count) * b.distance)
+	}
+	if room := max(0, maxBackfillWaiting-b.waiting); count > room {
+		count, next = room, at.Add(max(b.distance, backfillEvery))
+	}
+	return count, next
+}
+
+func (p *Promoter) backfillNow(ctx context.Context) error {
+	report, err := p.Backfill(ctx, time.Time{})
+	if report.Finished > 0 {
+		p.Log.InfoContext(ctx, "backfills are over", "backfills", report.Finished)
+	}
+	return err
+}
