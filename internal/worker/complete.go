@@ -31,7 +31,15 @@ type verdict struct {
 // each. Repeating it is safe: an outcome that landed is no longer this
 // attempt's to write. Only then are the slots free.
 func (w *Worker) complete(ctx context.Context, batch []ended) {
-	verdicts := w.completeUntilAnswered(ctx, batch)
+	verdicts, answered := w.completeUntilAnswered(ctx, batch)
+	if !answered {
+		w.Log.ErrorContext(ctx, "outcomes lost: the worker ends while the database is away; the runs are handed on", "executions", len(batch))
+		for _, e := range batch {
+			e.inc.remove(e.claimed)
+			w.free()
+		}
+		return
+	}
 	w.Metrics.RoundTrips("complete", 1)
 	w.Metrics.Batch("complete", len(batch))
 	byID := make(map[uuid.UUID]verdict, len(verdicts))
@@ -55,12 +63,17 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 	}
 }
 
-func (w *Worker) completeUntilAnswered(ctx context.Context, batch []ended) []verdict {
+// completeUntilAnswered asks until the database answers or ctx is cancelled,
+// which it is when a stopping worker has waited long enough.
+func (w *Worker) completeUntilAnswered(ctx context.Context, batch []ended) (verdicts []verdict, answered bool) {
 	wait := 100 * time.Millisecond
 	for {
 		verdicts, err := w.store.complete(ctx, batch)
 		if err == nil {
-			return verdicts
+			return verdicts, true
+		}
+		if ctx.Err() != nil {
+			return nil, false
 		}
 		w.Log.WarnContext(ctx, "outcomes not written, trying again", "error", err, "executions", len(batch))
 		pause(ctx, wait)

@@ -37,6 +37,9 @@ const (
 	// slotPatience is how long a hint waits for a free slot before it goes
 	// back, so that an idle worker can take it.
 	slotPatience = 500 * time.Millisecond
+	// lastWords is how long a worker that stops goes on trying to write its
+	// last outcomes to a database that is away.
+	lastWords = 5 * time.Second
 )
 
 // hints is what a worker sends: what it has no slot for goes back, and a
@@ -130,6 +133,8 @@ func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) erro
 	w.drain(life)
 	stopWriting() // both batches empty themselves first
 	stopIncarnating()
+	patience := time.AfterFunc(lastWords, end)
+	defer patience.Stop()
 	background.Wait()
 	return err
 }

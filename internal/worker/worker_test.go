@@ -474,3 +474,25 @@ func TestStopLetsRunsFinishOrHandsThemBack(t *testing.T) {
 		}
 	})
 }
+
+// A worker that is told to stop while the database is away ends all the same:
+// its lease runs out, and what it ran is handed on.
+func TestStopEndsWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	started, release := make(chan struct{}), make(chan struct{})
+	b.run = func(context.Context, executor.Run) executor.Outcome {
+		close(started)
+		<-release
+		return executor.Outcome{}
+	}
+	w := b.start(func(c *worker.Config) { c.Drain = 0 })
+	e := b.pending(nil)
+	b.handle(w, e.ID)
+	within(t, "the start", started)
+	b.engine.Close()
+	stopped := make(chan struct{})
+	go func() { w.stop(); close(stopped) }()
+	close(release)
+	within(t, "the stop", stopped)
+}
