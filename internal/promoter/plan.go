@@ -86,7 +86,7 @@ func (p *plan) add(j dueJob, s *schedule.Schedule) {
 	}
 	owed := s.Owed(j.due, p.at, j.misfire().Limit+1)
 	instants := owed.Instants
-	before := owedBefore{count: owed.Count - len(instants), first: owed.First, last: owed.Last}
+	before := owedBefore{count: owed.Count - len(instants), first: owed.First, last: owed.Last, capped: owed.Capped}
 	if before.count == 0 {
 		instants = append([]time.Time{j.due}, instants...)
 	} else {
@@ -99,6 +99,7 @@ func (p *plan) add(j dueJob, s *schedule.Schedule) {
 type owedBefore struct {
 	count       int
 	first, last time.Time
+	capped      bool // there are more than count
 }
 
 func (p *plan) owe(j *dueJob, instants []time.Time, before owedBefore, next time.Time, more bool) {
@@ -109,6 +110,9 @@ func (p *plan) owe(j *dueJob, instants []time.Time, before owedBefore, next time
 			m.first = instants[0]
 		}
 		m.last = instants[cut-1]
+	}
+	if before.capped {
+		m.reason += "; counting stopped, so missedCount is the least that it can be"
 	}
 	if m.count > 0 {
 		p.unruns = append(p.unruns, m)

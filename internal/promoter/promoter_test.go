@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -353,5 +354,20 @@ func exec(t *testing.T, url, sql string) {
 	defer conn.Close(t.Context())
 	if _, err := conn.Exec(t.Context(), sql); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Counting is bounded: a row that stands for more instants than were counted
+// says so.
+func TestMissedRowSaysThatItsCountIsALowerBound(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, nil)
+	first := *j.NextExecutionAt
+	b.pass(t, b.promoter, first.Add(48*time.Hour))
+	m := b.rows(t, j)[0]
+	if m.Status != execution.Missed || m.MissedCount < 99_000 || !strings.Contains(m.Reason, "counting stopped") ||
+		!m.ScheduledAt.Equal(first) || m.MissedUntil.Before(first.Add(47*time.Hour)) {
+		t.Errorf("%d missed from %v to %v: %s", m.MissedCount, m.ScheduledAt, m.MissedUntil, m.Reason)
 	}
 }
