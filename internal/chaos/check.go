@@ -136,23 +136,36 @@ func (e *evidence) instants(f *findings, w *work) {
 		}
 		f.check("I1", n == r.missedCount, w.id, r.id, "a row of %q stands for %d instants, and its range has %d", w.name, r.missedCount, n)
 	}
-	end := w.end
+	end := w.demanded()
 	if w.deletion != nil {
-		// What was due and not yet promoted when it was deleted has no row.
-		end = w.deletion.asked.Add(-20 * time.Second)
 		for at := range covered {
 			if t := time.UnixMicro(at); !t.Before(end) {
 				end = t.Add(time.Microsecond) // up to the last one there is no gap
 			}
 		}
 	}
-	if n := len(w.pauses); w.deletion == nil && n > 0 && w.pauses[n-1].resume.ack.IsZero() {
-		end = w.pauses[n-1].pause.asked.Add(-20 * time.Second) // nobody knows whether it is paused
-	}
 	for at := w.grid(w.createdAt); at.Before(end); at = w.grid(at) {
 		n := covered[at.UnixMicro()]
 		f.check("I1", n == 1, w.id, uuid.Nil, "%d rows for the due instant %s of %q", n, at.Format(time.RFC3339Nano), w.name)
 	}
+}
+
+// demanded is the instant before which every due instant must have its row.
+// What was due and not yet promoted when the job was deleted has none, and
+// how far promotion was behind then nobody knows exactly; nor whether a job is
+// paused whose resume was not answered.
+func (w *work) demanded() time.Time {
+	const behind = 30 * time.Second
+	end, n := w.end, len(w.pauses)
+	if w.deletion != nil {
+		end = w.deletion.asked.Add(-behind)
+	}
+	if n > 0 && (w.pauses[n-1].resume.ack.IsZero() || w.deletion != nil && w.pauses[n-1].resume.ack.After(end)) {
+		if paused := w.pauses[n-1].pause.asked.Add(-behind); paused.Before(end) {
+			end = paused
+		}
+	}
+	return end
 }
 
 // after checks what must not happen once a pause or a deletion was answered
