@@ -56,10 +56,13 @@ func (p process) stores(ctx context.Context, s config.Stores, role postgres.Role
 	if err != nil {
 		return nil, nil, err
 	}
-	hints, err := queue.NewPublisher(queue.Config{URL: s.RedisURL.Reveal()}, p.log)
+	hints, err := queue.NewPublisher(queue.Config{URL: s.Redis()}, p.log)
 	if err != nil {
 		db.Close()
 		return nil, nil, fmt.Errorf("REDIS_URL: %w", err)
+	}
+	if hints.Silent() {
+		p.log.InfoContext(ctx, "there is no redis, workers poll the database")
 	}
 	return db, hints, nil
 }

@@ -86,7 +86,7 @@ func privateStores(ctx context.Context, c config.Standalone, log *slog.Logger) (
 		}
 		database, owner = s.postgres.URL(name, login), s.postgres.URL(name, schemaOwner)
 	}
-	if redis == "" {
+	if redis == "" && c.API.NeedsRedis() {
 		if s.redis, err = devstack.StartRedis(ctx, options); err != nil {
 			return c, s, err
 		}
@@ -132,8 +132,11 @@ func (s *stores) about(c config.Standalone) string {
 	if s.postgres != nil {
 		database = "a private PostgreSQL, data below " + c.DataDir
 	}
-	if s.redis != nil {
+	switch {
+	case s.redis != nil:
 		redis = "a private " + s.redis.Kind
+	case c.API.Redis() == "":
+		redis = "no Redis"
 	}
 	return database + "; " + redis
 }

@@ -48,18 +48,27 @@ func (v vitals) database(ctx context.Context) rest.Dependency {
 	}}
 }
 
+// redis is well where there is none to depend on, and says so.
 func (v vitals) redis(ctx context.Context) rest.Dependency {
+	if v.hints.Silent() {
+		return rest.Dependency{Healthy: true, Details: map[string]any{"used": false}}
+	}
 	s, err := v.hints.Stats(ctx)
 	return rest.Dependency{Healthy: err == nil, Latency: s.Latency, Details: map[string]any{
-		"totalConnections": s.Total, "idleConnections": s.Idle, "staleConnections": s.Stale,
+		"used": true, "totalConnections": s.Total, "idleConnections": s.Idle, "staleConnections": s.Stale,
 		"hits": s.Hits, "misses": s.Misses, "timeouts": s.Timeouts, "utilisation": s.Utilisation,
 	}}
 }
 
+// jobQueue is what workers learn from what to run: without Redis, the database.
 func (v vitals) jobQueue(ctx context.Context) rest.Dependency {
 	mark := clock.Start()
+	if v.hints.Silent() {
+		err := v.db.Ping(ctx)
+		return rest.Dependency{Healthy: err == nil, Latency: mark.Elapsed(), Details: map[string]any{"backend": "postgres"}}
+	}
 	depths, err := v.hints.Depth(ctx)
-	d := rest.Dependency{Healthy: err == nil, Latency: mark.Elapsed(), Details: map[string]any{}}
+	d := rest.Dependency{Healthy: err == nil, Latency: mark.Elapsed(), Details: map[string]any{"backend": "redis"}}
 	for lane, n := range depths {
 		d.Details[fmt.Sprintf("%sHints", lane)] = n
 	}

@@ -57,12 +57,10 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 		return err
 	}
 	defer close()
-	w := worker.New(p.workerConfig(c), worker.Deps{
-		DB: db, Beat: beat, Executor: executors, Hints: hints, Metrics: p.metrics, Log: p.log,
-	})
-	consumer, err := queue.NewConsumer(queue.Config{URL: c.RedisURL.Reveal(), Concurrency: hintHandlers}, w.Handle, p.log)
+	d := worker.Deps{DB: db, Beat: beat, Executor: executors, Hints: hints, Metrics: p.metrics, Log: p.log}
+	w, intake, err := p.intake(c, d)
 	if err != nil {
-		return fmt.Errorf("REDIS_URL: %w", err)
+		return err
 	}
 	p.ready.add(func() error {
 		if !w.Ready() {
@@ -70,7 +68,28 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 		}
 		return nil
 	})
-	return w.Run(ctx, consumer.Run)
+	return w.Run(ctx, func(ctx context.Context) error { return together(ctx, intake...) })
+}
+
+// intake makes the worker and the ways in which it learns what to run: hints,
+// polling, or both, where it polls while the consumer finds Redis away.
+func (p process) intake(c config.Worker, d worker.Deps) (*worker.Worker, []func(context.Context) error, error) {
+	if c.Redis() == "" {
+		w := worker.New(p.workerConfig(c), d)
+		return w, []func(context.Context) error{w.Seek}, nil
+	}
+	var consumer *queue.Consumer // made below; nothing asks before it runs
+	d.Away = func() bool { return consumer.Away() }
+	w := worker.New(p.workerConfig(c), d)
+	consumer, err := queue.NewConsumer(queue.Config{URL: c.Redis(), Concurrency: hintHandlers}, w.Handle, p.log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("REDIS_URL: %w", err)
+	}
+	ways := []func(context.Context) error{consumer.Run}
+	if c.Polls() {
+		ways = append(ways, w.Seek)
+	}
+	return w, ways, nil
 }
 
 func (p process) workerConfig(c config.Worker) worker.Config {

@@ -15,8 +15,12 @@ import (
 func check(loaded any, found *problems) {
 	switch loaded := loaded.(type) {
 	case API:
+		checkBackend(loaded.Stores, found)
 		checkPorts(loaded, found)
+	case Promoter:
+		checkBackend(loaded.Stores, found)
 	case Worker:
+		checkBackend(loaded.Stores, found)
 		checkLease(loaded.Lease, found)
 	case Standalone:
 		checkPorts(loaded.API, found)
@@ -24,6 +28,12 @@ func check(loaded any, found *problems) {
 		if loaded.API.DatabaseURL.IsZero() != loaded.Migrate.OwnerURL.IsZero() {
 			found.add("DATABASE_URL", "and DATABASE_OWNER_URL belong together; give both, or neither for a private server")
 		}
+	}
+}
+
+func checkBackend(stores Stores, found *problems) {
+	if stores.QueueBackend == backendRedis && stores.RedisURL.IsZero() {
+		found.add("REDIS_URL", "is not set; give a URL such as "+example("redis")+", or another QUEUE_BACKEND than redis")
 	}
 }
 

@@ -41,12 +41,34 @@ func (p Process) MetricsAddr() string {
 }
 
 // Stores says where the truth (PostgreSQL) and the hints (Redis) are kept. In
-// standalone both URLs may be left out: it then starts private ones.
+// standalone both URLs may be left out: it then starts private ones, as far as
+// they are used.
 type Stores struct {
 	DatabaseURL  URL    `env:"DATABASE_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the login of the processes, which owns nothing; migrate makes that login ready when this is set, and standalone starts a private server when it is not"`
-	RedisURL     URL    `env:"REDIS_URL" scheme:"redis,rediss,unix,redis-socket" standalone:"" doc:"Redis, which carries hints and holds no truth; standalone starts a private one when this is not set"`
-	QueueBackend string `env:"QUEUE_BACKEND" default:"redis" oneof:"redis" doc:"what carries hints from promoter to worker"`
+	RedisURL     URL    `env:"REDIS_URL" scheme:"redis,rediss,unix,redis-socket" default:"" doc:"Redis, which carries hints and holds no truth; required where QUEUE_BACKEND is redis; standalone starts a private one when this is not set"`
+	QueueBackend string `env:"QUEUE_BACKEND" default:"auto" oneof:"auto,redis,postgres" doc:"how workers learn what to run: by hints through Redis alone, by polling PostgreSQL without any Redis, or by hints and, while Redis is away or none is named, by polling; the same in every process, and may change at any restart"`
 }
+
+// The values of Stores.QueueBackend.
+const (
+	backendRedis    = "redis"
+	backendPostgres = "postgres"
+)
+
+// Redis is the address of the Redis to use, and empty where none is.
+func (s Stores) Redis() string {
+	if s.QueueBackend == backendPostgres {
+		return ""
+	}
+	return s.RedisURL.Reveal()
+}
+
+// NeedsRedis says that a Redis belongs to the process, named or not.
+func (s Stores) NeedsRedis() bool { return s.QueueBackend != backendPostgres }
+
+// Polls says that workers look for work in the database: always where there is
+// no Redis, and otherwise while it is away.
+func (s Stores) Polls() bool { return s.QueueBackend != backendRedis }
 
 // Tokens says which JWTs are believed. An empty issuer or audience is not
 // checked.
@@ -122,7 +144,7 @@ func (s Standalone) WithJWTSecret(key string) Standalone {
 }
 
 // WithStores returns the configuration with the addresses of the private
-// stores that were started, in each of its processes.
+// stores that were started, in each of its processes. An empty redis is none.
 func (s Standalone) WithStores(database, owner, redis string) (Standalone, error) {
 	databaseURL, err := parseURL(database)
 	if err != nil {
@@ -132,9 +154,11 @@ func (s Standalone) WithStores(database, owner, redis string) (Standalone, error
 	if err != nil {
 		return s, err
 	}
-	redisURL, err := parseURL(redis)
-	if err != nil {
-		return s, err
+	var redisURL URL
+	if redis != "" {
+		if redisURL, err = parseURL(redis); err != nil {
+			return s, err
+		}
 	}
 	s.Migrate.OwnerURL, s.Migrate.DatabaseURL = ownerURL, databaseURL
 	for _, stores := range []*Stores{&s.API.Stores, &s.Promoter.Stores, &s.Worker.Stores} {

@@ -50,7 +50,7 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 		"drain": worker.DrainTimeout, "egress": len(worker.EgressAllow),
 	}
 	want := map[string]any{
-		"level": slog.LevelInfo, "metrics": ":9464", "addr": ":3009", "backend": "redis",
+		"level": slog.LevelInfo, "metrics": ":9464", "addr": ":3009", "backend": "auto",
 		"create": false, "database": database,
 		"secret": signing, "slots": 100, "timeout": 5 * time.Minute,
 		"lease": config.Lease{Heartbeat: 2 * time.Second, Fence: 7 * time.Second, TTL: 10 * time.Second},
@@ -89,7 +89,7 @@ func TestAllProblemsAreReportedTogether(t *testing.T) {
 	_, err := config.Load[config.Standalone](env(
 		"DATABASE_URL", "mysql://app:hunter2pw@db/scheduler",
 		"REDIS_URL", "redis://user:redis/pw@cache:6379",
-		"QUEUE_BACKEND", "postgres",
+		"QUEUE_BACKEND", "kafka",
 		"JWT_SECRET", "short",
 		"HTTP_ADDR", "3009",
 		"LOG_LEVEL", "loud",
@@ -110,7 +110,7 @@ func TestAllProblemsAreReportedTogether(t *testing.T) {
 	for _, want := range []string{
 		"DATABASE_URL: has a scheme other than postgres, postgresql; give a URL such as postgres://",
 		"REDIS_URL: does not parse as a URL",
-		`QUEUE_BACKEND: "postgres" is not known; give redis`,
+		`QUEUE_BACKEND: "kafka" is not known; give auto or redis or postgres`,
 		"JWT_SECRET: has 5 bytes; give at least 32 random bytes",
 		`HTTP_ADDR: "3009" is not an address; give host:port or :port`,
 		`LOG_LEVEL: "loud" is no level; give debug, info, warn or error`,
@@ -145,9 +145,9 @@ func TestMissingVariablesAreNamed(t *testing.T) {
 		err  error
 		want []string
 	}{
-		{"api", api, []string{"DATABASE_URL", "REDIS_URL", "JWT_SECRET"}},
-		{"promoter", promoter, []string{"DATABASE_URL", "REDIS_URL"}},
-		{"worker", worker, []string{"DATABASE_URL", "REDIS_URL"}},
+		{"api", api, []string{"DATABASE_URL", "JWT_SECRET"}},
+		{"promoter", promoter, []string{"DATABASE_URL"}},
+		{"worker", worker, []string{"DATABASE_URL"}},
 		{"migrate", migrate, []string{"DATABASE_OWNER_URL"}},
 	}
 	for _, tt := range tests {
@@ -186,6 +186,42 @@ func TestStandalone(t *testing.T) {
 	}
 	if _, err := config.Load[config.Standalone](env("DATABASE_OWNER_URL", "")); err == nil || !strings.Contains(err.Error(), "belong together") {
 		t.Errorf("a server without its owner was accepted: %v", err)
+	}
+}
+
+func TestRedisIsNeededWhereHintsAreAllThereIs(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		backend, url string
+		ok           bool
+		redis        string
+		polls        bool
+	}{
+		{"", "", true, "", true},
+		{"", redis, true, redis, true},
+		{"auto", "", true, "", true},
+		{"postgres", "", true, "", true},
+		{"postgres", redis, true, "", true},
+		{"redis", redis, true, redis, false},
+		{"redis", "", false, "", false},
+	}
+	for _, tt := range tests {
+		lookup := env("QUEUE_BACKEND", tt.backend, "REDIS_URL", tt.url)
+		worker, err := config.Load[config.Worker](lookup)
+		_, promoter := config.Load[config.Promoter](lookup)
+		_, api := config.Load[config.API](lookup)
+		for _, err := range []error{err, promoter, api} {
+			if (err == nil) != tt.ok || err != nil && !strings.Contains(err.Error(), "REDIS_URL: is not set; give a URL such as redis://") {
+				t.Errorf("%q with %q: %v", tt.backend, tt.url, err)
+			}
+		}
+		if err == nil && (worker.Redis() != tt.redis || worker.Polls() != tt.polls) {
+			t.Errorf("%q with %q: uses %q, polls: %v", tt.backend, tt.url, worker.Redis(), worker.Polls())
+		}
+		standalone, err := config.Load[config.Standalone](lookup)
+		if err != nil || standalone.Worker.NeedsRedis() != (tt.backend != "postgres") {
+			t.Errorf("standalone, %q with %q: %v", tt.backend, tt.url, err)
+		}
 	}
 }
 

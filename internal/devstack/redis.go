@@ -76,6 +76,20 @@ func (r *Redis) Stop() error {
 	return r.process.Stop(redisStopSteps(r.home.durable)...)
 }
 
+// Halt stops the server until Restart, for tests of what its clients make of
+// that. A miniredis cannot do it.
+func (r *Redis) Halt() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.mini != nil:
+		return errors.New("a miniredis does not halt")
+	case r.stopped:
+		return errStopped
+	}
+	return r.process.Stop(redisStopSteps(r.home.durable)...)
+}
+
 // Restart stops the server and starts it again on the same address, for tests
 // of what its clients make of that. A throwaway comes back empty. A miniredis
 // cannot do it.

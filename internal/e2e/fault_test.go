@@ -13,7 +13,15 @@ import (
 // again within 15 s, and the row has exactly one outcome.
 func TestKilledWorkersRunIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	s := start(t, 0)
+	for _, backend := range []string{auto, hinted, polled} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			killedWorkersRunIsMadeAgain(t, start(t, backend, 0))
+		})
+	}
+}
+
+func killedWorkersRunIsMadeAgain(t *testing.T, s *installation) {
 	victim := s.worker()
 	job := s.create(sleepJob(t, "five seconds", 5*time.Second))
 	run := s.trigger(job.ID)
@@ -44,10 +52,11 @@ func TestKilledWorkersRunIsMadeAgain(t *testing.T) {
 	}
 }
 
-// FLUSHALL while 500 executions are pending: all run within 10 s.
+// FLUSHALL while 500 executions are pending, and nobody polls: all run within
+// 10 s.
 func TestFlushedRedisLosesNothing(t *testing.T) {
 	t.Parallel()
-	s := start(t, 0)
+	s := start(t, hinted, 0)
 	for range 500 {
 		s.trigger(s.create(sleepJob(t, "short", 0)).ID)
 	}
@@ -80,7 +89,8 @@ func TestWrongConfigurationIsNamed(t *testing.T) {
 		env     []string
 		want    []string
 	}{
-		"nothing set":        {"api", nil, []string{"DATABASE_URL", "REDIS_URL", "JWT_SECRET"}},
+		"nothing set":        {"api", nil, []string{"DATABASE_URL", "JWT_SECRET"}},
+		"hints, no redis":    {"promoter", []string{"DATABASE_URL=postgres://u@127.0.0.1:1/x", "QUEUE_BACKEND=redis"}, []string{"REDIS_URL"}},
 		"everything wrong":   {"worker", []string{"DATABASE_URL=mysql://x", "REDIS_URL=http://x", "EGRESS_ALLOW=10.0.0.0/99"}, []string{"DATABASE_URL", "REDIS_URL", "EGRESS_ALLOW"}},
 		"no database there":  {"promoter", []string{"DATABASE_URL=postgres://u:hunter2@127.0.0.1:1/x", "REDIS_URL=redis://127.0.0.1:1"}, []string{"database"}},
 		"migrate, no owner":  {"migrate", nil, []string{"DATABASE_OWNER_URL"}},

@@ -61,18 +61,43 @@ func program(t *testing.T, name string) string {
 type installation struct {
 	t        *testing.T
 	database *pgtest.Database
-	redis    *redistest.Server
-	url      string // of the API
+	redis    *redistest.Server // nil where the backend is postgres
+	backend  string            // QUEUE_BACKEND of every process
+	url      string            // of the API
 	tenant   uuid.UUID
 	client   *api.ClientWithResponses
 }
 
+// The values of QUEUE_BACKEND.
+const (
+	hinted = "redis"
+	polled = "postgres"
+	auto   = "auto"
+)
+
 // start brings up migrate, then an API, a promoter and the workers.
-func start(t *testing.T, workers int) *installation {
+func start(t *testing.T, backend string, workers int) *installation {
 	t.Helper()
-	s := &installation{t: t, database: pgtest.Empty(t), redis: redistest.New(t), tenant: uuid.New()}
+	s := stores(t, backend)
+	s.up(workers)
+	return s
+}
+
+// stores starts what an installation keeps things in.
+func stores(t *testing.T, backend string) *installation {
+	t.Helper()
+	s := &installation{t: t, database: pgtest.Empty(t), backend: backend, tenant: uuid.New()}
+	if backend != polled {
+		s.redis = redistest.New(t)
+	}
+	return s
+}
+
+// up starts the processes on the stores.
+func (s *installation) up(workers int) {
+	s.t.Helper()
 	s.process("migrate", "DATABASE_OWNER_URL="+s.database.OwnerURL).wait()
-	addr := freeAddr(t)
+	addr := freeAddr(s.t)
 	s.url = "http://" + addr
 	s.process("api", "HTTP_ADDR="+addr, "JWT_SECRET="+key, "TENANT_AUTO_CREATE=true", "EGRESS_ALLOW=127.0.0.0/8")
 	s.process("promoter")
@@ -88,7 +113,6 @@ func start(t *testing.T, workers int) *installation {
 		_ = answer.Body.Close()
 		return answer.StatusCode == http.StatusOK
 	})
-	return s
 }
 
 func (s *installation) worker() *process {
@@ -142,8 +166,11 @@ func (s *installation) process(name string, env ...string) *process {
 	p := &process{t: s.t, name: name, cmd: exec.Command(program(s.t, name)), log: &lockedBuffer{}, done: make(chan struct{})}
 	p.cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.t.TempDir(), "METRICS_ENABLED=false",
-		"DATABASE_URL=" + s.database.URL, "REDIS_URL=" + s.redis.URL,
+		"DATABASE_URL=" + s.database.URL, "QUEUE_BACKEND=" + s.backend,
 	}, env...)
+	if s.redis != nil {
+		p.cmd.Env = append(p.cmd.Env, "REDIS_URL="+s.redis.URL)
+	}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
 		s.t.Fatalf("start %s: %v", name, err)

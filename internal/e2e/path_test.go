@@ -103,10 +103,18 @@ func sleepJob(t *testing.T, name string, d time.Duration) api.JobSpec {
 }
 
 // From an HTTP request to a stored result, through an API, a promoter and a
-// worker of their own, on time.
+// worker of their own, on time, with Redis and without.
 func TestWholePath(t *testing.T) {
 	t.Parallel()
-	s := start(t, 1)
+	for _, backend := range []string{auto, hinted, polled} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			wholePath(t, start(t, backend, 1))
+		})
+	}
+}
+
+func wholePath(t *testing.T, s *installation) {
 	target, calls := sink(t)
 	job := s.create(api.JobSpec{
 		Name: "hello", JobType: api.HTTP, CronExpression: nullable.NewNullableWithValue("* * * * * *"),
@@ -152,7 +160,7 @@ func TestWholePath(t *testing.T) {
 // Another tenant's ids answer exactly as ids that do not exist.
 func TestTenantsDoNotSeeOneAnother(t *testing.T) {
 	t.Parallel()
-	s := start(t, 1)
+	s := start(t, auto, 1)
 	job := s.create(sleepJob(t, "mine", 0))
 	run := s.trigger(job.ID)
 	stranger := s.clientOf(uuid.New(), identity.Admin)

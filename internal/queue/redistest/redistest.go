@@ -58,6 +58,14 @@ func (s *Server) Stop() {
 	_ = s.redis.Stop()
 }
 
+// Halt takes the server away until Restart, as a crash does.
+func (s *Server) Halt(t testing.TB) {
+	t.Helper()
+	if err := s.redis.Halt(); err != nil {
+		t.Fatalf("halt Redis: %v", err)
+	}
+}
+
 // Restart brings the server back on the same address, empty, as after a crash
 // that lost everything.
 func (s *Server) Restart(t testing.TB) {

@@ -56,6 +56,10 @@ func TestRestart(t *testing.T) {
 	if err := c.Set(t.Context(), "k", "v", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
+	s.Halt(t)
+	if err := c.Ping(t.Context()).Err(); err == nil {
+		t.Error("it answers while it is halted")
+	}
 	s.Restart(t)
 	if got, err := c.Exists(t.Context(), "k").Result(); err != nil || got != 0 {
 		t.Errorf("%d keys, error %v: the same client should find an empty server", got, err)

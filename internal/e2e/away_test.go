@@ -1,0 +1,146 @@
+package e2e_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/scheduler-service/scheduler/api"
+)
+
+// awayLimit is how late a run may start that comes due while Redis is away.
+const awayLimit = 3 * time.Second
+
+// Redis goes in the middle of everything and comes back empty: runs go on, at
+// most three seconds late, none is lost or made twice, and afterwards they are
+// started by hints again.
+func TestRunsGoOnWithoutRedis(t *testing.T) {
+	t.Parallel()
+	s := start(t, auto, 2)
+	job := s.create(everySecond(t))
+	s.completes(job.ID, 3)
+
+	gone := s.now()
+	s.redis.Halt(t)
+	s.completes(job.ID, 8)
+	manual := s.trigger(s.create(sleepJob(t, "asked for while it is away", 0)).ID)
+	s.eventually("what was triggered is completed", func() bool { return s.execution(manual.ID).Status == api.Completed })
+	back := s.now()
+	s.redis.Restart(t)
+	s.completes(job.ID, 5)
+
+	s.hinted(job.ID)
+
+	before, during, after := s.lag(gone.Add(-time.Hour), gone), s.lag(gone, back), s.lag(back, back.Add(6*time.Second))
+	t.Logf("latest start: with Redis %v, without %v, when it was back %v", before, during, after)
+	if during > awayLimit || after > awayLimit {
+		t.Errorf("runs started %v late while Redis was away and %v when it was back, want at most %v", during, after, awayLimit)
+	}
+	var gaps int
+	s.query(&gaps, `SELECT count(*) FROM (SELECT scheduled_at - lag(scheduled_at) OVER (ORDER BY scheduled_at) AS gap
+		FROM executions WHERE job_id = $1) g WHERE gap <> interval '1 s'`, job.ID)
+	if gaps != 0 {
+		t.Errorf("%d due instants have no execution or two", gaps)
+	}
+}
+
+// The processes start without their Redis, work, and use it when it comes.
+func TestRedisMayComeLater(t *testing.T) {
+	t.Parallel()
+	s := stores(t, auto)
+	s.redis.Halt(t)
+	s.up(1)
+	job := s.create(everySecond(t))
+	s.completes(job.ID, 3)
+	if late := s.lag(s.now().Add(-time.Hour), s.now()); late > awayLimit {
+		t.Errorf("a run started %v late, want at most %v", late, awayLimit)
+	}
+	s.redis.Restart(t)
+	s.hinted(job.ID)
+}
+
+// hinted waits until the runs of a job that is due every second have for some
+// time been started by hints. While hints come, polling takes nothing that has
+// waited for less than a second, so a run that started sooner had its hint.
+func (s *installation) hinted(job uuid.UUID) {
+	s.t.Helper()
+	settled := s.instant("SELECT now() + interval '6 s'") // polling has ended by then
+	s.eventually("a while with hints is over", func() bool { return s.now().After(settled) })
+	s.completes(job, 5)
+	late := s.lag(settled, s.instant("SELECT now() - interval '1 s'"))
+	s.t.Logf("latest start with hints %v", late)
+	if late >= time.Second {
+		s.t.Errorf("a run started %v late although Redis is there, want less than a second", late)
+	}
+}
+
+// A backlog without any Redis: everything runs once, and workers that poll side
+// by side do not hinder one another.
+func TestBacklogWithoutRedis(t *testing.T) {
+	t.Parallel()
+	s := start(t, polled, 0)
+	one := s.create(sleepJob(t, "short", 0))
+	s.trigger(one.ID)
+	const waiting = 5000
+	s.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
+			timeout_ms, concurrency_limit, available_at, sweep_at)
+		SELECT gen_random_uuid(), tenant_id, job_id, job_version, now() - i * interval '1 ms', 'manual', job_type, i % 10, max_attempts, timeout_ms, 0, now(), now()
+		FROM active_executions, generate_series(1, $1::int) i`, waiting)
+	begun := s.now()
+	for range 3 {
+		s.worker()
+	}
+	s.eventually("all are completed", func() bool {
+		var n int
+		s.query(&n, "SELECT count(*) FROM job_executions WHERE job_id = $1 AND status = 'completed'", one.ID)
+		return n == waiting+1
+	})
+	took := s.instant("SELECT max(completed_at) FROM job_executions WHERE job_id = $1", one.ID).Sub(begun)
+	t.Logf("%d runs in %v", waiting+1, took.Round(time.Millisecond))
+	var again int
+	if s.query(&again, "SELECT count(*) FROM job_executions WHERE attempt <> 1"); again != 0 {
+		t.Errorf("%d runs took more than one attempt", again)
+	}
+}
+
+func everySecond(t *testing.T) api.JobSpec {
+	spec := sleepJob(t, "every second", 0)
+	spec.CronExpression = nullable.NewNullableWithValue("* * * * * *")
+	return spec
+}
+
+// completes waits until so many more runs of a job are completed.
+func (s *installation) completes(job uuid.UUID, more int) {
+	s.t.Helper()
+	completed := func() (n int) {
+		s.query(&n, "SELECT count(*) FROM job_executions WHERE job_id = $1 AND status = 'completed'", job)
+		return n
+	}
+	want := completed() + more
+	s.eventually("more runs are completed", func() bool { return completed() >= want })
+}
+
+func (s *installation) exec(sql string, args ...any) {
+	s.t.Helper()
+	conn, err := pgx.Connect(s.t.Context(), s.database.AdminURL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close(s.t.Context())
+	if _, err := conn.Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// lag is how late the latest run started of those due in a time, by the
+// instants that the database recorded.
+func (s *installation) lag(from, to time.Time) time.Duration {
+	s.t.Helper()
+	var seconds float64
+	s.query(&seconds, `SELECT coalesce(extract(epoch FROM max(coalesce(started_at, now()) - scheduled_at)), 0)::float8
+		FROM executions WHERE scheduled_at >= $1 AND scheduled_at < $2`, from, to)
+	return time.Duration(seconds * float64(time.Second)).Round(time.Millisecond)
+}
