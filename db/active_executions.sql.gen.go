@@ -890,7 +890,7 @@ locked AS MATERIALIZED (
     ORDER BY e.id FOR UPDATE OF e
 )
 UPDATE active_executions e SET
-    status = 'pending', worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
+    status = CASE WHEN e.cancel_requested_at IS NULL THEN 'pending' ELSE 'running' END, worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
     max_attempts = e.max_attempts + 1, available_at = clock.at, sweep_at = clock.at + interval '5 seconds'
 FROM locked l, clock WHERE e.id = l.id
 RETURNING e.id, e.priority
@@ -909,7 +909,9 @@ type ReleaseExecutionsRow struct {
 
 // Cross-tenant: the worker gives back what it will not run: a drain, or rows
 // that the database says it runs and it does not. Fenced as a completion is.
-// The attempt stays counted and one more is allowed instead.
+// The attempt stays counted and one more is allowed instead. What is to be
+// cancelled does not wait again, nobody would claim it: it runs nowhere, and the
+// sweeper ends it.
 func (q *Queries) ReleaseExecutions(ctx context.Context, arg ReleaseExecutionsParams) ([]ReleaseExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ReleaseExecutions, arg.Now, arg.Ids, arg.LeaseTokens)
 	if err != nil {

@@ -227,7 +227,9 @@ FROM locked l;
 -- name: ReleaseExecutions :many
 -- Cross-tenant: the worker gives back what it will not run: a drain, or rows
 -- that the database says it runs and it does not. Fenced as a completion is.
--- The attempt stays counted and one more is allowed instead.
+-- The attempt stays counted and one more is allowed instead. What is to be
+-- cancelled does not wait again, nobody would claim it: it runs nowhere, and the
+-- sweeper ends it.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 given AS (SELECT unnest(@ids::uuid[]) AS id, unnest(@lease_tokens::uuid[]) AS lease_token),
 locked AS MATERIALIZED (
@@ -236,7 +238,7 @@ locked AS MATERIALIZED (
     ORDER BY e.id FOR UPDATE OF e
 )
 UPDATE active_executions e SET
-    status = 'pending', worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
+    status = CASE WHEN e.cancel_requested_at IS NULL THEN 'pending' ELSE 'running' END, worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
     max_attempts = e.max_attempts + 1, available_at = clock.at, sweep_at = clock.at + interval '5 seconds'
 FROM locked l, clock WHERE e.id = l.id
 RETURNING e.id, e.priority;

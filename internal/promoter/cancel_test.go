@@ -4,8 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/execution"
 )
 
@@ -69,5 +71,32 @@ func (b *bundle) untilBlocked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A run whose end was asked for and which its worker gives back is over: it
+// does not wait for a claim that nobody may make.
+func TestCancelledRunThatIsGivenBackIsOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, nil)
+	due := *j.NextExecutionAt
+	b.pass(t, b.promoter, due)
+	id := execution.ScheduledID(j.ID, due)
+	b.claimBy(t, id.String(), due.Add(time.Hour), due.Add(time.Hour))
+	if err := b.jobs.Delete(t.Context(), b.who, j.ID); err != nil {
+		t.Fatal(err)
+	}
+	q := db.New(b.engine.Pool())
+	var token uuid.UUID
+	if err := b.engine.Pool().QueryRow(t.Context(), "SELECT lease_token FROM active_executions WHERE id = $1", id).Scan(&token); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.ReleaseExecutions(t.Context(), db.ReleaseExecutionsParams{Now: &due, Ids: []uuid.UUID{id}, LeaseTokens: []uuid.UUID{token}}); err != nil {
+		t.Fatal(err)
+	}
+	b.sweep(t, due.Add(time.Second))
+	if row := b.rows(t, j)[0]; row.Status != execution.Cancelled {
+		t.Errorf("the job was deleted, its run was given back and is %s", row.Status)
 	}
 }
