@@ -240,6 +240,45 @@ type ClientInterface interface {
 	// Corresponds with PUT /api/v1/scheduler/jobs/{id} (the `UpdateJob` operationId).
 	UpdateJob(ctx context.Context, id JobID, params *UpdateJobParams, body UpdateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListBackfills List a job's backfills
+	//
+	// Newest first, without their outcomes. Those of a deleted job stay readable.
+	//
+	// Corresponds with GET /api/v1/scheduler/jobs/{id}/backfills (the `ListBackfills` operationId).
+	ListBackfills(ctx context.Context, id JobID, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateBackfillWithBody Run a job again for a past range
+	//
+	// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills (the `CreateBackfill` operationId).
+	CreateBackfillWithBody(ctx context.Context, id JobID, params *CreateBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateBackfill Run a job again for a past range
+	//
+	// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills (the `CreateBackfill` operationId).
+	CreateBackfill(ctx context.Context, id JobID, params *CreateBackfillParams, body CreateBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetBackfill Read a backfill
+	//
+	// How far it is, and what became of its executions.
+	//
+	// Corresponds with GET /api/v1/scheduler/jobs/{id}/backfills/{backfillId} (the `GetBackfill` operationId).
+	GetBackfill(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelBackfill Cancel a backfill
+	//
+	// No further execution is made, those that wait are cancelled, and those that run are asked to end. Cancelling a cancelled backfill changes nothing; a completed one answers 409.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel (the `CancelBackfill` operationId).
+	CancelBackfill(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListJobExecutions List a job's executions
 	//
 	// Newest first by `scheduledAt`. The executions of a deleted job stay readable until retention removes them; a job that does not exist and has none answers 404.
@@ -677,6 +716,95 @@ func (c *Client) UpdateJobWithBody(ctx context.Context, id JobID, params *Update
 // Corresponds with PUT /api/v1/scheduler/jobs/{id} (the `UpdateJob` operationId).
 func (c *Client) UpdateJob(ctx context.Context, id JobID, params *UpdateJobParams, body UpdateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUpdateJobRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListBackfills List a job's backfills
+//
+// Newest first, without their outcomes. Those of a deleted job stay readable.
+//
+// Corresponds with GET /api/v1/scheduler/jobs/{id}/backfills (the `ListBackfills` operationId).
+func (c *Client) ListBackfills(ctx context.Context, id JobID, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListBackfillsRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateBackfillWithBody Run a job again for a past range
+//
+// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills (the `CreateBackfill` operationId).
+func (c *Client) CreateBackfillWithBody(ctx context.Context, id JobID, params *CreateBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateBackfillRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateBackfill Run a job again for a past range
+//
+// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills (the `CreateBackfill` operationId).
+func (c *Client) CreateBackfill(ctx context.Context, id JobID, params *CreateBackfillParams, body CreateBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateBackfillRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetBackfill Read a backfill
+//
+// How far it is, and what became of its executions.
+//
+// Corresponds with GET /api/v1/scheduler/jobs/{id}/backfills/{backfillId} (the `GetBackfill` operationId).
+func (c *Client) GetBackfill(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetBackfillRequest(c.Server, id, backfillID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelBackfill Cancel a backfill
+//
+// No further execution is made, those that wait are cancelled, and those that run are asked to end. Cancelling a cancelled backfill changes nothing; a completed one answers 409.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel (the `CancelBackfill` operationId).
+func (c *Client) CancelBackfill(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelBackfillRequest(c.Server, id, backfillID)
 	if err != nil {
 		return nil, err
 	}
@@ -1729,6 +1857,223 @@ func NewUpdateJobRequestWithBody(server string, id JobID, params *UpdateJobParam
 	return req, nil
 }
 
+// NewListBackfillsRequest constructs an http.Request for the ListBackfills method
+func NewListBackfillsRequest(server string, id JobID, params *ListBackfillsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/%s/backfills", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateBackfillRequest calls the generic CreateBackfill builder with application/json body
+func NewCreateBackfillRequest(server string, id JobID, params *CreateBackfillParams, body CreateBackfillJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateBackfillRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewCreateBackfillRequestWithBody constructs an http.Request for the CreateBackfill method, with any body, and a specified content type
+func NewCreateBackfillRequestWithBody(server string, id JobID, params *CreateBackfillParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/%s/backfills", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetBackfillRequest constructs an http.Request for the GetBackfill method
+func NewGetBackfillRequest(server string, id JobID, backfillID BackfillID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "backfillId", backfillID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/%s/backfills/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCancelBackfillRequest constructs an http.Request for the CancelBackfill method
+func NewCancelBackfillRequest(server string, id JobID, backfillID BackfillID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "backfillId", backfillID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/%s/backfills/%s/cancel", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListJobExecutionsRequest constructs an http.Request for the ListJobExecutions method
 func NewListJobExecutionsRequest(server string, id JobID, params *ListJobExecutionsParams) (*http.Request, error) {
 	var err error
@@ -2415,6 +2760,51 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /api/v1/scheduler/jobs/{id} (the `UpdateJob` operationId).
 	UpdateJobWithResponse(ctx context.Context, id JobID, params *UpdateJobParams, body UpdateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateJobResponse, error)
+
+	// ListBackfillsWithResponse List a job's backfills
+	//
+	// Newest first, without their outcomes. Those of a deleted job stay readable.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/scheduler/jobs/{id}/backfills (the `ListBackfills` operationId).
+	ListBackfillsWithResponse(ctx context.Context, id JobID, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*ListBackfillsResponse, error)
+
+	// CreateBackfillWithBodyWithResponse Run a job again for a past range
+	//
+	// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills (the `CreateBackfill` operationId).
+	CreateBackfillWithBodyWithResponse(ctx context.Context, id JobID, params *CreateBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateBackfillResponse, error)
+
+	// CreateBackfillWithResponse Run a job again for a past range
+	//
+	// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills (the `CreateBackfill` operationId).
+	CreateBackfillWithResponse(ctx context.Context, id JobID, params *CreateBackfillParams, body CreateBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateBackfillResponse, error)
+
+	// GetBackfillWithResponse Read a backfill
+	//
+	// How far it is, and what became of its executions.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/scheduler/jobs/{id}/backfills/{backfillId} (the `GetBackfill` operationId).
+	GetBackfillWithResponse(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*GetBackfillResponse, error)
+
+	// CancelBackfillWithResponse Cancel a backfill
+	//
+	// No further execution is made, those that wait are cancelled, and those that run are asked to end. Cancelling a cancelled backfill changes nothing; a completed one answers 409.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel (the `CancelBackfill` operationId).
+	CancelBackfillWithResponse(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
 
 	// ListJobExecutionsWithResponse List a job's executions
 	//
@@ -4087,6 +4477,465 @@ func (r UpdateJobResponse) ContentType() string {
 	return ""
 }
 
+// ListBackfillsResponse401Headers the declared response headers of an HTTP 401 response for ListBackfills
+type ListBackfillsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// ListBackfillsResponse503Headers the declared response headers of an HTTP 503 response for ListBackfills
+type ListBackfillsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type ListBackfillsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BackfillPage
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *JobNotFound
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListBackfillsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ListBackfillsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListBackfillsResponse) GetJSON200() *BackfillPage {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListBackfillsResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListBackfillsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListBackfillsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ListBackfillsResponse) GetJSON404() *JobNotFound {
+	return r.JSON404
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ListBackfillsResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ListBackfillsResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListBackfillsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ListBackfillsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListBackfillsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListBackfillsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListBackfillsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateBackfillResponse202Headers the declared response headers of an HTTP 202 response for CreateBackfill
+type CreateBackfillResponse202Headers struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+// CreateBackfillResponse401Headers the declared response headers of an HTTP 401 response for CreateBackfill
+type CreateBackfillResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// CreateBackfillResponse503Headers the declared response headers of an HTTP 503 response for CreateBackfill
+type CreateBackfillResponse503Headers struct {
+	RetryAfter *int
+}
+
+type CreateBackfillResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BackfillPlan
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Backfill
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *JobNotFound
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *TooManyBackfills
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON422 the response for an HTTP 422 `application/json` response
+	JSON422 *KeyReused
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *CreateBackfillResponse202Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CreateBackfillResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *CreateBackfillResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateBackfillResponse) GetJSON200() *BackfillPlan {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r CreateBackfillResponse) GetJSON202() *Backfill {
+	return r.JSON202
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CreateBackfillResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CreateBackfillResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CreateBackfillResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CreateBackfillResponse) GetJSON404() *JobNotFound {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r CreateBackfillResponse) GetJSON409() *TooManyBackfills {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r CreateBackfillResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r CreateBackfillResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON422 returns the response for an HTTP 422 `application/json` response
+func (r CreateBackfillResponse) GetJSON422() *KeyReused {
+	return r.JSON422
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r CreateBackfillResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CreateBackfillResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateBackfillResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateBackfillResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateBackfillResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateBackfillResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetBackfillResponse401Headers the declared response headers of an HTTP 401 response for GetBackfill
+type GetBackfillResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// GetBackfillResponse503Headers the declared response headers of an HTTP 503 response for GetBackfill
+type GetBackfillResponse503Headers struct {
+	RetryAfter *int
+}
+
+type GetBackfillResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Backfill
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *BackfillNotFound
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetBackfillResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetBackfillResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetBackfillResponse) GetJSON200() *Backfill {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetBackfillResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetBackfillResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetBackfillResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetBackfillResponse) GetJSON404() *BackfillNotFound {
+	return r.JSON404
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r GetBackfillResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GetBackfillResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetBackfillResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r GetBackfillResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetBackfillResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetBackfillResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetBackfillResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CancelBackfillResponse401Headers the declared response headers of an HTTP 401 response for CancelBackfill
+type CancelBackfillResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// CancelBackfillResponse503Headers the declared response headers of an HTTP 503 response for CancelBackfill
+type CancelBackfillResponse503Headers struct {
+	RetryAfter *int
+}
+
+type CancelBackfillResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Backfill
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *BackfillNotFound
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Conflict
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CancelBackfillResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *CancelBackfillResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CancelBackfillResponse) GetJSON200() *Backfill {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CancelBackfillResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CancelBackfillResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CancelBackfillResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CancelBackfillResponse) GetJSON404() *BackfillNotFound {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r CancelBackfillResponse) GetJSON409() *Conflict {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r CancelBackfillResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r CancelBackfillResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CancelBackfillResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r CancelBackfillResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CancelBackfillResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CancelBackfillResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CancelBackfillResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListJobExecutionsResponse401Headers the declared response headers of an HTTP 401 response for ListJobExecutions
 type ListJobExecutionsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -5266,6 +6115,81 @@ func (c *ClientWithResponses) UpdateJobWithResponse(ctx context.Context, id JobI
 		return nil, err
 	}
 	return ParseUpdateJobResponse(rsp)
+}
+
+// ListBackfillsWithResponse List a job's backfills
+//
+// Newest first, without their outcomes. Those of a deleted job stay readable.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/scheduler/jobs/{id}/backfills (the `ListBackfills` operationId).
+func (c *ClientWithResponses) ListBackfillsWithResponse(ctx context.Context, id JobID, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*ListBackfillsResponse, error) {
+	rsp, err := c.ListBackfills(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListBackfillsResponse(rsp)
+}
+
+// CreateBackfillWithBodyWithResponse Run a job again for a past range
+//
+// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills (the `CreateBackfill` operationId).
+func (c *ClientWithResponses) CreateBackfillWithBodyWithResponse(ctx context.Context, id JobID, params *CreateBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateBackfillResponse, error) {
+	rsp, err := c.CreateBackfillWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateBackfillResponse(rsp)
+}
+
+// CreateBackfillWithResponse Run a job again for a past range
+//
+// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills (the `CreateBackfill` operationId).
+func (c *ClientWithResponses) CreateBackfillWithResponse(ctx context.Context, id JobID, params *CreateBackfillParams, body CreateBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateBackfillResponse, error) {
+	rsp, err := c.CreateBackfill(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateBackfillResponse(rsp)
+}
+
+// GetBackfillWithResponse Read a backfill
+//
+// How far it is, and what became of its executions.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/scheduler/jobs/{id}/backfills/{backfillId} (the `GetBackfill` operationId).
+func (c *ClientWithResponses) GetBackfillWithResponse(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*GetBackfillResponse, error) {
+	rsp, err := c.GetBackfill(ctx, id, backfillID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetBackfillResponse(rsp)
+}
+
+// CancelBackfillWithResponse Cancel a backfill
+//
+// No further execution is made, those that wait are cancelled, and those that run are asked to end. Cancelling a cancelled backfill changes nothing; a completed one answers 409.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel (the `CancelBackfill` operationId).
+func (c *ClientWithResponses) CancelBackfillWithResponse(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error) {
+	rsp, err := c.CancelBackfill(ctx, id, backfillID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelBackfillResponse(rsp)
 }
 
 // ListJobExecutionsWithResponse List a job's executions
@@ -6982,6 +7906,450 @@ func ParseUpdateJobResponse(rsp *http.Response) (*UpdateJobResponse, error) {
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers UpdateJobResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListBackfillsResponse parses an HTTP response from a ListBackfillsWithResponse call
+func ParseListBackfillsResponse(rsp *http.Response) (*ListBackfillsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListBackfillsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BackfillPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest JobNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ListBackfillsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers ListBackfillsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCreateBackfillResponse parses an HTTP response from a CreateBackfillWithResponse call
+func ParseCreateBackfillResponse(rsp *http.Response) (*CreateBackfillResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateBackfillResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BackfillPlan
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Backfill
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest JobNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest TooManyBackfills
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest KeyReused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers CreateBackfillResponse202Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers202 = &headers
+	case rsp.StatusCode == 401:
+		var headers CreateBackfillResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers CreateBackfillResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetBackfillResponse parses an HTTP response from a GetBackfillWithResponse call
+func ParseGetBackfillResponse(rsp *http.Response) (*GetBackfillResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetBackfillResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Backfill
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest BackfillNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers GetBackfillResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers GetBackfillResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCancelBackfillResponse parses an HTTP response from a CancelBackfillWithResponse call
+func ParseCancelBackfillResponse(rsp *http.Response) (*CancelBackfillResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelBackfillResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Backfill
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest BackfillNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers CancelBackfillResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers CancelBackfillResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -13,6 +13,27 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for BackfillStatus.
+const (
+	BackfillStatusCancelled BackfillStatus = "cancelled"
+	BackfillStatusCompleted BackfillStatus = "completed"
+	BackfillStatusRunning   BackfillStatus = "running"
+)
+
+// Valid indicates whether the value is a known member of the BackfillStatus enum.
+func (e BackfillStatus) Valid() bool {
+	switch e {
+	case BackfillStatusCancelled:
+		return true
+	case BackfillStatusCompleted:
+		return true
+	case BackfillStatusRunning:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ClockChange.
 const (
 	Moved    ClockChange = "moved"
@@ -120,34 +141,34 @@ func (e ErrorType) Valid() bool {
 
 // Defines values for ExecutionStatus.
 const (
-	Cancelled ExecutionStatus = "cancelled"
-	Completed ExecutionStatus = "completed"
-	Failed    ExecutionStatus = "failed"
-	Missed    ExecutionStatus = "missed"
-	Pending   ExecutionStatus = "pending"
-	Retrying  ExecutionStatus = "retrying"
-	Running   ExecutionStatus = "running"
-	Skipped   ExecutionStatus = "skipped"
+	ExecutionStatusCancelled ExecutionStatus = "cancelled"
+	ExecutionStatusCompleted ExecutionStatus = "completed"
+	ExecutionStatusFailed    ExecutionStatus = "failed"
+	ExecutionStatusMissed    ExecutionStatus = "missed"
+	ExecutionStatusPending   ExecutionStatus = "pending"
+	ExecutionStatusRetrying  ExecutionStatus = "retrying"
+	ExecutionStatusRunning   ExecutionStatus = "running"
+	ExecutionStatusSkipped   ExecutionStatus = "skipped"
 )
 
 // Valid indicates whether the value is a known member of the ExecutionStatus enum.
 func (e ExecutionStatus) Valid() bool {
 	switch e {
-	case Cancelled:
+	case ExecutionStatusCancelled:
 		return true
-	case Completed:
+	case ExecutionStatusCompleted:
 		return true
-	case Failed:
+	case ExecutionStatusFailed:
 		return true
-	case Missed:
+	case ExecutionStatusMissed:
 		return true
-	case Pending:
+	case ExecutionStatusPending:
 		return true
-	case Retrying:
+	case ExecutionStatusRetrying:
 		return true
-	case Running:
+	case ExecutionStatusRunning:
 		return true
-	case Skipped:
+	case ExecutionStatusSkipped:
 		return true
 	default:
 		return false
@@ -396,25 +417,25 @@ func (e ResumeRequestMissed) Valid() bool {
 
 // Defines values for TriggerType.
 const (
-	Backfill   TriggerType = "backfill"
-	Dependency TriggerType = "dependency"
-	Manual     TriggerType = "manual"
-	Retry      TriggerType = "retry"
-	Scheduled  TriggerType = "scheduled"
+	TriggerTypeBackfill   TriggerType = "backfill"
+	TriggerTypeDependency TriggerType = "dependency"
+	TriggerTypeManual     TriggerType = "manual"
+	TriggerTypeRetry      TriggerType = "retry"
+	TriggerTypeScheduled  TriggerType = "scheduled"
 )
 
 // Valid indicates whether the value is a known member of the TriggerType enum.
 func (e TriggerType) Valid() bool {
 	switch e {
-	case Backfill:
+	case TriggerTypeBackfill:
 		return true
-	case Dependency:
+	case TriggerTypeDependency:
 		return true
-	case Manual:
+	case TriggerTypeManual:
 		return true
-	case Retry:
+	case TriggerTypeRetry:
 		return true
-	case Scheduled:
+	case TriggerTypeScheduled:
 		return true
 	default:
 		return false
@@ -432,6 +453,127 @@ type Attempt struct {
 	Number    int                                   `json:"number"`
 	StartedAt nullable.Nullable[time.Time]          `json:"startedAt"`
 	WorkerID  nullable.Nullable[openapi_types.UUID] `json:"workerId"`
+}
+
+// Backfill defines model for Backfill.
+type Backfill struct {
+	// Created How many executions are made so far.
+	Created   int       `json:"created"`
+	CreatedAt time.Time `json:"createdAt"`
+
+	// FinishedAt When it was completed or cancelled.
+	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
+	From       time.Time                    `json:"from"`
+	ID         openapi_types.UUID           `json:"id"`
+	JobID      openapi_types.UUID           `json:"jobId"`
+
+	// JobVersion The version of the job that its executions run.
+	JobVersion int `json:"jobVersion"`
+
+	// Outcomes How many of its executions are in each state.
+	Outcomes BackfillOutcomes `json:"outcomes"`
+
+	// Parameters The overrides that were given.
+	Parameters nullable.Nullable[json.RawMessage] `json:"parameters"`
+
+	// Progress The percentage of instants whose execution is over.
+	Progress      int    `json:"progress"`
+	RatePerMinute int    `json:"ratePerMinute"`
+	RequestedBy   string `json:"requestedBy"`
+
+	// Status `running`: executions are still to be made, or are not over; `completed`: all are over; `cancelled`: somebody cancelled it, or the job was deleted.
+	Status   BackfillStatus     `json:"status"`
+	TenantID openapi_types.UUID `json:"tenantId"`
+	To       time.Time          `json:"to"`
+
+	// Total How many instants the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end.
+	Total int `json:"total"`
+}
+
+// BackfillOutcomes How many of its executions are in each state.
+type BackfillOutcomes struct {
+	Cancelled int `json:"cancelled"`
+	Completed int `json:"completed"`
+	Failed    int `json:"failed"`
+	Pending   int `json:"pending"`
+	Retrying  int `json:"retrying"`
+	Running   int `json:"running"`
+}
+
+// BackfillPage defines model for BackfillPage.
+type BackfillPage struct {
+	HasMore bool              `json:"hasMore"`
+	Items   []BackfillSummary `json:"items"`
+
+	// NextCursor For the next page; null on the last one.
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// BackfillPlan defines model for BackfillPlan.
+type BackfillPlan struct {
+	// FirstAt The first instant; null where there is none.
+	FirstAt nullable.Nullable[time.Time] `json:"firstAt"`
+
+	// LastAt The last instant.
+	LastAt nullable.Nullable[time.Time] `json:"lastAt"`
+
+	// Total How many executions would be made.
+	Total int `json:"total"`
+}
+
+// BackfillRequest defines model for BackfillRequest.
+type BackfillRequest struct {
+	// DryRun Answers what would be made and makes nothing.
+	DryRun *bool `json:"dryRun,omitempty"`
+
+	// From The first instant that counts, at most 13 months ago.
+	From time.Time `json:"from"`
+
+	// Parameters Override parts of the job's `config` for these runs, as for a trigger.
+	//
+	// Example: {"durationMs":5}
+	Parameters json.RawMessage `json:"parameters,omitempty"`
+
+	// RatePerMinute How many executions are made in a minute at most.
+	RatePerMinute *int `json:"ratePerMinute,omitempty"`
+
+	// To The first instant that does not count any more; after `from`, and not in the future. At most 10,000 instants lie between.
+	To time.Time `json:"to"`
+}
+
+// BackfillStatus `running`: executions are still to be made, or are not over; `completed`: all are over; `cancelled`: somebody cancelled it, or the job was deleted.
+type BackfillStatus string
+
+// BackfillSummary A backfill without its outcomes.
+type BackfillSummary struct {
+	// Created How many executions are made so far.
+	Created   int       `json:"created"`
+	CreatedAt time.Time `json:"createdAt"`
+
+	// FinishedAt When it was completed or cancelled.
+	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
+	From       time.Time                    `json:"from"`
+	ID         openapi_types.UUID           `json:"id"`
+	JobID      openapi_types.UUID           `json:"jobId"`
+
+	// JobVersion The version of the job that its executions run.
+	JobVersion int `json:"jobVersion"`
+
+	// Parameters The overrides that were given.
+	Parameters nullable.Nullable[json.RawMessage] `json:"parameters"`
+
+	// Progress The percentage of instants whose execution is over.
+	Progress      int    `json:"progress"`
+	RatePerMinute int    `json:"ratePerMinute"`
+	RequestedBy   string `json:"requestedBy"`
+
+	// Status `running`: executions are still to be made, or are not over; `completed`: all are over; `cancelled`: somebody cancelled it, or the job was deleted.
+	Status   BackfillStatus     `json:"status"`
+	TenantID openapi_types.UUID `json:"tenantId"`
+	To       time.Time          `json:"to"`
+
+	// Total How many instants the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end.
+	Total int `json:"total"`
 }
 
 // Calendar A stored calendar.
@@ -1147,6 +1289,9 @@ type TriggerRequest struct {
 // TriggerType What made the execution.
 type TriggerType string
 
+// BackfillID defines model for BackfillID.
+type BackfillID = openapi_types.UUID
+
 // CalendarID defines model for CalendarID.
 type CalendarID = openapi_types.UUID
 
@@ -1177,6 +1322,9 @@ type To = time.Time
 // AlreadyRunning The form of every error.
 type AlreadyRunning = Error
 
+// BackfillNotFound The form of every error.
+type BackfillNotFound = Error
+
 // CalendarNotFound The form of every error.
 type CalendarNotFound = Error
 
@@ -1206,6 +1354,9 @@ type PreconditionFailed = Error
 
 // TooLarge The form of every error.
 type TooLarge = Error
+
+// TooManyBackfills The form of every error.
+type TooManyBackfills = Error
 
 // Unauthorized The form of every error.
 type Unauthorized = Error
@@ -1300,6 +1451,21 @@ type UpdateJobParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListBackfillsParams defines parameters for ListBackfills.
+type ListBackfillsParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// CreateBackfillParams defines parameters for CreateBackfill.
+type CreateBackfillParams struct {
+	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListJobExecutionsParams defines parameters for ListJobExecutions.
 type ListJobExecutionsParams struct {
 	// Status Only executions in one of these states; may be repeated.
@@ -1350,6 +1516,9 @@ type ValidateJobJSONRequestBody = JobSpec
 
 // UpdateJobJSONRequestBody defines body for UpdateJob for application/json ContentType.
 type UpdateJobJSONRequestBody = JobSpec
+
+// CreateBackfillJSONRequestBody defines body for CreateBackfill for application/json ContentType.
+type CreateBackfillJSONRequestBody = BackfillRequest
 
 // PauseJobJSONRequestBody defines body for PauseJob for application/json ContentType.
 type PauseJobJSONRequestBody = PauseRequest

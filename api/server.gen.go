@@ -61,6 +61,18 @@ type ServerInterface interface {
 	// UpdateJob Replace a job's definition
 	// (PUT /api/v1/scheduler/jobs/{id})
 	UpdateJob(w http.ResponseWriter, r *http.Request, id JobID, params UpdateJobParams)
+	// ListBackfills List a job's backfills
+	// (GET /api/v1/scheduler/jobs/{id}/backfills)
+	ListBackfills(w http.ResponseWriter, r *http.Request, id JobID, params ListBackfillsParams)
+	// CreateBackfill Run a job again for a past range
+	// (POST /api/v1/scheduler/jobs/{id}/backfills)
+	CreateBackfill(w http.ResponseWriter, r *http.Request, id JobID, params CreateBackfillParams)
+	// GetBackfill Read a backfill
+	// (GET /api/v1/scheduler/jobs/{id}/backfills/{backfillId})
+	GetBackfill(w http.ResponseWriter, r *http.Request, id JobID, backfillID BackfillID)
+	// CancelBackfill Cancel a backfill
+	// (POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel)
+	CancelBackfill(w http.ResponseWriter, r *http.Request, id JobID, backfillID BackfillID)
 	// ListJobExecutions List a job's executions
 	// (GET /api/v1/scheduler/jobs/{id}/executions)
 	ListJobExecutions(w http.ResponseWriter, r *http.Request, id JobID, params ListJobExecutionsParams)
@@ -175,6 +187,30 @@ func (_ Unimplemented) GetJob(w http.ResponseWriter, r *http.Request, id JobID) 
 // UpdateJob Replace a job's definition
 // (PUT /api/v1/scheduler/jobs/{id})
 func (_ Unimplemented) UpdateJob(w http.ResponseWriter, r *http.Request, id JobID, params UpdateJobParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListBackfills List a job's backfills
+// (GET /api/v1/scheduler/jobs/{id}/backfills)
+func (_ Unimplemented) ListBackfills(w http.ResponseWriter, r *http.Request, id JobID, params ListBackfillsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateBackfill Run a job again for a past range
+// (POST /api/v1/scheduler/jobs/{id}/backfills)
+func (_ Unimplemented) CreateBackfill(w http.ResponseWriter, r *http.Request, id JobID, params CreateBackfillParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetBackfill Read a backfill
+// (GET /api/v1/scheduler/jobs/{id}/backfills/{backfillId})
+func (_ Unimplemented) GetBackfill(w http.ResponseWriter, r *http.Request, id JobID, backfillID BackfillID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CancelBackfill Cancel a backfill
+// (POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel)
+func (_ Unimplemented) CancelBackfill(w http.ResponseWriter, r *http.Request, id JobID, backfillID BackfillID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -863,6 +899,181 @@ func (siw *ServerInterfaceWrapper) UpdateJob(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ListBackfills operation middleware
+func (siw *ServerInterfaceWrapper) ListBackfills(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListBackfillsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListBackfills(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateBackfill operation middleware
+func (siw *ServerInterfaceWrapper) CreateBackfill(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateBackfillParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateBackfill(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetBackfill operation middleware
+func (siw *ServerInterfaceWrapper) GetBackfill(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "backfillId" -------------
+	var backfillID BackfillID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "backfillId", chi.URLParam(r, "backfillId"), &backfillID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "backfillId", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetBackfill(w, r, id, backfillID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CancelBackfill operation middleware
+func (siw *ServerInterfaceWrapper) CancelBackfill(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "backfillId" -------------
+	var backfillID BackfillID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "backfillId", chi.URLParam(r, "backfillId"), &backfillID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "backfillId", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelBackfill(w, r, id, backfillID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListJobExecutions operation middleware
 func (siw *ServerInterfaceWrapper) ListJobExecutions(w http.ResponseWriter, r *http.Request) {
 
@@ -1345,6 +1556,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/executions", wrapper.ListJobExecutions)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/backfills", wrapper.ListBackfills)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/backfills", wrapper.CreateBackfill)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/backfills/{backfillId}", wrapper.GetBackfill)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel", wrapper.CancelBackfill)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/calendars", wrapper.ListCalendars)
 	})
 	r.Group(func(r chi.Router) {
@@ -1383,6 +1606,8 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 
 type AlreadyRunningJSONResponse Error
 
+type BackfillNotFoundJSONResponse Error
+
 type CalendarNotFoundJSONResponse Error
 
 type ConflictJSONResponse Error
@@ -1402,6 +1627,8 @@ type KeyReusedJSONResponse Error
 type PreconditionFailedJSONResponse Error
 
 type TooLargeJSONResponse Error
+
+type TooManyBackfillsJSONResponse Error
 
 type UnauthorizedResponseHeaders struct {
 	WWWAuthenticate *string
@@ -3400,6 +3627,601 @@ func (response UpdateJob503JSONResponse) VisitUpdateJobResponse(w http.ResponseW
 	return err
 }
 
+type ListBackfillsRequestObject struct {
+	ID     JobID `json:"id"`
+	Params ListBackfillsParams
+}
+
+type ListBackfillsResponseObject interface {
+	VisitListBackfillsResponse(w http.ResponseWriter) error
+}
+
+type ListBackfills200JSONResponse BackfillPage
+
+func (response ListBackfills200JSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBackfills400JSONResponse struct{ InvalidJSONResponse }
+
+func (response ListBackfills400JSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBackfills401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListBackfills401JSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBackfills403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListBackfills403JSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBackfills404JSONResponse struct{ JobNotFoundJSONResponse }
+
+func (response ListBackfills404JSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBackfills413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response ListBackfills413JSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBackfills500JSONResponse struct{ InternalJSONResponse }
+
+func (response ListBackfills500JSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBackfills503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListBackfills503JSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfillRequestObject struct {
+	ID     JobID `json:"id"`
+	Params CreateBackfillParams
+	Body   *CreateBackfillJSONRequestBody
+}
+
+type CreateBackfillResponseObject interface {
+	VisitCreateBackfillResponse(w http.ResponseWriter) error
+}
+
+type CreateBackfill200JSONResponse BackfillPlan
+
+func (response CreateBackfill200JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfill202ResponseHeaders struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type CreateBackfill202JSONResponse struct {
+	Body    Backfill
+	Headers CreateBackfill202ResponseHeaders
+}
+
+func (response CreateBackfill202JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfill400JSONResponse struct{ InvalidJSONResponse }
+
+func (response CreateBackfill400JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfill401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response CreateBackfill401JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfill403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response CreateBackfill403JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfill404JSONResponse struct{ JobNotFoundJSONResponse }
+
+func (response CreateBackfill404JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfill409JSONResponse struct{ TooManyBackfillsJSONResponse }
+
+func (response CreateBackfill409JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfill413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response CreateBackfill413JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfill415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response CreateBackfill415JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfill422JSONResponse struct{ KeyReusedJSONResponse }
+
+func (response CreateBackfill422JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfill500JSONResponse struct{ InternalJSONResponse }
+
+func (response CreateBackfill500JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfill503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response CreateBackfill503JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackfillRequestObject struct {
+	ID         JobID      `json:"id"`
+	BackfillID BackfillID `json:"backfillId"`
+}
+
+type GetBackfillResponseObject interface {
+	VisitGetBackfillResponse(w http.ResponseWriter) error
+}
+
+type GetBackfill200JSONResponse Backfill
+
+func (response GetBackfill200JSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackfill400JSONResponse struct{ InvalidJSONResponse }
+
+func (response GetBackfill400JSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackfill401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetBackfill401JSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackfill403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetBackfill403JSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackfill404JSONResponse struct{ BackfillNotFoundJSONResponse }
+
+func (response GetBackfill404JSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackfill413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response GetBackfill413JSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackfill500JSONResponse struct{ InternalJSONResponse }
+
+func (response GetBackfill500JSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackfill503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetBackfill503JSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBackfillRequestObject struct {
+	ID         JobID      `json:"id"`
+	BackfillID BackfillID `json:"backfillId"`
+}
+
+type CancelBackfillResponseObject interface {
+	VisitCancelBackfillResponse(w http.ResponseWriter) error
+}
+
+type CancelBackfill200JSONResponse Backfill
+
+func (response CancelBackfill200JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBackfill400JSONResponse struct{ InvalidJSONResponse }
+
+func (response CancelBackfill400JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBackfill401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response CancelBackfill401JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBackfill403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response CancelBackfill403JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBackfill404JSONResponse struct{ BackfillNotFoundJSONResponse }
+
+func (response CancelBackfill404JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBackfill409JSONResponse struct{ ConflictJSONResponse }
+
+func (response CancelBackfill409JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBackfill413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response CancelBackfill413JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBackfill500JSONResponse struct{ InternalJSONResponse }
+
+func (response CancelBackfill500JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBackfill503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response CancelBackfill503JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListJobExecutionsRequestObject struct {
 	ID     JobID `json:"id"`
 	Params ListJobExecutionsParams
@@ -4578,6 +5400,18 @@ type StrictServerInterface interface {
 	// UpdateJob Replace a job's definition
 	// (PUT /api/v1/scheduler/jobs/{id})
 	UpdateJob(ctx context.Context, request UpdateJobRequestObject) (UpdateJobResponseObject, error)
+	// ListBackfills List a job's backfills
+	// (GET /api/v1/scheduler/jobs/{id}/backfills)
+	ListBackfills(ctx context.Context, request ListBackfillsRequestObject) (ListBackfillsResponseObject, error)
+	// CreateBackfill Run a job again for a past range
+	// (POST /api/v1/scheduler/jobs/{id}/backfills)
+	CreateBackfill(ctx context.Context, request CreateBackfillRequestObject) (CreateBackfillResponseObject, error)
+	// GetBackfill Read a backfill
+	// (GET /api/v1/scheduler/jobs/{id}/backfills/{backfillId})
+	GetBackfill(ctx context.Context, request GetBackfillRequestObject) (GetBackfillResponseObject, error)
+	// CancelBackfill Cancel a backfill
+	// (POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel)
+	CancelBackfill(ctx context.Context, request CancelBackfillRequestObject) (CancelBackfillResponseObject, error)
 	// ListJobExecutions List a job's executions
 	// (GET /api/v1/scheduler/jobs/{id}/executions)
 	ListJobExecutions(ctx context.Context, request ListJobExecutionsRequestObject) (ListJobExecutionsResponseObject, error)
@@ -5040,6 +5874,121 @@ func (sh *strictHandler) UpdateJob(w http.ResponseWriter, r *http.Request, id Jo
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(UpdateJobResponseObject); ok {
 		if err := validResponse.VisitUpdateJobResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListBackfills operation middleware
+func (sh *strictHandler) ListBackfills(w http.ResponseWriter, r *http.Request, id JobID, params ListBackfillsParams) {
+	var request ListBackfillsRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListBackfills(ctx, request.(ListBackfillsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListBackfills")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListBackfillsResponseObject); ok {
+		if err := validResponse.VisitListBackfillsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateBackfill operation middleware
+func (sh *strictHandler) CreateBackfill(w http.ResponseWriter, r *http.Request, id JobID, params CreateBackfillParams) {
+	var request CreateBackfillRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	var body CreateBackfillJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateBackfill(ctx, request.(CreateBackfillRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateBackfill")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateBackfillResponseObject); ok {
+		if err := validResponse.VisitCreateBackfillResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetBackfill operation middleware
+func (sh *strictHandler) GetBackfill(w http.ResponseWriter, r *http.Request, id JobID, backfillID BackfillID) {
+	var request GetBackfillRequestObject
+
+	request.ID = id
+	request.BackfillID = backfillID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetBackfill(ctx, request.(GetBackfillRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetBackfill")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetBackfillResponseObject); ok {
+		if err := validResponse.VisitGetBackfillResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelBackfill operation middleware
+func (sh *strictHandler) CancelBackfill(w http.ResponseWriter, r *http.Request, id JobID, backfillID BackfillID) {
+	var request CancelBackfillRequestObject
+
+	request.ID = id
+	request.BackfillID = backfillID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelBackfill(ctx, request.(CancelBackfillRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelBackfill")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CancelBackfillResponseObject); ok {
+		if err := validResponse.VisitCancelBackfillResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/scheduler-service/scheduler/internal/backfill"
 	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/config"
@@ -60,7 +61,8 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	}
 	defer closeExecutors()
 	handler, err := rest.New(rest.Deps{
-		Jobs: job.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule), Executions: execution.NewStore(db), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
+		Jobs: job.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule), Executions: execution.NewStore(db),
+		Backfills: backfill.NewStore(db), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Authenticate: tokens.Authenticate, CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
 		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db)},
 		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.JWTSecret.Reveal()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,

@@ -59,9 +59,9 @@ worker            | clock db:store.go executor fleet job postgres queue telemetr
 rest/strictjson   | fault                                                                                      |                      |
 rest/cursor       |                                                                                            |                      |
 rest/contract     | api fault rest/strictjson                                                                  | kin-openapi          |
-rest              | api calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/strictjson schedule schedule/ics telemetry tenant | chi oapi             | kin-openapi
+rest              | api backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/strictjson schedule schedule/ics telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
-app               | calendar clock config devstack egress execution executor executor/function executor/http fleet identity job partition postgres promoter queue rest telemetry tenant worker | sync                 |
+app               | backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity job partition postgres promoter queue rest telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency job postgres queue tenant |                      |
 cmd/api           | app config telemetry                                                                       |                      |
 cmd/bench         | bench                                                                                      |                      |

@@ -27,7 +27,7 @@ func TestRunsGoOnWithoutRedis(t *testing.T) {
 	s.redis.Halt(t)
 	s.completes(job.ID, 8)
 	manual := s.trigger(s.create(sleepJob(t, "asked for while it is away", 0)).ID)
-	s.eventually("what was triggered is completed", func() bool { return s.execution(manual.ID).Status == api.Completed })
+	s.eventually("what was triggered is completed", func() bool { return s.execution(manual.ID).Status == api.ExecutionStatusCompleted })
 	back := s.now()
 	s.redis.Restart(t)
 	s.completes(job.ID, 5)

@@ -28,7 +28,7 @@ func killedWorkersRunIsMadeAgain(t *testing.T, s *installation) {
 	var before api.Execution
 	s.eventually("the run has started", func() bool {
 		before = s.execution(run.ID)
-		return before.Status == api.Running
+		return before.Status == api.ExecutionStatusRunning
 	})
 	s.worker()
 	victim.kill()
@@ -37,7 +37,7 @@ func killedWorkersRunIsMadeAgain(t *testing.T, s *installation) {
 	var again api.Execution
 	s.eventually("the run is completed", func() bool {
 		again = s.execution(run.ID)
-		return again.Status == api.Completed
+		return again.Status == api.ExecutionStatusCompleted
 	})
 	restarted := again.CompletedAt.MustGet().Add(-time.Duration(again.DurationMs.MustGet()) * time.Millisecond)
 	t.Logf("started again %v after the kill", restarted.Sub(killed).Round(time.Millisecond))

@@ -134,20 +134,20 @@ func wholePath(t *testing.T, s *installation) {
 	var done api.Execution
 	s.eventually("the first run is completed", func() bool {
 		done = s.execution(id)
-		return done.Status == api.Completed
+		return done.Status == api.ExecutionStatusCompleted
 	})
 	started, err := done.StartedAt.Get()
 	if err != nil || started.Sub(at) > time.Second || started.Before(at) {
 		t.Errorf("started at %v, want within a second of %v: %v", started, at, err)
 	}
 	result, _ := json.Marshal(done.Result)
-	if !json.Valid(result) || done.RetryCount != 0 || done.TriggerType != api.Scheduled {
+	if !json.Valid(result) || done.RetryCount != 0 || done.TriggerType != api.TriggerTypeScheduled {
 		t.Errorf("stored: %+v", done)
 	}
 
 	manual := s.trigger(job.ID)
 	s.eventually("the triggered run is completed", func() bool {
-		return s.execution(manual.ID).Status == api.Completed
+		return s.execution(manual.ID).Status == api.ExecutionStatusCompleted
 	})
 	if answer, err := s.client.DeleteJobWithResponse(t.Context(), job.ID); err != nil || answer.StatusCode() != http.StatusNoContent {
 		t.Errorf("delete: %v, %v", answer.StatusCode(), err)

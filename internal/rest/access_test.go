@@ -32,6 +32,10 @@ var samples = map[string]request{
 	"pauseJob":          {method: "POST", path: base + "/jobs/{id}/pause", body: `{"reason":"x"}`},
 	"resumeJob":         {method: "POST", path: base + "/jobs/{id}/resume"},
 	"listJobExecutions": {method: "GET", path: base + "/jobs/{id}/executions"},
+	"createBackfill":    {method: "POST", path: base + "/jobs/{id}/backfills", body: `{"from":"{year}-01-01T00:00:00Z","to":"{year}-01-01T00:00:01Z"}`},
+	"listBackfills":     {method: "GET", path: base + "/jobs/{id}/backfills"},
+	"getBackfill":       {method: "GET", path: base + "/jobs/{id}/backfills/{backfill}"},
+	"cancelBackfill":    {method: "POST", path: base + "/jobs/{id}/backfills/{backfill}/cancel"},
 	"createCalendar":    {method: "POST", path: base + "/calendars", body: `{"name":"{new}","days":[{"start":"2026-12-25","yearly":true}]}`},
 	"importCalendar":    {method: "POST", path: base + "/calendars/import?name={new}", body: holidays, header: map[string]string{"Content-Type": "text/calendar"}},
 	"listCalendars":     {method: "GET", path: base + "/calendars"},
@@ -60,9 +64,11 @@ func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner ten
 		id = b.makeExecution(t, owner, made.ID).ID
 	case "getCalendar", "updateCalendar", "deleteCalendar":
 		id = b.makeCalendar(t, owner, calendar.Day{Start: "2026-12-25"}).ID
+	case "getBackfill", "cancelBackfill":
+		sample.path = strings.Replace(sample.path, "{backfill}", b.makeBackfill(t, owner, id).ID.String(), 1)
 	}
 	sample.path = strings.NewReplacer("{id}", id.String(), "{new}", uuid.NewString()).Replace(sample.path)
-	sample.body = strings.Replace(sample.body, "{new}", uuid.NewString(), 1)
+	sample.body = strings.NewReplacer("{new}", uuid.NewString(), "{year}", b.now.UTC().Format("2006")).Replace(sample.body)
 	return sample, id
 }
 
@@ -214,7 +220,7 @@ func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 func (b *bundle) snapshot(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars"} {
+	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "backfills"} {
 		var text string
 		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT coalesce(json_agg(t ORDER BY t::text)::text, '') FROM "+table+" t").Scan(&text); err != nil {
 			t.Fatal(err)

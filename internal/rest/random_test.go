@@ -23,7 +23,7 @@ func TestRandomRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	token := b.token(t, b.ours, identity.Admin)
-	g := generator{spec: b.spec, ids: []uuid.UUID{b.makeJob(t, b.theirs).ID, uuid.Nil, {}, {}, {}}}
+	g := generator{spec: b.spec, ids: []uuid.UUID{b.makeJob(t, b.theirs).ID, uuid.Nil, {}, {}, {}, {}}}
 	answers := map[int]int{}
 	deleted := -1
 	renew := func() { // what a request deleted
@@ -32,6 +32,7 @@ func TestRandomRequests(t *testing.T) {
 			made := b.makeJob(t, b.ours)
 			g.ids[2], g.ids[3] = made.ID, b.makeExecution(t, b.ours, made.ID).ID
 			g.ids[4] = b.makeCalendar(t, b.ours, calendar.Day{Start: "2026-12-25", Yearly: true}).ID
+			g.ids[5] = b.makeBackfill(t, b.ours, made.ID).ID
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -106,7 +107,7 @@ func headerText(text string) string {
 
 // text draws the text of a parameter: mostly what its schema allows.
 func (g generator) text(t *rapid.T, name string, schema *openapi3.Schema) string {
-	if name == "id" || name == "jobId" {
+	if name == "id" || name == "jobId" || name == "backfillId" {
 		if rapid.IntRange(0, 9).Draw(t, "known id") > 0 {
 			return rapid.SampledFrom(append(g.ids, g.ids[2:]...)).Draw(t, name).String()
 		}

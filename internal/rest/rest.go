@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/backfill"
 	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
@@ -39,6 +40,7 @@ const base = "/api/v1/scheduler"
 type Deps struct {
 	Jobs       *job.Store
 	Executions *execution.Store
+	Backfills  *backfill.Store
 	Calendars  *calendar.Store
 	Tenants    *tenant.Store
 

@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/backfill"
 	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
@@ -80,6 +81,7 @@ type bundle struct {
 	engine     *postgres.DB
 	jobs       *job.Store
 	executions *execution.Store
+	backfills  *backfill.Store
 	vitals     *vitals
 	log        *bytes.Buffer
 	now        time.Time
@@ -102,14 +104,14 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	if _, err := b.engine.Pool().Exec(t.Context(), "SELECT create_job_executions_partition(now())"); err != nil {
 		t.Fatal(err)
 	}
-	b.jobs, b.executions = job.NewStore(b.db), execution.NewStore(b.db)
+	b.jobs, b.executions, b.backfills = job.NewStore(b.db), execution.NewStore(b.db), backfill.NewStore(b.db)
 	now := func() time.Time { return b.now }
 	tokens, err := identity.NewTokens(identity.Config{Secret: secret, Issuer: issuer, Audience: "scheduler", Clock: now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.deps = rest.Deps{
-		Jobs: b.jobs, Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Tenants: tenant.NewStore(b.db, true),
+		Jobs: b.jobs, Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true),
 		Authenticate: tokens.Authenticate, CheckConfig: checkConfig,
 		CheckParameters: func(string, json.RawMessage, json.RawMessage) []fault.Field { return b.refuse },
 		Hint: func(ctx context.Context, _ int, id uuid.UUID) {
@@ -289,6 +291,17 @@ func (b *bundle) makeCalendar(t *testing.T, who tenant.Actor, days ...calendar.D
 func (b *bundle) makeExecution(t *testing.T, who tenant.Actor, of uuid.UUID) execution.Execution {
 	t.Helper()
 	made, _, err := b.executions.Trigger(t.Context(), who, of, nil, idempotency.Key{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// makeBackfill asks for the last instant of a job of makeJob, without the API.
+func (b *bundle) makeBackfill(t testing.TB, who tenant.Actor, of uuid.UUID) backfill.Backfill {
+	t.Helper()
+	year := time.Date(b.now.UTC().Year(), 1, 1, 0, 0, 0, 0, time.UTC)
+	made, _, err := b.backfills.Create(t.Context(), who, of, backfill.Request{From: year, To: year.Add(time.Second)}, idempotency.Key{})
 	if err != nil {
 		t.Fatal(err)
 	}
