@@ -15,7 +15,6 @@ import (
 // wish is an execution that a hint named and a slot is held for.
 type wish struct {
 	id      uuid.UUID
-	token   uuid.UUID // the lease token that the claim would have
 	inc     *incarnation
 	decided *decision
 }
@@ -44,7 +43,7 @@ type claimed struct {
 }
 
 // claim takes what it can of a batch and starts the runs. Without an answer of
-// the database it asks again with the same tokens, so that a claim whose
+// the database it asks again with the same token, so that a claim whose
 // commit was lost on the way finds its own rows.
 func (w *Worker) claim(ctx context.Context, wishes []wish) {
 	var inc *incarnation
@@ -81,9 +80,13 @@ func (w *Worker) claim(ctx context.Context, wishes []wish) {
 // claimUntilAnswered asks until the database answers or the incarnation is
 // over. While it waits the slots stay taken: that is the backpressure.
 func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, wishes []wish) ([]claimed, map[versionKey]definition) {
+	ids, token := make([]uuid.UUID, len(wishes)), uuid.New()
+	for i, x := range wishes {
+		ids[i] = x.id
+	}
 	wait := 250 * time.Millisecond
 	for {
-		rows, specs, err := w.claimOnce(inc.ctx, inc, wishes)
+		rows, specs, err := w.claimOnce(inc.ctx, inc, token, ids)
 		if err == nil {
 			return rows, specs
 		}
@@ -96,8 +99,8 @@ func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, wishe
 	}
 }
 
-func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, wishes []wish) ([]claimed, map[versionKey]definition, error) {
-	rows, err := w.store.claim(ctx, inc.member.ID, wishes)
+func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[versionKey]definition, error) {
+	rows, err := w.store.claim(ctx, inc.member.ID, token, ids)
 	if err != nil {
 		return nil, nil, err
 	}

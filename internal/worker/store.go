@@ -28,10 +28,9 @@ type heldRow struct {
 
 // claim takes what it can of the wishes: first what has its place, in one
 // round trip; then, of what is left, the runs that wait for a place.
-func (s *store) claim(ctx context.Context, worker uuid.UUID, wishes []wish) ([]claimed, error) {
-	ids, tokens := columns(wishes)
+func (s *store) claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.UUID) ([]claimed, error) {
 	q := db.New(s.db.Pool())
-	rows, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, Ids: ids, LeaseTokens: tokens})
+	rows, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids})
 	if err != nil {
 		return nil, fmt.Errorf("claim executions: %w", postgres.Fault(err))
 	}
@@ -39,7 +38,7 @@ func (s *store) claim(ctx context.Context, worker uuid.UUID, wishes []wish) ([]c
 	for i, r := range rows {
 		out[i] = fromClaim(r)
 	}
-	if len(rows) == len(wishes) {
+	if len(rows) == len(ids) {
 		return out, nil
 	}
 	jobs, err := q.ListGatedJobs(ctx, db.ListGatedJobsParams{Ids: ids})
@@ -49,7 +48,7 @@ func (s *store) claim(ctx context.Context, worker uuid.UUID, wishes []wish) ([]c
 	if len(jobs) == 0 {
 		return out, nil
 	}
-	gated, err := s.claimGated(ctx, jobs, db.ClaimGatedExecutionsParams{WorkerID: &worker, Ids: ids, LeaseTokens: tokens})
+	gated, err := s.claimGated(ctx, jobs, db.ClaimGatedExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids})
 	return append(out, gated...), err
 }
 
@@ -89,14 +88,6 @@ func (s *store) claimGated(ctx context.Context, jobs []uuid.UUID, p db.ClaimGate
 		return nil
 	})
 	return out, err
-}
-
-func columns(wishes []wish) (ids, tokens []uuid.UUID) {
-	ids, tokens = make([]uuid.UUID, len(wishes)), make([]uuid.UUID, len(wishes))
-	for i, w := range wishes {
-		ids[i], tokens[i] = w.id, w.token
-	}
-	return ids, tokens
 }
 
 func fromClaim(r db.ClaimExecutionsRow) claimed {

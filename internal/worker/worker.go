@@ -203,7 +203,7 @@ func (w *Worker) admit(patience context.Context, inc *incarnation, ids []uuid.UU
 			decided.Add(1)
 			w.runs.Add(1)
 			// The batch always takes it: claims go on until the worker ends.
-			w.claims.in <- wish{id: id, token: uuid.New(), inc: inc, decided: decided}
+			w.claims.in <- wish{id: id, inc: inc, decided: decided}
 		}
 		ids = ids[n:]
 	}

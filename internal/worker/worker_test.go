@@ -128,7 +128,7 @@ func (b *bundle) start(edit func(*worker.Config)) member {
 func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worker, context.Context) error) member {
 	b.t.Helper()
 	c := worker.Config{
-		Host: "test", PID: 1, Slots: 10, Heartbeat: 50 * time.Millisecond, Fence: 5 * time.Second, Lease: 10 * time.Second, Drain: limit,
+		Host: "test", PID: 1, Slots: 10, Heartbeat: 250 * time.Millisecond, Fence: 5 * time.Second, Lease: 10 * time.Second, Drain: limit,
 	}
 	if edit != nil {
 		edit(&c)

@@ -1,0 +1,164 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+)
+
+// said takes down the statement that a generated method sends.
+type said struct {
+	sql  string
+	args []any
+}
+
+var errSaid = errors.New("taken down")
+
+func (s *said) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	s.sql, s.args = sql, args
+	return pgconn.CommandTag{}, errSaid
+}
+
+func (s *said) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	s.sql, s.args = sql, args
+	return nil, errSaid
+}
+
+func (s *said) QueryRow(context.Context, string, ...any) pgx.Row {
+	panic("no statement of one row here")
+}
+
+// node is a step of a plan as EXPLAIN (ANALYZE, FORMAT JSON) tells it.
+type node struct {
+	Loops   float64 `json:"Actual Loops"`
+	Rows    float64 `json:"Actual Rows"`
+	Joined  float64 `json:"Rows Removed by Join Filter"`
+	Dropped float64 `json:"Rows Removed by Filter"`
+	Plans   []node  `json:"Plans"`
+}
+
+// touched is how many rows the plan produced, compared or threw away.
+func (n node) touched() float64 {
+	total := n.Loops * (n.Rows + n.Joined + n.Dropped)
+	for _, below := range n.Plans {
+		total += below.touched()
+	}
+	return total
+}
+
+// TestStatementsStandBadStatistics has the table taken for empty, as vacuum
+// leaves it between two bursts, and then filled. The work of a statement must
+// follow from how many executions it is about, and not from how many there are.
+func TestStatementsStandBadStatistics(t *testing.T) {
+	t.Parallel()
+	const waiting, asked = 3000, 100
+	database := pgtest.New(t)
+	conn, err := pgx.Connect(t.Context(), database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	worker, token := uuid.New(), uuid.New()
+	ids := fill(t, conn, worker, token, waiting)[:asked]
+
+	tokens, text := make([]uuid.UUID, asked), make([]string, asked)
+	for i := range tokens {
+		tokens[i] = token
+	}
+	n := make([]int64, asked)
+	done := db.CompleteExecutionsParams{
+		Ids: ids, Attempts: make([]int32, asked), LeaseTokens: tokens, Succeeded: make([]bool, asked), RetryMs: n, DurationsMs: n,
+		Results: text, ErrorTypes: text, ErrorMessages: text, ErrorStacks: text, MemoryMb: make([]float32, asked), CpuMs: n,
+	}
+	for _, test := range []struct {
+		name string
+		call func(ctx context.Context, q *db.Queries) error
+	}{
+		{"claim", func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids})
+			return err
+		}},
+		{"claim of what waits for a place", func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids})
+			return err
+		}},
+		{"complete", func(ctx context.Context, q *db.Queries) error {
+			_, err := q.CompleteExecutions(ctx, done)
+			return err
+		}},
+		{"release", func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ReleaseExecutions(ctx, db.ReleaseExecutionsParams{Ids: ids, LeaseTokens: tokens})
+			return err
+		}},
+		{"redispatch", func(ctx context.Context, q *db.Queries) error {
+			_, err := q.RedispatchExecutions(ctx, db.RedispatchExecutionsParams{BatchSize: asked})
+			return err
+		}},
+	} {
+		statement := &said{}
+		if err := test.call(t.Context(), db.New(statement)); !errors.Is(err, errSaid) {
+			t.Fatal(err)
+		}
+		if got := explain(t, conn, statement).touched(); got > 60*asked {
+			t.Errorf("%s: %.0f rows were touched for %d of %d executions", test.name, got, asked, waiting)
+		}
+	}
+}
+
+// fill makes a table that the planner takes for one row and that holds more.
+func fill(t *testing.T, conn *pgx.Conn, worker, token uuid.UUID, n int) []uuid.UUID {
+	t.Helper()
+	run := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	insert := func() []uuid.UUID {
+		t.Helper()
+		rows, err := conn.Query(t.Context(), `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at,
+				trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at, status, worker_id, lease_token)
+			SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 1, now(), 'scheduled', 'function', 1, 1000, now(), now(),
+				CASE WHEN i % 2 = 0 THEN 'running' ELSE 'pending' END, $1, $2 FROM generate_series(1, $3::int) i RETURNING id`, worker, token, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids
+	}
+	first := insert()
+	// The last row stays, so that vacuum cannot give the pages back.
+	run("DELETE FROM active_executions WHERE id <> $1", first[n-1])
+	run("VACUUM ANALYZE active_executions")
+	run("INSERT INTO workers (id, host, pid, slots, expires_at) VALUES ($1, '', 1, 1, now() + interval '1 hour')", worker)
+	return insert()
+}
+
+func explain(t *testing.T, conn *pgx.Conn, s *said) node {
+	t.Helper()
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	var text []byte
+	if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+s.sql, s.args...).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	var plans []struct{ Plan node }
+	if err := json.Unmarshal(text, &plans); err != nil {
+		t.Fatal(err)
+	}
+	return plans[0].Plan
+}
