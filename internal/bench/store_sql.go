@@ -91,20 +91,17 @@ func (s *store) live1(ctx context.Context, worker uuid.UUID, n sizes) error {
 	if err := s.queries().InsertDueExecutions(ctx, p); err != nil {
 		return err
 	}
-	tokens := make([]uuid.UUID, len(ids))
-	for i := range tokens {
-		tokens[i] = uuid.New()
-	}
+	token := uuid.New() // one for a claim, as the worker does
 	for from := 0; from < len(ids); from += n.claim {
 		to := min(from+n.claim, len(ids))
-		rows, err := s.queries().ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, Ids: ids[from:to], LeaseTokens: tokens[from:to]})
+		rows, err := s.queries().ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids[from:to]})
 		if err != nil || len(rows) != to-from {
 			return errors.Join(err, expected("claimed", len(rows), to-from))
 		}
 	}
 	for from := 0; from < len(ids); from += n.complete {
 		to := min(from+n.complete, len(ids))
-		rows, err := s.queries().CompleteExecutions(ctx, succeeded(ids[from:to], tokens[from:to]))
+		rows, err := s.queries().CompleteExecutions(ctx, succeeded(ids[from:to], token))
 		if err != nil || len(rows) != to-from {
 			return errors.Join(err, expected("completed", len(rows), to-from))
 		}
@@ -141,15 +138,15 @@ func dueNow(n int) ([]uuid.UUID, db.InsertDueExecutionsParams) {
 }
 
 // succeeded are the outcomes of no-op runs.
-func succeeded(ids, tokens []uuid.UUID) db.CompleteExecutionsParams {
+func succeeded(ids []uuid.UUID, token uuid.UUID) db.CompleteExecutionsParams {
 	n := len(ids)
 	p := db.CompleteExecutionsParams{
-		Ids: ids, Attempts: make([]int32, n), LeaseTokens: tokens, Succeeded: make([]bool, n), RetryMs: make([]int64, n),
+		Ids: ids, Attempts: make([]int32, n), LeaseTokens: make([]uuid.UUID, n), Succeeded: make([]bool, n), RetryMs: make([]int64, n),
 		DurationsMs: make([]int64, n), Results: make([]string, n), ErrorTypes: make([]string, n), ErrorMessages: make([]string, n),
 		ErrorStacks: make([]string, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
 	}
 	for i := range n {
-		p.Attempts[i], p.Succeeded[i], p.RetryMs[i] = 1, true, -1
+		p.Attempts[i], p.LeaseTokens[i], p.Succeeded[i], p.RetryMs[i] = 1, token, true, -1
 	}
 	return p
 }

@@ -215,9 +215,10 @@ func TestClaimOfABackfilledRun(t *testing.T) {
 	q := db.New(p.engine.Pool())
 	claim := func() (claimed []db.ClaimGatedExecutionsRow) {
 		t.Helper()
-		params := db.ClaimGatedExecutionsParams{Now: &now, WorkerID: &worker}
+		token := uuid.New()
+		params := db.ClaimGatedExecutionsParams{Now: &now, WorkerID: &worker, LeaseToken: &token}
 		for _, row := range p.rows(t, j) {
-			params.Ids, params.LeaseTokens = append(params.Ids, row.ID), append(params.LeaseTokens, uuid.New())
+			params.Ids = append(params.Ids, row.ID)
 		}
 		claimed, err := q.ClaimGatedExecutions(t.Context(), params)
 		if err != nil {
