@@ -6,10 +6,10 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 export GOFLAGS += -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint gen check bench build
+.PHONY: help run test race lint gen check bench chaos chaos-long build
 
 help: ## print this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## start the whole service on this machine and say what to do next
 	@$(GO) build -o .data/bin/standalone ./cmd/standalone
@@ -37,6 +37,12 @@ check: lint gen test ## what CI runs beside the tests: generated code is up to d
 
 bench: ## measure the product beside this machine's own limits
 	$(GO) run ./cmd/bench
+
+chaos: ## break a private installation for a minute and check what is promised
+	$(GO) run ./cmd/chaos
+
+chaos-long: ## the same for five minutes
+	$(GO) run ./cmd/chaos -duration 5m
 
 build: ## the processes, into .data/bin
 	$(GO) build -o .data/bin/ ./cmd/...

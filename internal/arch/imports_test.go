@@ -70,6 +70,8 @@ cmd/promoter      | app config telemetry                                        
 cmd/standalone    | app config telemetry                                                                       |                      |
 cmd/worker        | app config telemetry                                                                       |                      |
 # proof
+chaos             | api app clock config devstack devstack/child identity postgres                            | oapi pgx:store.go          |
+cmd/chaos         | chaos                                                                                     |                      |
 e2e               |                                                                                            |                      | oapi
 deploy/probe      |                                                                                            |                      |
 `
