@@ -54,3 +54,17 @@ func TestStateMachine(t *testing.T) {
 		t.Error("the table lost a rule")
 	}
 }
+
+// A backfilled run is another one than the scheduled run of its instant, and
+// than another backfill's, and its id still names its partition.
+func TestBackfillIDIsItsOwn(t *testing.T) {
+	t.Parallel()
+	id, at := uuid.New(), time.Date(2026, 2, 3, 4, 5, 6, 789_000_000, time.UTC)
+	got := execution.BackfillID(id, at)
+	if got == execution.ScheduledID(id, at) || got == execution.BackfillID(uuid.New(), at) || got == execution.BackfillID(id, at.Add(time.Microsecond)) {
+		t.Errorf("%s is not its own", got)
+	}
+	if got != execution.BackfillID(id, at.In(time.FixedZone("", 3600))) || got.Version() != 8 || !execution.InstantOf(got).Equal(at) {
+		t.Errorf("%s does not follow from backfill and instant", got)
+	}
+}
