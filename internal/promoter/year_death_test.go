@@ -51,7 +51,9 @@ func (r reaper) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBat
 }
 
 func (r reaper) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) { r.step(ctx) }
+
 func (r reaper) TraceBatchQuery(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchQueryData) {
 	r.step(ctx)
 }
+
 func (r reaper) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchEndData) { r.step(ctx) }

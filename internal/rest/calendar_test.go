@@ -236,13 +236,12 @@ func TestJobsNameCalendars(t *testing.T) {
 		t.Errorf("the preview differs (-want +got):\n%s", diff)
 	}
 
-	before := b.snapshot(t)
 	path := base + "/jobs/" + made.ID.String()
 	due := b.makeJob(t, b.ours).ID // due since a minute ago: what it names counts all the same
 	if _, err := b.engine.Pool().Exec(t.Context(), "UPDATE scheduled_jobs SET next_execution_at = now() - interval '1 minute' WHERE id = $1", due); err != nil {
 		t.Fatal(err)
 	}
-	before = b.snapshot(t)
+	before := b.snapshot(t)
 	for _, test := range []struct {
 		name  string
 		named []string
