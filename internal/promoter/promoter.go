@@ -221,6 +221,9 @@ func (p *Promoter) promoteLoop(ctx context.Context) {
 			wait = time.Second
 		case err == nil:
 			wait = report.pause(mark.Elapsed())
+			if report.Claimed > 0 {
+				p.Metrics.Operation("promote", "ok", mark.Elapsed())
+			}
 			if report.Missed > 0 {
 				p.Log.WarnContext(ctx, "due instants were missed", "missed", report.Missed, "promoted", report.Promoted)
 			}
