@@ -15,8 +15,8 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Seconds: 8, Slots: 1000, Workers: 1, Burst: 10_000, Repeats: 3}
-	quick := Config{Rates: []int{1000}, Seconds: 3, Slots: 1000, Workers: 1, Burst: 3000, Repeats: 1}
+	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Spread: []int{1000, 4000}, Seconds: 8, Slots: 1000, Workers: 1, Burst: 10_000, Repeats: 3}
+	quick := Config{Rates: []int{1000}, Spread: []int{1000}, Seconds: 3, Slots: 1000, Workers: 1, Burst: 3000, Repeats: 1}
 	some := Config{Rates: []int{5}, Seconds: 9, Slots: 7, Workers: 2, Burst: 3000, Repeats: 1, Only: []string{"sql", "drain"}, Out: "x.md"}
 	for _, test := range []struct {
 		name, args string
@@ -25,7 +25,7 @@ func TestParse(t *testing.T) {
 	}{
 		{name: "defaults", want: full},
 		{name: "quick", args: "-quick", want: quick},
-		{name: "quick, but what is given stays", args: "-quick -rates 5 -seconds 9 -slots 7 -workers 2 -only sql,drain -out x.md", want: some},
+		{name: "quick, but what is given stays", args: "-quick -rates 5 -spread= -seconds 9 -slots 7 -workers 2 -only sql,drain -out x.md", want: some},
 		{name: "a rate that is none", args: "-rates 5,none", refused: `"none" is not a whole number`},
 		{name: "no slots", args: "-slots 0", refused: "must be 1 or more"},
 		{name: "a measurement that is none", args: "-only sql,speed", refused: `no measurement "speed"`},
@@ -123,13 +123,13 @@ func TestTable(t *testing.T) {
 		{key: sqlKey, what: "limit: SQL alone", perSecond: 20_000, backlog: none},
 		{
 			what: "1000 due each second", perSecond: 999.6, lag: lag{p50: 12 * time.Millisecond, p99: 34 * time.Millisecond, max: time.Second}, trips: 0.25,
-			cpu: map[string]float64{"postgres": 60, "redis-server": 5, promoterName: 20, workerName: 40}, memory: map[string]float64{workerName: 30},
+			cpu: map[string]float64{"postgres": 60, "redis-server": 5, promoterName: 20, workerName: 40}, memory: map[string]float64{workerName: 30}, others: 0.05,
 		},
 		{key: drainKey, what: "drained", perSecond: 15_000, backlog: none},
 	})
 	for _, line := range []string{
-		"| limit: SQL alone | 20000 |  |  |  |  |  |",
-		"| 1000 due each second | 1000 | 12 / 34 / 1000 | 0 | 0.25 | 60 / 5 / 20 / 40 | – / – / – / 30 |",
+		"| limit: SQL alone | 20000 |  |  |  |  |  |  |",
+		"| 1000 due each second | 1000 | 12 / 34 / 1000 | 0 | 0.25 | 60 / 5 / 20 / 40 | – / – / – / 30 | 5 % |",
 		"- drain: 0.75 of SQL alone",
 	} {
 		if !strings.Contains(text.String(), line+"\n") {

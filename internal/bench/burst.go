@@ -19,7 +19,7 @@ func burst(ctx context.Context, s *stack) (rows []row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.create(ctx, s.Burst, 1)
+	l, err := s.create(ctx, s.Burst, 1, false)
 	if err != nil {
 		return nil, err
 	}
@@ -27,11 +27,9 @@ func burst(ctx context.Context, s *stack) (rows []row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.finish(ctx, l, start.counters); err != nil {
-		return nil, err
-	}
-	to, err := s.read(ctx)
-	if err != nil {
+	err = s.finish(ctx, l, start.counters)
+	to, readErr := s.read(ctx)
+	if err = errors.Join(err, readErr, s.verify(ctx, l, start.counters)); err != nil {
 		return nil, err
 	}
 	e, err := s.store.ends(ctx, l.from, l.to, l.from)

@@ -11,7 +11,8 @@ import (
 
 // Config says what to measure and how long.
 type Config struct {
-	Rates   []int    // jobs due each second
+	Rates   []int    // jobs due each second, together
+	Spread  []int    // jobs due each second, spread over it
 	Seconds int      // of measured load at each rate
 	Slots   int      // of each worker
 	Workers int      // worker processes
@@ -24,11 +25,12 @@ type Config struct {
 // Parse reads the flags. What is wrong with them it says on output.
 func Parse(args []string, output io.Writer) (Config, error) {
 	var c Config
-	var rates, only string
+	var rates, spread, only string
 	var quick bool
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(output)
-	set.StringVar(&rates, "rates", "100,500,1000,2000,4000,8000", "jobs due each second, one run for each")
+	set.StringVar(&rates, "rates", "100,500,1000,2000,4000,8000", "jobs due each second, all at its beginning, one run for each")
+	set.StringVar(&spread, "spread", "1000,4000", "jobs due each second, spread over it, one run for each")
 	set.IntVar(&c.Seconds, "seconds", 8, "seconds of load measured at each rate")
 	set.IntVar(&c.Slots, "slots", 1000, "executions that each worker runs at once")
 	set.IntVar(&c.Workers, "workers", 1, "worker processes")
@@ -47,8 +49,11 @@ func Parse(args []string, output io.Writer) (Config, error) {
 		if !given["rates"] {
 			rates = "1000"
 		}
+		if !given["spread"] {
+			spread = "1000"
+		}
 	}
-	if err := c.read(rates, only); err != nil {
+	if err := c.read(rates, spread, only); err != nil {
 		fmt.Fprintln(output, err)
 		return Config{}, err
 	}
@@ -68,13 +73,12 @@ func (c Config) quick(given map[string]bool) Config {
 	return c
 }
 
-func (c *Config) read(rates, only string) error {
-	for text := range strings.SplitSeq(rates, ",") {
-		rate, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil || rate < 1 || rate > 100_000 {
-			return fmt.Errorf("-rates: %q is not a whole number from 1 to 100000", text)
-		}
-		c.Rates = append(c.Rates, rate)
+func (c *Config) read(rates, spread, only string) (err error) {
+	if c.Rates, err = numbers(rates); err != nil {
+		return fmt.Errorf("-rates: %w", err)
+	}
+	if c.Spread, err = numbers(spread); err != nil {
+		return fmt.Errorf("-spread: %w", err)
 	}
 	if only != "" {
 		c.Only = strings.Split(only, ",")
@@ -88,6 +92,22 @@ func (c *Config) read(rates, only string) error {
 		return fmt.Errorf("-seconds, -slots, -workers, -burst and -repeats must be 1 or more")
 	}
 	return nil
+}
+
+// numbers reads a list of rates, which may be empty.
+func numbers(list string) ([]int, error) {
+	var all []int
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		switch {
+		case list == "":
+			return nil, nil
+		case err != nil || n < 1 || n > 100_000:
+			return nil, fmt.Errorf("%q is not a whole number from 1 to 100000", text)
+		}
+		all = append(all, n)
+	}
+	return all, nil
 }
 
 func names() []string {

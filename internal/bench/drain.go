@@ -30,11 +30,7 @@ func drain(ctx context.Context, s *stack) (rows []row, err error) {
 }
 
 func (s *stack) drainOnce(ctx context.Context) (row, error) {
-	start, err := s.counters(ctx)
-	if err != nil {
-		return row{}, err
-	}
-	l, err := s.create(ctx, s.Burst, 2)
+	l, err := s.create(ctx, s.Burst, 2, false)
 	if err != nil {
 		return row{}, err
 	}
@@ -48,21 +44,22 @@ func (s *stack) drainOnce(ctx context.Context) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	if err := s.startWorkers(ctx); err != nil {
-		return row{}, err
-	}
-	from := reading{counters: start} // the workers have used and counted nothing yet
-	if err := s.finish(ctx, l, start); err != nil {
-		return row{}, err
-	}
-	return s.drainRow(ctx, l, from)
-}
-
-func (s *stack) drainRow(ctx context.Context, l load, from reading) (row, error) {
-	to, err := s.read(ctx)
+	from, err := s.read(ctx)
 	if err != nil {
 		return row{}, err
 	}
+	if err := s.startWorkers(ctx); err != nil {
+		return row{}, err
+	}
+	err = s.finish(ctx, l, from.counters)
+	to, readErr := s.read(ctx)
+	if err = errors.Join(err, readErr, s.verify(ctx, l, from.counters)); err != nil {
+		return row{}, err
+	}
+	return s.drainRow(ctx, l, costs(from, to, float64(l.executions())))
+}
+
+func (s *stack) drainRow(ctx context.Context, l load, r row) (row, error) {
 	if err := s.stop(s.running[1:]...); err != nil { // all but the promoter
 		return row{}, err
 	}
@@ -70,13 +67,9 @@ func (s *stack) drainRow(ctx context.Context, l load, from reading) (row, error)
 	if err != nil {
 		return row{}, err
 	}
-	n := float64(l.executions())
-	worker := to.usages[workerName]
-	return row{
-		what: fmt.Sprintf("%d pending at once, drained", l.executions()), perSecond: n / e.last.Sub(e.first).Seconds(),
-		backlog: none, trips: to.counters.since(from.counters).roundTrips / n,
-		cpu: map[string]float64{workerName: worker.cpu / n}, memory: map[string]float64{workerName: worker.memory},
-	}, nil
+	r.what = fmt.Sprintf("%d pending at once, drained", l.executions())
+	r.perSecond, r.backlog = float64(l.executions())/e.last.Sub(e.first).Seconds(), none
+	return r, nil
 }
 
 // median is the middle one of an odd number, and the lower middle of an even.

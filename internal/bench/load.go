@@ -18,12 +18,15 @@ import (
 // creators is how many jobs are created at a time.
 const creators = 8
 
-// load is jobs that are due at every whole second of [from, to), together.
+// load is jobs that are due once in every second of [from, to): together at
+// its beginning, or spread over it.
 type load struct {
 	jobs     []uuid.UUID
 	from, to time.Time
+	spread   bool
 }
 
+// instants is how often each job is due.
 func (l load) instants() int { return int(l.to.Sub(l.from) / time.Second) }
 
 // executions is how many there must be when it is over.
@@ -32,15 +35,18 @@ func (l load) executions() int { return len(l.jobs) * l.instants() }
 // create makes n jobs through the product's own store, for all tenants in
 // turn. They begin together at a whole second that comes when all are made,
 // and end by themselves after so many instants.
-func (s *stack) create(ctx context.Context, n, instants int) (load, error) {
+func (s *stack) create(ctx context.Context, n, instants int, spread bool) (load, error) {
 	making := seconds(1.5 * float64(n) / s.pace)
 	from := clock.Now().Add(2*time.Second + making).Truncate(time.Second).Add(time.Second)
-	l := load{jobs: make([]uuid.UUID, n), from: from, to: from.Add(time.Duration(instants) * time.Second)}
+	l := load{jobs: make([]uuid.UUID, n), from: from, to: from.Add(time.Duration(instants) * time.Second), spread: spread}
 	spec := job.Spec{
 		Name: "bench", CronExpression: "* * * * * *", StartDate: &l.from, EndDate: &l.to, Type: "function",
 		Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`), Retry: job.DefaultRetry(),
 		Overlap: job.OverlapAllow, // a backlog is to be seen as lag, not as skipped runs
 	}.WithDefaults()
+	if spread {
+		spec.JitterSeconds = 1
+	}
 	took := clock.Start()
 	var next atomic.Int64
 	var group sync.WaitGroup
@@ -81,24 +87,18 @@ func until(ctx context.Context, at time.Time) error {
 }
 
 // finish waits until the workers, which had counted so many executions before
-// the load, have done all of it, and then counts what is in the tables.
+// the load, have done all of it.
 func (s *stack) finish(ctx context.Context, l load, before counters) error {
-	left := 0
-	err := s.await(ctx, 2*time.Minute, fmt.Sprintf("%d executions to be done", l.executions()), func() (bool, error) {
+	return s.await(ctx, 2*time.Minute, fmt.Sprintf("%d executions to be done", l.executions()), func() (bool, error) {
 		now, err := s.counters(ctx)
-		left = l.executions() - int(now.since(before).executions)
-		return left <= 0, err
+		return int(now.since(before).executions) >= l.executions(), err
 	})
-	return errors.Join(err, s.verify(ctx, l, before))
 }
 
 // verify fails when an execution of the load is missing, there twice, not
 // completed, or was run more than once.
 func (s *stack) verify(ctx context.Context, l load, before counters) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	f, err := s.store.census(ctx, l.jobs, l.from, l.to)
+	f, err := s.store.census(ctx, l)
 	if err != nil {
 		return err
 	}

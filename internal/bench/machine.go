@@ -68,6 +68,31 @@ func usages() map[string]usage {
 	return found
 }
 
+// busy is how much processor time, in µs, this machine has spent on anything
+// and on us: this process and all below it. Time that the host took away counts
+// as spent. Where there is no /proc both are zero.
+func busy() (all, ours float64) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	for i, cell := range strings.Fields(line) {
+		n, _ := strconv.ParseFloat(cell, 64)
+		const idle, iowait, guest = 4, 5, 9 // guests are within user
+		if i != idle && i != iowait && i < guest {
+			all += n * tick
+		}
+	}
+	for _, u := range usages() {
+		ours += u.cpu
+	}
+	if own, err := os.ReadFile("/proc/self/stat"); err == nil {
+		ours += readStat(string(own)).own
+	}
+	return all, ours
+}
+
 // stat is a line of /proc/<pid>/stat.
 type stat struct {
 	pid, parent int

@@ -33,6 +33,10 @@ func queueLimits(ctx context.Context, s *stack) ([]row, error) {
 		parts = 3
 	}
 	s.say("the queue alone")
+	from, err := s.read(ctx)
+	if err != nil {
+		return nil, err
+	}
 	single, err := hints.median(ctx, s.Repeats, 12_000/parts, singles)
 	if err != nil {
 		return nil, err
@@ -41,10 +45,11 @@ func queueLimits(ctx context.Context, s *stack) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
+	to, err := s.read(ctx)
 	return []row{
-		{key: singleKey, what: "limit: asynq alone, one id a task", perSecond: single, backlog: none},
-		{key: chunkedKey, what: "limit: asynq alone, 64 ids a task", perSecond: chunked, backlog: none},
-	}, nil
+		{key: singleKey, what: "limit: asynq alone, one id a task", perSecond: single, backlog: none, others: others(from, to)},
+		{key: chunkedKey, what: "limit: asynq alone, 64 ids a task", perSecond: chunked, backlog: none, others: others(from, to)},
+	}, err
 }
 
 // hints is a publisher and a consumer.

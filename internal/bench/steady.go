@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -20,7 +21,8 @@ const (
 )
 
 // steady runs loads of no-op jobs that are due every second, one for each
-// rate, through the real processes.
+// rate, through the real processes: first all jobs of a load together at each
+// whole second, as cron expressions have it, then spread over it.
 func steady(ctx context.Context, s *stack) (rows []row, err error) {
 	stop, err := s.startAll(ctx)
 	defer func() { err = errors.Join(err, stop()) }()
@@ -28,10 +30,16 @@ func steady(ctx context.Context, s *stack) (rows []row, err error) {
 		return nil, err
 	}
 	for _, rate := range s.Rates {
-		s.say("%d jobs due each second", rate)
-		one, err := s.atRate(ctx, rate)
+		one, err := s.atRate(ctx, rate, false)
 		if err != nil {
-			return rows, fmt.Errorf("%d due a second: %w", rate, err)
+			return rows, err
+		}
+		rows = append(rows, one)
+	}
+	for _, rate := range s.Spread {
+		one, err := s.atRate(ctx, rate, true)
+		if err != nil {
+			return rows, err
 		}
 		rows = append(rows, one)
 	}
@@ -61,11 +69,14 @@ type reading struct {
 	at       time.Time
 	counters counters
 	usages   map[string]usage
+	all, own float64 // processor time of the machine, and of that ours, in µs
 }
 
 func (s *stack) read(ctx context.Context) (reading, error) {
 	counted, err := s.counters(ctx)
-	return reading{at: clock.Now(), counters: counted, usages: usages()}, err
+	r := reading{at: clock.Now(), counters: counted, usages: usages()}
+	r.all, r.own = busy()
+	return r, err
 }
 
 func (s *stack) readAt(ctx context.Context, at time.Time) (reading, error) {
@@ -73,6 +84,12 @@ func (s *stack) readAt(ctx context.Context, at time.Time) (reading, error) {
 		return reading{}, err
 	}
 	return s.read(ctx)
+}
+
+// others is the share of all processors that others had between two readings.
+func others(from, to reading) float64 {
+	took := to.at.Sub(from.at).Seconds() * 1e6 * float64(runtime.NumCPU())
+	return max(0, ((to.all-from.all)-(to.own-from.own))/took)
 }
 
 // costs of the executions between two readings, for the table.
@@ -83,16 +100,22 @@ func costs(from, to reading, executions float64) row {
 		r.memory[name] = u.memory
 	}
 	r.trips = to.counters.since(from.counters).roundTrips / executions
+	r.others = others(from, to)
 	return r
 }
 
-func (s *stack) atRate(ctx context.Context, rate int) (row, error) {
+func (s *stack) atRate(ctx context.Context, rate int, spread bool) (row, error) {
+	what := fmt.Sprintf("%d due each second, together", rate)
+	if spread {
+		what = fmt.Sprintf("%d due each second, spread over it", rate)
+	}
+	s.say("%s", what)
 	start, err := s.counters(ctx)
 	if err != nil {
 		return row{}, err
 	}
 	measured := time.Duration(s.Seconds) * time.Second
-	l, err := s.create(ctx, rate, int((warmUp+measured+atEnd)/time.Second))
+	l, err := s.create(ctx, rate, int((warmUp+measured+atEnd)/time.Second), spread)
 	if err != nil {
 		return row{}, err
 	}
@@ -106,10 +129,13 @@ func (s *stack) atRate(ctx context.Context, rate int) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	if err := s.finish(ctx, l, start); err != nil {
-		return row{}, err
+	err = s.finish(ctx, l, start)
+	if err = errors.Join(err, s.verify(ctx, l, start)); err != nil {
+		return row{}, fmt.Errorf("%s: %w", what, err)
 	}
-	return s.steadyRow(ctx, l, from, to)
+	r, err := s.steadyRow(ctx, l, from, to)
+	r.what = what
+	return r, err
 }
 
 // steadyRow reads, when all is over, what happened between the readings.
@@ -126,8 +152,7 @@ func (s *stack) steadyRow(ctx context.Context, l load, from, to reading) (row, e
 	if r.lag, err = s.store.lags(ctx, l.from.Add(warmUp), l.to.Add(-atEnd)); err != nil {
 		return row{}, err
 	}
-	r.what = fmt.Sprintf("%d due each second", len(l.jobs))
 	r.perSecond = float64(done) / to.at.Sub(from.at).Seconds()
-	r.backlog = len(l.jobs)*(l.instants()-int(atEnd/time.Second)) - e.before
+	r.backlog = e.backlog
 	return r, nil
 }

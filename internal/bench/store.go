@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
@@ -53,16 +51,17 @@ func (s *store) lags(ctx context.Context, from, to time.Time) (lag, error) {
 }
 
 // ends is when the executions due in [from, to) were claimed and done: the
-// first claim, the last completion, and how many were done before at.
+// first claim, the last completion, and how many were due and not done at an
+// instant.
 type ends struct {
 	first, last time.Time
-	before      int
+	backlog     int
 }
 
 func (s *store) ends(ctx context.Context, from, to, at time.Time) (e ends, err error) {
-	const query = `SELECT min(started_at), max(completed_at), count(*) FILTER (WHERE completed_at < $3)
+	const query = `SELECT min(started_at), max(completed_at), count(*) FILTER (WHERE scheduled_at <= $3 AND completed_at > $3)
 		FROM job_executions WHERE scheduled_at >= $1 AND scheduled_at < $2`
-	if err := s.db.Pool().QueryRow(ctx, query, from, to, at).Scan(&e.first, &e.last, &e.before); err != nil {
+	if err := s.db.Pool().QueryRow(ctx, query, from, to, at).Scan(&e.first, &e.last, &e.backlog); err != nil {
 		return ends{}, fmt.Errorf("read when the executions were done: %w", postgres.Fault(err))
 	}
 	return e, nil
@@ -80,22 +79,23 @@ func (s *store) doneBetween(ctx context.Context, from, to time.Time) (n int, err
 // found is what there is of the executions that there should be.
 type found struct {
 	rows         int // all of them
-	instants     int // different pairs of job and instant, of those that should be
+	instants     int // different pairs of job and second, of those that should be
 	notCompleted int // rows with any other status, or still active
 	repeated     int // attempts beyond the first
 	strangers    int // rows of other jobs, or at no instant
 }
 
-// census counts the executions due in [from, to), of which each job should
-// have one at every whole second.
-func (s *store) census(ctx context.Context, jobs []uuid.UUID, from, to time.Time) (f found, err error) {
-	const query = `SELECT count(*), count(DISTINCT (e.job_id, e.scheduled_at)) FILTER (WHERE e.expected),
+// census counts the executions that were due in the time of a load.
+func (s *store) census(ctx context.Context, l load) (f found, err error) {
+	const query = `SELECT count(*), count(DISTINCT (e.job_id, e.second)) FILTER (WHERE e.expected),
 			count(*) FILTER (WHERE e.status <> 'completed'), coalesce(sum(greatest(e.attempt - 1, 0)), 0),
 			count(*) FILTER (WHERE NOT e.expected)
-		FROM (SELECT r.*, j.id IS NOT NULL AND r.scheduled_at = date_trunc('second', r.scheduled_at) AS expected
+		FROM (SELECT r.*, date_trunc('second', r.scheduled_at) AS second,
+				j.id IS NOT NULL AND ($4 OR r.scheduled_at = date_trunc('second', r.scheduled_at)) AS expected
 			FROM executions r LEFT JOIN unnest($3::uuid[]) j (id) ON j.id = r.job_id) e
 		WHERE e.scheduled_at >= $1 AND e.scheduled_at < $2`
-	if err := s.db.Pool().QueryRow(ctx, query, from, to, jobs).Scan(&f.rows, &f.instants, &f.notCompleted, &f.repeated, &f.strangers); err != nil {
+	row := s.db.Pool().QueryRow(ctx, query, l.from, l.to, l.jobs, l.spread)
+	if err := row.Scan(&f.rows, &f.instants, &f.notCompleted, &f.repeated, &f.strangers); err != nil {
 		return found{}, fmt.Errorf("count what is in the tables: %w", postgres.Fault(err))
 	}
 	return f, nil

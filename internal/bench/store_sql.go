@@ -43,6 +43,10 @@ func sqlLimits(ctx context.Context, s *stack) ([]row, error) {
 		{500, 128, 256}, // those of promoter and worker
 	} {
 		var all []float64
+		from, err := s.read(ctx)
+		if err != nil {
+			return rows, err
+		}
 		for range s.Repeats {
 			perSecond, err := limits.live(ctx, one)
 			if err != nil {
@@ -50,9 +54,13 @@ func sqlLimits(ctx context.Context, s *stack) ([]row, error) {
 			}
 			all = append(all, perSecond)
 		}
+		to, err := s.read(ctx)
+		if err != nil {
+			return rows, err
+		}
 		rows = append(rows, row{
 			what:      fmt.Sprintf("limit: SQL alone, insert %d, claim %d, complete %d at a time", one.insert, one.claim, one.complete),
-			perSecond: median(all, cmp.Compare), backlog: none,
+			perSecond: median(all, cmp.Compare), backlog: none, others: others(from, to),
 		})
 	}
 	rows[len(rows)-1].key = sqlKey

@@ -88,6 +88,27 @@ func openTest(t *testing.T) *store {
 	return s
 }
 
+// TestSpreadLoadIsVerifiedBySecond wants any instant within each second.
+func TestSpreadLoadIsVerifiedBySecond(t *testing.T) {
+	t.Parallel()
+	s := openTest(t)
+	from := clock.Now().Truncate(time.Second)
+	l := load{jobs: []uuid.UUID{uuid.New()}, from: from, to: from.Add(2 * time.Second), spread: true}
+	insert(t, s, kept{uuid.New(), l.jobs[0], from.Add(123 * time.Millisecond), "completed", 1})
+	check := &stack{store: s}
+	if err := check.verify(t.Context(), l, counters{}); err == nil || !strings.Contains(err.Error(), "of 2 executions 1 are lost") {
+		t.Errorf("got %v, want one lost", err)
+	}
+	insert(t, s, kept{uuid.New(), l.jobs[0], from.Add(1999 * time.Millisecond), "completed", 1})
+	if err := check.verify(t.Context(), l, counters{}); err != nil {
+		t.Error(err)
+	}
+	insert(t, s, kept{uuid.New(), l.jobs[0], from.Add(1001 * time.Millisecond), "completed", 1})
+	if err := check.verify(t.Context(), l, counters{}); err == nil || !strings.Contains(err.Error(), "0 are lost, 1 doubled") {
+		t.Errorf("got %v, want one doubled", err)
+	}
+}
+
 // TestLifecycle runs whole lives by the product's statements and reads them
 // back, so that a statement that changes cannot leave the limit measuring
 // errors.

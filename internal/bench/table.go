@@ -28,17 +28,18 @@ type row struct {
 	trips     float64            // database round trips per execution
 	cpu       map[string]float64 // µs of processor per execution, by program
 	memory    map[string]float64 // MB, by program
+	others    float64            // share of the processors that others had meanwhile
 }
 
 // printTable writes the table, and how the product compares with the limits.
 func printTable(out io.Writer, machine string, c Config, rows []row) {
 	fmt.Fprintf(out, "No-op jobs of %d tenants, %d worker(s) of %d slots, everything on one machine: %s.\n", tenants, c.Workers, c.Slots, machine)
 	fmt.Fprintf(out, "PostgreSQL with fsync and synchronous commit, Redis with an append-only file synced each second.\n\n")
-	fmt.Fprintln(out, "| what | executions/s | start lag p50 / p99 / max (ms) | backlog at the end | round trips each | CPU each: PostgreSQL / Redis / promoter / worker (µs) | memory: the same (MB) |")
-	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- |")
+	fmt.Fprintln(out, "| what | executions/s | start lag p50 / p99 / max (ms) | backlog at the end | round trips each | CPU each: PostgreSQL / Redis / promoter / worker (µs) | memory: the same (MB) | others had |")
+	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, r := range rows {
-		fmt.Fprintf(out, "| %s | %.0f | %s | %s | %s | %s | %s |\n", r.what, r.perSecond, r.lagText(), r.backlogText(),
-			optional("%.2f", r.trips), byProgram(r.cpu), byProgram(r.memory))
+		fmt.Fprintf(out, "| %s | %.0f | %s | %s | %s | %s | %s | %s |\n", r.what, r.perSecond, r.lagText(), r.backlogText(),
+			optional("%.2f", r.trips), byProgram(r.cpu), byProgram(r.memory), optional("%.0f %%", 100*r.others))
 	}
 	fmt.Fprintln(out)
 	printRatios(out, rows)
