@@ -38,6 +38,7 @@ func measurements() []measurement {
 		{"steady", steady},
 		{"burst", burst},
 		{"drain", drain},
+		{"crowd", crowd},
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
@@ -48,6 +50,45 @@ func (s *store) lags(ctx context.Context, from, to time.Time) (lag, error) {
 		return lag{}, fmt.Errorf("read the lags: %w", postgres.Fault(err))
 	}
 	return lag{seconds(p50), seconds(p99), seconds(most)}, nil
+}
+
+// promotionLags reads the time from the due instant to the transaction that
+// made the execution, of those due in [from, to).
+func (s *store) promotionLags(ctx context.Context, from, to time.Time) (lag, error) {
+	const query = `SELECT coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY late), 0)::float8,
+			coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY late), 0)::float8, coalesce(max(late), 0)::float8
+		FROM (SELECT extract(epoch FROM created_at - scheduled_at) AS late
+			FROM job_executions WHERE scheduled_at >= $1 AND scheduled_at < $2) l`
+	var p50, p99, most float64
+	if err := s.db.Pool().QueryRow(ctx, query, from, to).Scan(&p50, &p99, &most); err != nil {
+		return lag{}, fmt.Errorf("read how late executions were made: %w", postgres.Fault(err))
+	}
+	return lag{seconds(p50), seconds(p99), seconds(most)}, nil
+}
+
+// copyJob makes n copies of a tenant's job, due at times over the day that
+// begins in an hour.
+func copyJob(ctx context.Context, api *postgres.DB, tenant, id uuid.UUID, n int) error {
+	conn, err := api.Pool().Acquire(ctx)
+	if err != nil {
+		return postgres.Fault(err)
+	}
+	defer conn.Release()
+	const insert = `INSERT INTO scheduled_jobs
+		SELECT (jsonb_populate_record(j, jsonb_build_object('id', gen_random_uuid(), 'next_execution_at', now() + interval '1 hour' + i * interval '800 milliseconds'))).*
+		FROM scheduled_jobs j, generate_series(1, $2::int) i WHERE j.id = $1`
+	for _, step := range []struct {
+		sql  string
+		args []any
+	}{
+		{"BEGIN", nil}, {"SET LOCAL statement_timeout = '60s'", nil}, {"SELECT set_config('app.tenant_id', $1, true)", []any{tenant.String()}},
+		{insert, []any{id, n}}, {"COMMIT", nil},
+	} {
+		if _, err := conn.Exec(ctx, step.sql, step.args...); err != nil {
+			return fmt.Errorf("copy a job: %w", postgres.Fault(err))
+		}
+	}
+	return nil
 }
 
 // ends is when the executions due in [from, to) were claimed and done: the

@@ -1,0 +1,90 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+)
+
+// In a crowd most active jobs are not due: what is due must not pay for them.
+const (
+	crowdJobs = 100_000
+	crowdDue  = 1000
+)
+
+// crowd measures promotion alone, with 100,000 active jobs of which 1,000 are
+// due each second: how late executions are committed, and how long the passes
+// take.
+func crowd(ctx context.Context, s *stack) (rows []row, err error) {
+	s.say("%d active jobs", crowdJobs)
+	if err := s.idle(ctx, crowdJobs-crowdDue); err != nil {
+		return nil, err
+	}
+	stop, err := s.startAll(ctx)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return nil, err
+	}
+	start, err := s.counters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	instants := int((warmUp+atEnd)/time.Second) + s.Seconds
+	l, err := s.create(ctx, crowdDue, instants, false)
+	if err != nil {
+		return nil, err
+	}
+	from, err := s.readAt(ctx, l.from.Add(warmUp-before))
+	if err != nil {
+		return nil, err
+	}
+	to, err := s.readAt(ctx, l.to.Add(-atEnd-before))
+	if err != nil {
+		return nil, err
+	}
+	passes, slow, err := s.passes(ctx)
+	if err = errors.Join(err, s.finish(ctx, l, start), s.verify(ctx, l, start)); err != nil {
+		return nil, err
+	}
+	late, err := s.store.promotionLags(ctx, l.from.Add(warmUp), l.to.Add(-atEnd))
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.steadyRow(ctx, l, from, to)
+	r.what = fmt.Sprintf("%d active jobs, %d due each second; promotion alone p50 %s, p99 %s, max %s ms; %.0f passes, %.0f of them over 100 ms",
+		crowdJobs, crowdDue, millis(late.p50), millis(late.p99), millis(late.max), passes, slow)
+	return []row{r}, err
+}
+
+// idle makes n active jobs that are not due for a day: one through the
+// product's own store, and copies of it.
+func (s *stack) idle(ctx context.Context, n int) error {
+	who := s.tenants[0]
+	template, _, err := s.jobs.Create(ctx, who, job.Spec{
+		Name: "idle", CronExpression: "0 0 0 1 1 *", Type: "function", Retry: job.DefaultRetry(),
+		Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`),
+	}.WithDefaults(), idempotency.Key{})
+	if err != nil {
+		return fmt.Errorf("create an idle job: %w", err)
+	}
+	return copyJob(ctx, s.api, who.TenantID, template.ID, n-1)
+}
+
+// passes are how many passes of the promoter promoted something, and how many
+// of them took more than 100 ms.
+func (s *stack) passes(ctx context.Context) (all, slow float64, err error) {
+	for _, p := range s.running {
+		found, err := scrape(ctx, p.metrics)
+		if err != nil {
+			return 0, 0, err
+		}
+		count := found.sum("scheduler_operation_duration_seconds_count", `operation="promote"`)
+		all += count
+		slow += count - found[`scheduler_operation_duration_seconds_bucket{operation="promote",le="0.1"}`]
+	}
+	return all, slow, nil
+}
