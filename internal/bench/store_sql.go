@@ -40,7 +40,7 @@ func sqlLimits(ctx context.Context, s *stack) ([]row, error) {
 	var rows []row
 	for _, one := range []sizes{
 		{500, 500, 500},
-		{500, 128, 256}, // those of promoter and worker
+		{500, 256, 256}, // those of promoter and worker
 	} {
 		var all []float64
 		from, err := s.read(ctx)

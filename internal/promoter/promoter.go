@@ -38,6 +38,11 @@ const (
 	// maxSleep bounds the sleep until the next due instant, because a job
 	// created meanwhile may be due earlier.
 	maxSleep = 200 * time.Millisecond
+	// minGap is the least distance between two passes that find less than a
+	// batch: where jobs are due at every millisecond, what gathers meanwhile
+	// shares the round trips (measured at 4,000 a second spread evenly: without
+	// it passes of one or two jobs fall behind).
+	minGap = 5 * time.Millisecond
 	// lockedRetry is when to look again for a due job that somebody else held
 	// locked.
 	lockedRetry = 20 * time.Millisecond
@@ -253,7 +258,10 @@ func (p *Promoter) became(err error) {
 // pause is how long to sleep after a pass that took so long.
 func (r Report) pause(took time.Duration) time.Duration {
 	if r.Next.IsZero() {
-		return 0
+		if r.Claimed == batchSize {
+			return 0
+		}
+		return minGap
 	}
 	until := r.Next.Sub(r.At) - took
 	if r.Next.Before(r.At) {

@@ -27,13 +27,15 @@ import (
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
-// The sizes of the micro-batches, with the measured optimum of few
-// milliseconds: 5.7 claims and 7.0 completions a round trip at 1,200 a second.
+// The sizes of the micro-batches, measured with 1,000 jobs due at each whole
+// second: with claims of 128 and completions after 4 ms the last of them started
+// 110 to 240 ms late, with these 74 to 95. An outcome can wait, a start cannot:
+// completions that linger leave the processors to the claims of the same burst.
 const (
-	claimBatch     = 128
+	claimBatch     = 256
 	claimLinger    = 3 * time.Millisecond
 	completeBatch  = 256
-	completeLinger = 4 * time.Millisecond
+	completeLinger = 20 * time.Millisecond
 	// slotPatience is how long a hint waits for a free slot before it goes
 	// back, so that an idle worker can take it.
 	slotPatience = 500 * time.Millisecond
