@@ -81,8 +81,11 @@ func copyJob(ctx context.Context, api *postgres.DB, tenant, id uuid.UUID, n int)
 		sql  string
 		args []any
 	}{
-		{"BEGIN", nil}, {"SET LOCAL statement_timeout = '60s'", nil}, {"SELECT set_config('app.tenant_id', $1, true)", []any{tenant.String()}},
-		{insert, []any{id, n}}, {"COMMIT", nil},
+		{"BEGIN", nil},
+		{"SET LOCAL statement_timeout = '60s'", nil},
+		{"SELECT set_config('app.tenant_id', $1, true)", []any{tenant.String()}},
+		{insert, []any{id, n}},
+		{"COMMIT", nil},
 	} {
 		if _, err := conn.Exec(ctx, step.sql, step.args...); err != nil {
 			return fmt.Errorf("copy a job: %w", postgres.Fault(err))
