@@ -3,19 +3,24 @@ package worker
 import (
 	"context"
 	"time"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
 )
 
 // batch gathers what many goroutines bring into few statements: a flush takes
-// what came within linger of the first item, at most max. While a flush runs
-// the next batch fills, so under load batches grow by themselves.
+// what came until the batch is full or due. While a flush runs the next batch
+// fills, so under load batches grow by themselves.
 type batch[T any] struct {
-	in     chan T
-	max    int
-	linger time.Duration
+	in  chan T
+	max int
+	// due says whether n items wait no longer, the first of which came so long
+	// ago. It is asked when an item comes, and at least each step.
+	due  func(n int, age time.Duration) bool
+	step time.Duration
 }
 
-func newBatch[T any](size int, linger time.Duration) *batch[T] {
-	return &batch[T]{in: make(chan T, size), max: size, linger: linger}
+func newBatch[T any](size int, step time.Duration, due func(n int, age time.Duration) bool) *batch[T] {
+	return &batch[T]{in: make(chan T, size), max: size, step: step, due: due}
 }
 
 // run flushes batches, one at a time, until ctx is cancelled and nothing is
@@ -39,16 +44,16 @@ func (b *batch[T]) run(ctx context.Context, flush func(items []T)) {
 	}
 }
 
-// fill takes more until the batch is full or its time is over.
+// fill takes more until the batch is full or due.
 func (b *batch[T]) fill(items []T) []T {
-	timer := time.NewTimer(b.linger)
-	defer timer.Stop()
-	for len(items) < b.max {
+	first := clock.Start()
+	step := time.NewTicker(b.step)
+	defer step.Stop()
+	for len(items) < b.max && !b.due(len(items), first.Elapsed()) {
 		select {
 		case item := <-b.in:
 			items = append(items, item)
-		case <-timer.C:
-			return items
+		case <-step.C:
 		}
 	}
 	return items

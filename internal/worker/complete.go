@@ -27,6 +27,15 @@ type verdict struct {
 	next    []uuid.UUID // of the same job, whose turn it is now
 }
 
+// outcomesDue says when outcomes are written: when a batch of them lingered,
+// when nothing else runs that could join it, and soon when no slot is free.
+func (w *Worker) outcomesDue(n int, age time.Duration) bool {
+	if w.slots.idle() == 0 && age >= completeStep {
+		return true
+	}
+	return age >= completeLinger || n >= w.slots.taken()
+}
+
 // complete writes a batch of outcomes until the database accepted or refused
 // each. Repeating it is safe: an outcome that landed is no longer this
 // attempt's to write. Only then are the slots free.

@@ -38,4 +38,7 @@ func (s *slots) take(ctx context.Context, want int) (taken int) {
 // idle is how many are free now.
 func (s *slots) idle() int { return len(s.free) }
 
+// taken is how many slots are held.
+func (s *slots) taken() int { return cap(s.free) - len(s.free) }
+
 func (s *slots) give() { s.free <- struct{}{} }

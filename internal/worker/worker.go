@@ -31,11 +31,14 @@ import (
 // second: with claims of 128 and completions after 4 ms the last of them started
 // 110 to 240 ms late, with these 74 to 95. An outcome can wait, a start cannot:
 // completions that linger leave the processors to the claims of the same burst.
+// Where no slot is free it is the outcomes that starts wait for (measured with
+// 100 slots: 3,200 executions a second if they lingered all the same).
 const (
 	claimBatch     = 256
 	claimLinger    = 3 * time.Millisecond
 	completeBatch  = 256
 	completeLinger = 20 * time.Millisecond
+	completeStep   = 4 * time.Millisecond
 	// slotPatience is how long a hint waits for a free slot before it goes
 	// back, so that an idle worker can take it.
 	slotPatience = 500 * time.Millisecond
@@ -101,14 +104,15 @@ type Worker struct {
 // New makes a worker.
 func New(c Config, d Deps) *Worker {
 	s := &store{db: d.DB, beat: d.Beat}
-	return &Worker{
+	w := &Worker{
 		Config: c, Deps: d, store: s, members: fleet.NewStore(d.Beat), slots: newSlots(c.Slots),
-		specs:    &specs{load: s.versions, kept: map[versionKey]definition{}},
-		claims:   newBatch[wish](claimBatch, claimLinger),
-		outcomes: newBatch[ended](completeBatch, completeLinger),
-		turn:     make(chan struct{}, 1),
-		next:     make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1),
+		specs:  &specs{load: s.versions, kept: map[versionKey]definition{}},
+		claims: newBatch[wish](claimBatch, claimLinger, func(_ int, age time.Duration) bool { return age >= claimLinger }),
+		turn:   make(chan struct{}, 1),
+		next:   make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1),
 	}
+	w.outcomes = newBatch[ended](completeBatch, completeStep, w.outcomesDue)
+	return w
 }
 
 // Ready reports whether the worker holds a lease and takes executions.
