@@ -30,6 +30,7 @@ type Metrics struct {
 	redispatched  *prometheus.CounterVec
 	disowned      prometheus.Counter
 	selfFence     prometheus.Counter
+	strays        prometheus.Gauge
 	generations   prometheus.Counter
 	missed        prometheus.Counter
 	halted        prometheus.Gauge
@@ -104,6 +105,8 @@ func (m *Metrics) registerProtocol(in promauto.Factory) {
 		"Executions that the database gave to a worker which does not run them."))
 	m.selfFence = in.NewCounter(counter("scheduler_self_fence_total",
 		"Times a worker stopped itself because its heartbeats went unanswered."))
+	m.strays = in.NewGauge(gauge("scheduler_stray_runs",
+		"Runs that did not end when they had to, were given up and still go on: restart the worker when it grows."))
 	m.generations = in.NewCounter(counter("scheduler_redis_generation_changes_total",
 		"Times Redis was found to have lost what it held."))
 	m.missed = in.NewCounter(counter("scheduler_missed_total",
@@ -192,6 +195,9 @@ func (m *Metrics) Redispatched(reason string, n int) {
 // Disowned counts rows given back because the worker named in them does not
 // run them.
 func (m *Metrics) Disowned(n int) { m.disowned.Add(float64(n)) }
+
+// SetStrays tells how many runs go on that were given up.
+func (m *Metrics) SetStrays(n int) { m.strays.Set(float64(n)) }
 
 // SelfFenced counts that this worker stopped itself.
 func (m *Metrics) SelfFenced() { m.selfFence.Inc() }

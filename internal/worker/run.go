@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -18,9 +19,25 @@ var (
 	errDraining  = errors.New("the worker is stopping")
 )
 
+// grace is how long a run may go on after its context ended before it is
+// given up. With it an outcome still lands before the sweeper takes the row
+// over, 5 s after the deadline.
+const grace = 2 * time.Second
+
+// attempt is one run under way.
+type attempt struct {
+	claimed
+	worker *Worker
+	inc    *incarnation
+	ctx    context.Context //nolint:containedctx // the life of the run, and why it ended
+	retry  job.Retry
+	mark   clock.Mark
+	over   atomic.Bool // its outcome is decided: it returned, or was given up
+}
+
 // start runs an attempt in a goroutine of its own and brings its outcome to
-// the next batch. The slot stays taken until the outcome is accepted, also
-// when the executor ignores its context.
+// the next batch. The slot stays taken until the outcome is accepted. An
+// executor that does not return when its context ends is given up after grace.
 func (w *Worker) start(inc *incarnation, c claimed, d definition) {
 	w.Metrics.DispatchLateness(c.lateness())
 	ctx, stop := context.WithCancelCause(inc.ctx)
@@ -29,37 +46,67 @@ func (w *Worker) start(inc *incarnation, c claimed, d definition) {
 		w.free()
 		return
 	}
+	a := &attempt{claimed: c, worker: w, inc: inc, ctx: ctx, retry: d.spec.Retry, mark: clock.Start()}
 	go func() {
 		defer stop(nil)
-		mark := clock.Start()
-		outcome := w.execute(ctx, c, d)
-		e := ended{claimed: c, inc: inc, outcome: outcome, durationMS: elapsed(mark), retryMS: -1}
-		if outcome.Err != nil {
-			e.retryMS = retryAfter(d.spec.Retry, c, *outcome.Err)
-		}
-		cause := context.Cause(ctx)
-		if outcome.Err != nil && (errors.Is(cause, errLeaseLost) || errors.Is(cause, errDraining)) {
-			// It failed because we ended it, and somebody else runs it next.
-			inc.remove(c)
-			w.free()
+		outcome := a.execute(d)
+		if a.over.CompareAndSwap(false, true) {
+			a.settle(outcome)
 			return
 		}
-		w.outcomes.in <- e
+		w.strays.Add(-1)
+		w.Metrics.SetStrays(int(w.strays.Load()))
 	}()
 }
 
-func (w *Worker) execute(ctx context.Context, c claimed, d definition) executor.Outcome {
+func (a *attempt) execute(d definition) executor.Outcome {
 	if d.err != nil || d.spec.Type == "" {
 		return executor.Outcome{Err: &executor.Error{
 			Type: executor.ValidationError, Message: "the definition of this job version cannot be read",
 		}}
 	}
-	timed, cancel := context.WithTimeout(ctx, c.timeout)
+	timed, cancel := context.WithTimeout(a.ctx, a.timeout)
 	defer cancel()
-	return w.Executor.Execute(timed, c.jobType, executor.Run{
-		ExecutionID: c.id, JobID: c.job, TenantID: c.tenant, Attempt: c.attempt, ScheduledAt: c.scheduledAt,
-		Config: d.spec.Config, Parameters: c.parameters, Timeout: c.timeout,
+	returned := context.AfterFunc(timed, func() { time.AfterFunc(grace, a.giveUp) })
+	defer returned() // before cancel
+	return a.worker.Executor.Execute(timed, a.jobType, executor.Run{
+		ExecutionID: a.id, JobID: a.job, TenantID: a.tenant, Attempt: a.attempt, ScheduledAt: a.scheduledAt,
+		Config: d.spec.Config, Parameters: a.parameters, Timeout: a.timeout,
 	})
+}
+
+// giveUp ends a run that goes on although its context ended: a goroutine cannot
+// be killed, but its slot can go to others. At most as many as there are slots
+// are given up; then the slots stay taken, so that a function which never
+// returns costs a worker no more than twice its slots.
+func (a *attempt) giveUp() {
+	w := a.worker
+	if int(w.strays.Add(1)) > w.Slots || !a.over.CompareAndSwap(false, true) {
+		w.strays.Add(-1)
+		return
+	}
+	w.Metrics.SetStrays(int(w.strays.Load()))
+	w.Log.ErrorContext(a.ctx, "a run does not end when it must and was given up", "execution_id", a.id, "job_id", a.job, "job_type", a.jobType)
+	a.settle(executor.Outcome{Err: &executor.Error{
+		Type: executor.Timeout, Message: "the run did not end when its time was over; it was given up and may still be going on",
+	}})
+}
+
+// settle brings an outcome to the next batch.
+func (a *attempt) settle(outcome executor.Outcome) {
+	w := a.worker
+	e := ended{claimed: a.claimed, inc: a.inc, outcome: outcome, durationMS: elapsed(a.mark), retryMS: -1}
+	if outcome.Err != nil {
+		e.retryMS = retryAfter(a.retry, a.claimed, *outcome.Err)
+	}
+	cause := context.Cause(a.ctx)
+	if outcome.Err != nil && (errors.Is(cause, errLeaseLost) || errors.Is(cause, errDraining)) {
+		// It failed because we ended it, and somebody else runs it next.
+		a.inc.remove(a.claimed)
+		w.free()
+		return
+	}
+	w.outcomes.in <- e
 }
 
 // retryAfter is the distance to the next attempt in milliseconds, and -1 when

@@ -98,6 +98,7 @@ type Worker struct {
 
 	current atomic.Pointer[incarnation] // nil while there is none
 	runs    sync.WaitGroup              // runs whose slot is held
+	strays  atomic.Int32                // runs that were given up and go on
 	ready   atomic.Bool
 }
 
