@@ -16,6 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/identity/jwks"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/rest"
@@ -49,11 +50,9 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	}
 	defer db.Close()
 	defer hints.Close()
-	tokens, err := identity.NewTokens(identity.Config{
-		Secret: []byte(c.JWTSecret.Reveal()), Issuer: c.JWTIssuer, Audience: c.JWTAudience, Clock: clock.Now,
-	})
+	tokens, keys, err := newTokens(c.Tokens, p.log)
 	if err != nil {
-		return fmt.Errorf("JWT_SECRET: %w", err)
+		return err
 	}
 	executors, closeExecutors, err := newExecutors(c.EgressAllow, endpoints)
 	if err != nil {
@@ -65,14 +64,34 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 		Backfills: backfill.NewStore(db), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Authenticate: tokens.Authenticate, CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
 		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db)},
-		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.JWTSecret.Reveal()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,
+		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.Cursors()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,
 	})
 	if err != nil {
 		return err
 	}
 	p.ready.add(func() error { return nil }) // it has its own answer, on its own port
 	p.log.InfoContext(ctx, "api listens", "address", listener.Addr().String())
-	return rest.Serve(ctx, rest.Server{Listener: listener, Handler: handler, Log: p.log, Drain: requestDrain})
+	return together(ctx,
+		keys,
+		func(ctx context.Context) error {
+			return rest.Serve(ctx, rest.Server{Listener: listener, Handler: handler, Log: p.log, Drain: requestDrain})
+		})
+}
+
+// newTokens makes the verifier of tokens, with the keys of the auth service
+// where it publishes some.
+func newTokens(c config.Tokens, log *slog.Logger) (*identity.Tokens, func(context.Context) error, error) {
+	verify := identity.Config{Secret: []byte(c.JWTSecret.Reveal()), Issuer: c.JWTIssuer, Audience: c.JWTAudience, Clock: clock.Now}
+	keys := func(context.Context) error { return nil }
+	if !c.JWKSURL.IsZero() {
+		set := jwks.New(jwks.Config{URL: c.JWKSURL.Reveal(), Log: log})
+		verify.Keys, keys = set.Key, set.Run
+	}
+	tokens, err := identity.NewTokens(verify)
+	if err != nil {
+		return nil, nil, fmt.Errorf("JWT_SECRET, JWT_JWKS_URL: %w", err)
+	}
+	return tokens, keys, nil
 }
 
 func portOf(l net.Listener) int {

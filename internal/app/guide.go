@@ -44,6 +44,10 @@ func (g guide) print(ctx context.Context, out io.Writer) error {
 	if err := untilReady(ctx, base+"/health/ready"); err != nil {
 		return err
 	}
+	if !g.config.API.JWKSURL.IsZero() {
+		_, err := fmt.Fprintf(out, guideKeysText, base, g.started.Elapsed().Seconds(), g.stores, base, g.config.API.JWKSURL)
+		return err
+	}
 	token, err := identity.Mint([]byte(g.config.API.JWTSecret.Reveal()), identity.Claims{
 		Subject: "demo", Tenant: demoTenant, Roles: []identity.Role{identity.Admin},
 		Issuer: g.config.API.JWTIssuer, Audience: g.config.API.JWTAudience,
@@ -71,6 +75,16 @@ Create a job that calls the echo endpoint every 5 seconds, list its executions, 
   curl -sS "$API/jobs/$JOB/executions?limit=3" -H "Authorization: Bearer $TOKEN"
   curl -sS -X POST "$API/jobs/$JOB/trigger" -H "Authorization: Bearer $TOKEN"
   curl -sS -X DELETE "$API/jobs/$JOB" -H "Authorization: Bearer $TOKEN" -w '%%{http_code}\n'
+
+Ctrl-C stops it; the data stays for the next start.
+`
+
+// guideKeysText is for tokens that only the auth service can sign.
+const guideKeysText = `
+The scheduler is ready at %s (started in %.1f s).
+Stores: %s
+
+The API is at %s/api/v1/scheduler and believes the tokens whose keys stand at %s.
 
 Ctrl-C stops it; the data stays for the next start.
 `

@@ -34,7 +34,7 @@ func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, out 
 	if err != nil {
 		return err
 	}
-	if c.API.JWTSecret.Reveal() == "" {
+	if c.API.JWTSecret.Reveal() == "" && c.API.JWKSURL.IsZero() {
 		key, err := keptKey(filepath.Join(c.DataDir, "jwt-key"))
 		if err != nil {
 			return err

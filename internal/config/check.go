@@ -17,6 +17,7 @@ func check(loaded any, found *problems) {
 	case API:
 		checkBackend(loaded.Stores, found)
 		checkPorts(loaded, found)
+		checkTokens(loaded.Tokens, found)
 	case Promoter:
 		checkBackend(loaded.Stores, found)
 	case Worker:
@@ -24,6 +25,7 @@ func check(loaded any, found *problems) {
 		checkLease(loaded.Lease, found)
 	case Standalone:
 		checkPorts(loaded.API, found)
+		checkTokens(loaded.API.Tokens, found)
 		checkLease(loaded.Worker.Lease, found)
 		if loaded.API.DatabaseURL.IsZero() != loaded.Migrate.OwnerURL.IsZero() {
 			found.add("DATABASE_URL", "and DATABASE_OWNER_URL belong together; give both, or neither for a private server")
@@ -34,6 +36,26 @@ func check(loaded any, found *problems) {
 func checkBackend(stores Stores, found *problems) {
 	if stores.QueueBackend == backendRedis && stores.RedisURL.IsZero() {
 		found.add("REDIS_URL", "is not set; give a URL such as "+example("redis")+", or another QUEUE_BACKEND than redis")
+	}
+}
+
+// checkAuthority finds that nothing says who signs tokens. Like a variable that
+// is missing, and unlike the other rules, it is reported beside what is wrong
+// with single variables.
+func checkAuthority(tokens Tokens, found *problems) {
+	if tokens.JWTSecret.Reveal() == "" && tokens.JWKSURL.IsZero() && !found.name("JWT_SECRET") && !found.name("JWT_JWKS_URL") {
+		found.add("JWT_SECRET", "is not set; give it, or JWT_JWKS_URL")
+	}
+}
+
+// checkTokens wants one way to verify tokens.
+func checkTokens(tokens Tokens, found *problems) {
+	switch {
+	case tokens.JWKSURL.IsZero():
+	case tokens.JWTSecret.Reveal() != "":
+		found.add("JWT_JWKS_URL", "and JWT_SECRET are both set; give one of them, so that there is one way to sign a token")
+	case tokens.CursorSecret.Reveal() == "":
+		found.add("CURSOR_SECRET", "is not set; with JWT_JWKS_URL give at least 32 random bytes, such as `openssl rand -base64 48` prints")
 	}
 }
 

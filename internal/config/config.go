@@ -73,9 +73,19 @@ func (s Stores) Polls() bool { return s.QueueBackend != backendRedis }
 // Tokens says which JWTs are believed. An empty issuer or audience is not
 // checked.
 type Tokens struct {
-	JWTSecret   Secret `env:"JWT_SECRET" min:"32" standalone:"" doc:"key of the HS256 tokens that tenants present; the auth service signs with the same; standalone makes one below DATA_DIR when this is not set"`
-	JWTIssuer   string `env:"JWT_ISSUER" default:"" doc:"the iss that a token must carry; empty: any"`
-	JWTAudience string `env:"JWT_AUDIENCE" default:"" doc:"the aud that a token must carry; empty: any"`
+	JWTSecret    Secret `env:"JWT_SECRET" min:"32" default:"" doc:"key of the HS256 tokens that tenants present; the auth service signs with the same; this or JWT_JWKS_URL is needed, and not both; standalone makes one below DATA_DIR when neither is set"`
+	JWKSURL      URL    `env:"JWT_JWKS_URL" scheme:"https,http" default:"" doc:"address of the auth service's public keys (RFC 7517), for tokens of RS256, ES256 and EdDSA; redirects are not followed; http only inside a network that is trusted"`
+	JWTIssuer    string `env:"JWT_ISSUER" default:"" doc:"the iss that a token must carry; empty: any"`
+	JWTAudience  string `env:"JWT_AUDIENCE" default:"" doc:"the aud that a token must carry; empty: any"`
+	CursorSecret Secret `env:"CURSOR_SECRET" min:"32" default:"" doc:"key that the cursors of lists are sealed with, the same in every API process; empty: JWT_SECRET; needed with JWT_JWKS_URL"`
+}
+
+// Cursors is the key of the cursors of lists.
+func (t Tokens) Cursors() string {
+	if key := t.CursorSecret.Reveal(); key != "" {
+		return key
+	}
+	return t.JWTSecret.Reveal()
 }
 
 // Lease is the rhythm by which a worker proves that it lives. Three

@@ -323,3 +323,28 @@ func TestEveryVariableIsAskedFor(t *testing.T) {
 		t.Errorf("listed (-) against asked for (+): %s", diff)
 	}
 }
+
+func TestTokensAreVerifiedInOneWay(t *testing.T) {
+	t.Parallel()
+	const keys = "https://auth.example.com/keys"
+	for _, test := range []struct {
+		name  string
+		pairs []string
+		wrong string // the variable that is named; empty: none
+	}{
+		{"a secret", nil, ""},
+		{"both", []string{"JWT_JWKS_URL", keys, "CURSOR_SECRET", signing}, "JWT_JWKS_URL"},
+		{"neither", []string{"JWT_SECRET", ""}, "JWT_SECRET"},
+		{"keys", []string{"JWT_SECRET", "", "JWT_JWKS_URL", keys, "CURSOR_SECRET", signing}, ""},
+		{"keys without a secret for cursors", []string{"JWT_SECRET", "", "JWT_JWKS_URL", keys}, "CURSOR_SECRET"},
+		{"keys in a file", []string{"JWT_SECRET", "", "JWT_JWKS_URL", "file:///etc/keys", "CURSOR_SECRET", signing}, "JWT_JWKS_URL"},
+	} {
+		loaded, err := config.Load[config.API](env(test.pairs...))
+		if (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), "1 problem(s):\n  "+test.wrong+":") {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		if err == nil && loaded.Cursors() != signing {
+			t.Errorf("%s: the key of cursors is %q", test.name, loaded.Cursors())
+		}
+	}
+}

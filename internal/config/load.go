@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -18,6 +19,9 @@ func Load[T process](lookup func(name string) (string, bool)) (T, error) {
 	var loaded T
 	found := &problems{process: processName(loaded)}
 	fill(reflect.ValueOf(&loaded).Elem(), lookup, found)
+	if api, ok := any(loaded).(API); ok {
+		checkAuthority(api.Tokens, found)
+	}
 	if len(found.lines) == 0 {
 		check(any(loaded), found)
 	}
@@ -43,6 +47,11 @@ func (p *problems) add(name, what string) {
 		}
 	}
 	p.lines = append(p.lines, line)
+}
+
+// name says whether a variable is among the problems.
+func (p *problems) name(variable string) bool {
+	return slices.ContainsFunc(p.lines, func(line string) bool { return strings.HasPrefix(line, variable+":") })
 }
 
 // Error lists the problems, one a line.

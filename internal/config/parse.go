@@ -88,8 +88,11 @@ func (v variable) bounds() string {
 }
 
 func example(scheme string) string {
-	if scheme == "postgres" {
+	switch scheme {
+	case "postgres":
 		return "postgres://user:password@host:5432/database"
+	case "https":
+		return "https://auth.example.com/.well-known/jwks.json"
 	}
 	return scheme + "://host:6379/0"
 }

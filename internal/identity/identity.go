@@ -7,12 +7,15 @@
 // (package rest, which calls it for each request).
 //
 // A way in is a function from a request's header to a principal, as
-// Tokens.Authenticate is, so API keys and tokens of a JWKS can stand beside it
-// without a change here.
+// Tokens.Authenticate is; API keys (package apikey) stand beside it.
 package identity
 
 import (
 	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"errors"
 	"fmt"
 	"net/http"
@@ -49,10 +52,15 @@ type Principal struct {
 	Roles []Role
 }
 
-// Config says which tokens are believed.
+// Config says which tokens are believed: those of Secret or those of Keys, and
+// never both, so that what one side publishes is not the other's secret.
 type Config struct {
 	// Secret is the key of HS256, at least 32 bytes.
 	Secret []byte
+	// Keys finds the public key with an id, which is empty for a token that
+	// names none. The key's type decides the algorithm: RS256, ES256 (P-256) or
+	// EdDSA. An error that is a fault is the answer.
+	Keys func(ctx context.Context, id string) (crypto.PublicKey, error)
 	// Issuer and Audience are what iss and aud must name; empty ones are not
 	// checked.
 	Issuer, Audience string
@@ -65,16 +73,24 @@ type Config struct {
 type Tokens struct {
 	parser *jwt.Parser
 	secret []byte
+	keys   func(ctx context.Context, id string) (crypto.PublicKey, error)
 }
 
-// NewTokens makes a verifier. The algorithm is fixed to HS256 whatever a
-// token's header says, so that no token chooses how it is checked.
+// NewTokens makes a verifier. The algorithm is fixed by the configuration and
+// by the key, whatever a token's header says, so that no token chooses how it
+// is checked.
 func NewTokens(c Config) (*Tokens, error) {
-	if len(c.Secret) < minSecret {
+	methods := []string{jwt.SigningMethodHS256.Alg()}
+	switch {
+	case (len(c.Secret) > 0) == (c.Keys != nil):
+		return nil, errors.New("tokens are verified either with a secret or with public keys")
+	case c.Keys != nil:
+		methods = []string{jwt.SigningMethodRS256.Alg(), jwt.SigningMethodES256.Alg(), jwt.SigningMethodEdDSA.Alg()}
+	case len(c.Secret) < minSecret:
 		return nil, fmt.Errorf("the secret of the tokens has %d bytes; at least %d are needed", len(c.Secret), minSecret)
 	}
 	options := []jwt.ParserOption{
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
+		jwt.WithValidMethods(methods),
 		jwt.WithExpirationRequired(),
 		jwt.WithIssuedAt(),
 		jwt.WithLeeway(leeway),
@@ -87,19 +103,20 @@ func NewTokens(c Config) (*Tokens, error) {
 	if c.Audience != "" {
 		options = append(options, jwt.WithAudience(c.Audience))
 	}
-	return &Tokens{parser: jwt.NewParser(options...), secret: c.Secret}, nil
+	return &Tokens{parser: jwt.NewParser(options...), secret: c.Secret, keys: c.Keys}, nil
 }
 
 // Authenticate reads the principal from a request's header. Every failure is
 // Unauthenticated and says what is wrong with the token; none repeats a part
-// of it. The context is for ways in that have to ask somebody.
-func (t *Tokens) Authenticate(_ context.Context, h http.Header) (Principal, error) {
+// of it. Where the keys cannot be read, the error is Unavailable.
+func (t *Tokens) Authenticate(ctx context.Context, h http.Header) (Principal, error) {
 	token, err := bearer(h)
 	if err != nil {
 		return Principal{}, err
 	}
 	var claims wireClaims
-	if _, err := t.parser.ParseWithClaims(token, &claims, t.key); err != nil {
+	find := func(token *jwt.Token) (any, error) { return t.key(ctx, token) }
+	if _, err := t.parser.ParseWithClaims(token, &claims, find); err != nil {
 		return Principal{}, refusal(err)
 	}
 	return claims.principal()
@@ -123,10 +140,10 @@ func bearer(h http.Header) (string, error) {
 	return token, nil
 }
 
-// key hands out the secret for a token whose header asks for nothing else. A
-// kid is ignored, since there is one key. What points to a key of the token's
-// own, or must be understood and is not, is refused (RFC 7515, section 4.1).
-func (t *Tokens) key(token *jwt.Token) (any, error) {
+// key hands out the key for a token whose header asks for nothing else. What
+// points to a key of the token's own, or must be understood and is not, is
+// refused (RFC 7515, section 4.1). Of one secret, a kid is ignored.
+func (t *Tokens) key(ctx context.Context, token *jwt.Token) (any, error) {
 	for _, name := range []string{"crit", "jku", "jwk", "x5u", "x5c"} {
 		if _, ok := token.Header[name]; ok {
 			return nil, fmt.Errorf("header parameter %s", name)
@@ -134,14 +151,47 @@ func (t *Tokens) key(token *jwt.Token) (any, error) {
 	}
 	switch typ, _ := token.Header["typ"].(string); strings.ToLower(typ) {
 	case "", "jwt", "at+jwt", "application/at+jwt":
-		return t.secret, nil
 	default:
 		return nil, errors.New("header parameter typ")
 	}
+	if t.keys == nil {
+		return t.secret, nil
+	}
+	id, text := token.Header["kid"].(string)
+	if _, ok := token.Header["kid"]; ok && (!text || id == "") {
+		return nil, errors.New("header parameter kid")
+	}
+	key, err := t.keys(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if methodOf(key) != token.Method.Alg() {
+		return nil, errors.New("the key is one of another algorithm")
+	}
+	return key, nil
+}
+
+// methodOf is the one algorithm that a key verifies.
+func methodOf(key crypto.PublicKey) string {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		return jwt.SigningMethodRS256.Alg()
+	case *ecdsa.PublicKey:
+		if key.Curve.Params().BitSize == jwt.SigningMethodES256.CurveBits {
+			return jwt.SigningMethodES256.Alg()
+		}
+	case ed25519.PublicKey:
+		return jwt.SigningMethodEdDSA.Alg()
+	}
+	return ""
 }
 
 // refusal says which check a token failed, in a fixed sentence.
 func refusal(err error) error {
+	var known *fault.Error
+	if errors.As(err, &known) {
+		return known
+	}
 	for _, known := range []struct {
 		is   error
 		says string
