@@ -840,6 +840,9 @@ type Health struct {
 		// Database PostgreSQL, without which nothing works.
 		Database bool `json:"database"`
 
+		// DistributedLock Whether a lease could be taken and released just now, or another process was trying the same. Leases guard upkeep; without them nothing old is removed and no metrics are kept, and jobs run all the same.
+		DistributedLock bool `json:"distributedLock"`
+
 		// JobQueue The queue of hints in Redis.
 		JobQueue bool `json:"jobQueue"`
 
@@ -849,9 +852,10 @@ type Health struct {
 
 	// Details More about each dependency.
 	Details struct {
-		Database DependencyDetails `json:"database"`
-		JobQueue DependencyDetails `json:"jobQueue"`
-		Redis    DependencyDetails `json:"redis"`
+		Database        DependencyDetails `json:"database"`
+		DistributedLock DependencyDetails `json:"distributedLock"`
+		JobQueue        DependencyDetails `json:"jobQueue"`
+		Redis           DependencyDetails `json:"redis"`
 	} `json:"details"`
 	Metrics struct {
 		// ActiveJobs Executions that run now, of all tenants; null where it is not known.

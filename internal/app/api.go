@@ -63,7 +63,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 		Jobs: job.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule), Executions: execution.NewStore(db),
 		Backfills: backfill.NewStore(db), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Authenticate: tokens.Authenticate, CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
-		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db)},
+		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL)},
 		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.Cursors()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,
 	})
 	if err != nil {

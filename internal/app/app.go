@@ -11,12 +11,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
@@ -65,6 +68,19 @@ func (p process) stores(ctx context.Context, s config.Stores, role postgres.Role
 		p.log.InfoContext(ctx, "there is no redis, workers poll the database")
 	}
 	return db, hints, nil
+}
+
+// leases are the leases that this process takes.
+func (p process) leases(db *postgres.DB, ttl time.Duration) *lease.Store {
+	return lease.NewStore(lease.Config{DB: db, Holder: fmt.Sprintf("%.100s/%d", hostname(), os.Getpid()), TTL: ttl, Metrics: p.metrics})
+}
+
+func hostname() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return host
 }
 
 // together runs parts until the first fails or ctx is cancelled, and waits for

@@ -6,6 +6,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/rest"
@@ -16,11 +17,12 @@ type vitals struct {
 	db    *postgres.DB
 	hints *queue.Publisher
 	fleet *fleet.Store
+	locks *lease.Store
 }
 
 // Health looks at each dependency.
 func (v vitals) Health(ctx context.Context) rest.Health {
-	h := rest.Health{Database: v.database(ctx), Redis: v.redis(ctx), JobQueue: v.jobQueue(ctx)}
+	h := rest.Health{Database: v.database(ctx), Redis: v.redis(ctx), JobQueue: v.jobQueue(ctx), DistributedLock: v.distributedLock(ctx)}
 	if gauges, err := v.fleet.Gauges(ctx); err == nil {
 		h.ActiveJobs, h.QueueSize = gauge(gauges, fleet.GaugeRunning), gauge(gauges, fleet.GaugeWaiting)
 	}
@@ -73,6 +75,13 @@ func (v vitals) jobQueue(ctx context.Context) rest.Dependency {
 		d.Details[fmt.Sprintf("%sHints", lane)] = n
 	}
 	return d
+}
+
+// distributedLock takes a lease and gives it back.
+func (v vitals) distributedLock(ctx context.Context) rest.Dependency {
+	mark := clock.Start()
+	err := v.locks.Try(ctx)
+	return rest.Dependency{Healthy: err == nil, Latency: mark.Elapsed()}
 }
 
 func gauge(gauges map[string]int64, name string) *int64 {

@@ -93,12 +93,8 @@ func (p process) intake(c config.Worker, d worker.Deps) (*worker.Worker, []func(
 }
 
 func (p process) workerConfig(c config.Worker) worker.Config {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
 	return worker.Config{
-		Host: host, PID: os.Getpid(), Slots: c.Slots, Heartbeat: c.Heartbeat, Fence: c.Fence, Lease: c.TTL, Drain: c.DrainTimeout,
+		Host: hostname(), PID: os.Getpid(), Slots: c.Slots, Heartbeat: c.Heartbeat, Fence: c.Fence, Lease: c.TTL, Drain: c.DrainTimeout,
 	}
 }
 

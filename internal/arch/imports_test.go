@@ -37,6 +37,7 @@ devstack          | clock devstack/child                                        
 devstack/leaktest |                                                                                            | goleak               |
 queue/redistest   | devstack devstack/leaktest                                                                 |                      | go-redis
 # who asks, who works, what is kept
+lease             | clock db:store.go fault postgres telemetry                                                 |                      |
 tenant            | clock db:store.go fault postgres                                                           |                      |
 partition         | db:store.go postgres                                                                       |                      |
 fleet             | db:store.go postgres                                                                       |                      |
@@ -62,7 +63,7 @@ rest/cursor       |                                                             
 rest/contract     | api fault rest/strictjson                                                                  | kin-openapi          |
 rest              | api backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/strictjson schedule schedule/ics telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
-app               | backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job partition postgres promoter queue rest telemetry tenant worker | sync                 |
+app               | backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease partition postgres promoter queue rest telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency job postgres queue tenant |                      |
 cmd/api           | app config telemetry                                                                       |                      |
 cmd/bench         | bench                                                                                      |                      |

@@ -106,6 +106,7 @@ type API struct {
 	HTTPAddr         string         `env:"HTTP_ADDR" default:":3009" form:"address" doc:"address that the REST API listens on"`
 	JobTimeout       time.Duration  `env:"SCHEDULER_JOB_TIMEOUT_MS" default:"300000" min:"1000" max:"86400000" doc:"time limit of one attempt of a job that names none, in whole seconds"`
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"networks that jobs may reach although they are private; the same for API and worker"`
+	LockTTL          time.Duration  `env:"SCHEDULER_LOCK_TTL_MS" default:"30000" min:"1000" max:"600000" doc:"a lease by which one process at a time does something, such as upkeep, ends this long after its owner was last heard of"`
 	TenantAutoCreate bool           `env:"TENANT_AUTO_CREATE" default:"false" standalone:"true" doc:"a valid token of a tenant not known yet creates it with the default limits; otherwise it is answered 403"`
 }
 
@@ -113,7 +114,8 @@ type API struct {
 type Promoter struct {
 	Process
 	Stores
-	CatchupPerSecond int `env:"SCHEDULER_CATCHUP_PER_SECOND" default:"200" min:"1" max:"100000" doc:"late executions that one promoter lets start in a second after an outage"`
+	LockTTL          time.Duration `env:"SCHEDULER_LOCK_TTL_MS" default:"30000" min:"1000" max:"600000" doc:"see API"`
+	CatchupPerSecond int           `env:"SCHEDULER_CATCHUP_PER_SECOND" default:"200" min:"1" max:"100000" doc:"late executions that one promoter lets start in a second after an outage"`
 }
 
 // Worker is the configuration of cmd/worker.

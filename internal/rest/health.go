@@ -31,7 +31,7 @@ type Vitals interface {
 
 // Health is how the dependencies are.
 type Health struct {
-	Database, Redis, JobQueue Dependency
+	Database, Redis, JobQueue, DistributedLock Dependency
 	// ActiveJobs and QueueSize are the executions of all tenants that run and
 	// that wait; nil where they are not known.
 	ActiveJobs, QueueSize *int64
@@ -53,9 +53,10 @@ func (s *server) GetHealth(ctx context.Context, _ api.GetHealthRequestObject) (a
 	answer.Dependencies.Database, answer.Details.Database = h.Database.Healthy, details(h.Database)
 	answer.Dependencies.Redis, answer.Details.Redis = h.Redis.Healthy, details(h.Redis)
 	answer.Dependencies.JobQueue, answer.Details.JobQueue = h.JobQueue.Healthy, details(h.JobQueue)
+	answer.Dependencies.DistributedLock, answer.Details.DistributedLock = h.DistributedLock.Healthy, details(h.DistributedLock)
 	answer.Metrics.ActiveJobs, answer.Metrics.QueueSize = orNull(h.ActiveJobs), orNull(h.QueueSize)
 	answer.Metrics.MemoryUsage = memoryInUse()
-	if !h.Redis.Healthy || !h.JobQueue.Healthy {
+	if !h.Redis.Healthy || !h.JobQueue.Healthy || !h.DistributedLock.Healthy {
 		answer.Status = api.Degraded
 	}
 	if !h.Database.Healthy {

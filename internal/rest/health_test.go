@@ -42,10 +42,11 @@ func TestHealth(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"all is well", rest.Health{Database: well, Redis: well, JobQueue: well, ActiveJobs: &n, QueueSize: &n}, 200, "healthy"},
-		{"Redis is away", rest.Health{Database: well, Redis: away, JobQueue: away}, 200, "degraded"},
-		{"the queue is away", rest.Health{Database: well, Redis: well, JobQueue: away}, 200, "degraded"},
-		{"the database is away", rest.Health{Database: away, Redis: well, JobQueue: well}, 503, "unhealthy"},
+		{"all is well", rest.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: well, ActiveJobs: &n, QueueSize: &n}, 200, "healthy"},
+		{"Redis is away", rest.Health{Database: well, Redis: away, JobQueue: away, DistributedLock: well}, 200, "degraded"},
+		{"the queue is away", rest.Health{Database: well, Redis: well, JobQueue: away, DistributedLock: well}, 200, "degraded"},
+		{"the database is away", rest.Health{Database: away, Redis: well, JobQueue: well, DistributedLock: well}, 503, "unhealthy"},
+		{"leases do not work", rest.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: away}, 200, "degraded"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -65,8 +66,8 @@ func TestHealth(t *testing.T) {
 			}
 			want := map[string]any{
 				"status": test.says, "service": "scheduler-service", "port": 3009.0,
-				"dependencies": map[string]any{"database": test.health.Database.Healthy, "redis": test.health.Redis.Healthy, "jobQueue": test.health.JobQueue.Healthy},
-				"details":      map[string]any{"database": detail(test.health.Database), "redis": detail(test.health.Redis), "jobQueue": detail(test.health.JobQueue)},
+				"dependencies": map[string]any{"database": test.health.Database.Healthy, "redis": test.health.Redis.Healthy, "jobQueue": test.health.JobQueue.Healthy, "distributedLock": test.health.DistributedLock.Healthy},
+				"details":      map[string]any{"database": detail(test.health.Database), "redis": detail(test.health.Redis), "jobQueue": detail(test.health.JobQueue), "distributedLock": detail(test.health.DistributedLock)},
 				"metrics":      map[string]any{"activeJobs": count, "queueSize": count},
 			}
 			if diff := cmp.Diff(want, said); diff != "" {

@@ -39,6 +39,8 @@ type Metrics struct {
 	differing     prometheus.Counter
 	batchSize     *prometheus.HistogramVec
 	roundTrips    *prometheus.CounterVec
+	locks         *prometheus.CounterVec
+	lockTimeouts  prometheus.Counter
 }
 
 // Registry is where the metrics of a process stand.
@@ -123,6 +125,10 @@ func (m *Metrics) registerProtocol(in promauto.Factory) {
 		"Rows written by one statement.", 1, 2, 4, 8, 16, 32, 64, 128, 256, 512), []string{"kind"})
 	m.roundTrips = in.NewCounterVec(counter("scheduler_database_round_trips_total",
 		"Round trips to the database."), []string{"statement"})
+	m.locks = in.NewCounterVec(counter("scheduler_lock_acquisitions_total",
+		"Attempts to take a lease: acquired, held by another, or error."), []string{"result"})
+	m.lockTimeouts = in.NewCounter(counter("scheduler_lock_timeouts_total",
+		"Attempts to take a lease that the database did not answer in time, and leases that ran out while they were held."))
 }
 
 // latenessBuckets run from 1 ms to 60 s, close together where the targets
@@ -236,3 +242,10 @@ func (m *Metrics) Batch(kind string, rows int) {
 func (m *Metrics) RoundTrips(statement string, n int) {
 	m.roundTrips.WithLabelValues(statement).Add(float64(n))
 }
+
+// LockAcquired counts an attempt to take a lease ("acquired", "held", "error").
+func (m *Metrics) LockAcquired(result string) { m.locks.WithLabelValues(result).Inc() }
+
+// LockTimedOut counts an attempt to take a lease that the database did not
+// answer in time, or a lease that ran out while it was held.
+func (m *Metrics) LockTimedOut() { m.lockTimeouts.Inc() }

@@ -30,6 +30,8 @@ func everything(m *Metrics) {
 	m.SetClockDisagreement(-1500 * time.Millisecond)
 	m.Batch("claim", 128)
 	m.RoundTrips("claim", 2)
+	m.LockAcquired("held")
+	m.LockTimedOut()
 }
 
 func TestMetricsAreWellFormed(t *testing.T) {
@@ -118,6 +120,7 @@ func TestEveryMetricOfTheContractExists(t *testing.T) {
 		"scheduler_missed_total": {}, "scheduler_promotion_halted": {}, "scheduler_clock_disagreement_seconds": {},
 		"scheduler_batch_size": {1, 512}, "scheduler_database_round_trips_total": {},
 		"scheduler_audited_jobs_total": {}, "scheduler_audit_differences_total": {},
+		"scheduler_lock_acquisitions_total": {}, "scheduler_lock_timeouts_total": {},
 	}
 	for name, edge := range want {
 		if got, ok := edges[name]; !ok || got != edge {
