@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"io/fs"
 	"testing"
 
 	"github.com/google/uuid"
@@ -11,6 +12,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+	"github.com/scheduler-service/scheduler/migrations"
 )
 
 func connect(t *testing.T, url string) *pgx.Conn {
@@ -38,6 +40,16 @@ func count(t *testing.T, conn *pgx.Conn, sql string, args ...any) (n int) {
 	return n
 }
 
+// migrationCount is how many there are; their numbers may have gaps.
+func migrationCount(t *testing.T) int {
+	t.Helper()
+	files, err := fs.Glob(migrations.FS, "*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no migrations: %v", err)
+	}
+	return len(files)
+}
+
 func TestMigrationsGoUpAndDownAndUp(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Empty(t)
@@ -49,11 +61,8 @@ func TestMigrationsGoUpAndDownAndUp(t *testing.T) {
 		}
 		return n
 	}
-	want, err := postgres.SchemaVersion()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := up(); int64(got) != want {
+	want := migrationCount(t)
+	if got := up(); got != want {
 		t.Errorf("%d migrations applied, want %d", got, want)
 	}
 	if got := up(); got != 0 {
@@ -67,7 +76,7 @@ func TestMigrationsGoUpAndDownAndUp(t *testing.T) {
 	if left != 0 {
 		t.Errorf("%d tables are left after all went down", left)
 	}
-	if got := up(); int64(got) != want {
+	if got := up(); got != want {
 		t.Errorf("%d migrations applied again, want %d", got, want)
 	}
 }
@@ -86,11 +95,8 @@ func TestMigratorsAtOnceApplyOnce(t *testing.T) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	want, err := postgres.SchemaVersion()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if sum := applied[0] + applied[1] + applied[2]; int64(sum) != want {
+	want := migrationCount(t)
+	if sum := applied[0] + applied[1] + applied[2]; sum != want {
 		t.Errorf("applied %v, want %d in all", applied, want)
 	}
 }
