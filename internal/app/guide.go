@@ -55,7 +55,7 @@ func (g guide) print(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, guideText, base, g.started.Elapsed().Seconds(), g.stores, token, base, g.echo)
+	_, err = fmt.Fprintf(out, guideText, base, g.started.Elapsed().Seconds(), g.stores, token, base, g.echo, base)
 	return err
 }
 
@@ -76,6 +76,7 @@ Create a job that calls the echo endpoint every 5 seconds, list its executions, 
   curl -sS -X POST "$API/jobs/$JOB/trigger" -H "Authorization: Bearer $TOKEN"
   curl -sS -X DELETE "$API/jobs/$JOB" -H "Authorization: Bearer $TOKEN" -w '%%{http_code}\n'
 
+The whole API, to read and to try out: %s/docs
 Ctrl-C stops it; the data stays for the next start.
 `
 

@@ -51,8 +51,9 @@ var homes = []home{
 // headerHomes are the files that may write a status that is not a literal
 // 2xx, each with the reason.
 var headerHomes = map[string]string{
-	"internal/rest/fault.go":      "the one table from fault to HTTP answer",
-	"internal/telemetry/serve.go": "an orchestrator reads readiness from the status",
+	"internal/rest/fault.go":               "the one table from fault to HTTP answer",
+	"internal/telemetry/serve.go":          "an orchestrator reads readiness from the status",
+	"internal/rest/reference/reference.go": "the page's address with a slash at its end: a redirect, no error",
 }
 
 func (h home) allows(s source) bool {

@@ -61,7 +61,8 @@ worker            | clock db:store.go executor fleet job postgres queue telemetr
 rest/strictjson   | fault                                                                                      |                      |
 rest/cursor       |                                                                                            |                      |
 rest/contract     | api fault rest/strictjson                                                                  | kin-openapi          |
-rest              | api backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/strictjson schedule schedule/ics telemetry tenant | chi oapi             | kin-openapi
+rest/reference    |                                                                                            | swgui                |
+rest              | api backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/reference rest/strictjson schedule schedule/ics telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
 app               | backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease partition postgres promoter queue rest telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency job postgres queue tenant |                      |
@@ -93,6 +94,7 @@ var modules = map[string]string{
 	"prometheus":  "github.com/prometheus",
 	"robfig":      "github.com/robfig/cron/v3",
 	"ssrf":        "code.dny.dev/ssrf",
+	"swgui":       "github.com/swaggest/swgui",
 	"sync":        "golang.org/x/sync",
 	"uuid":        "github.com/google/uuid",
 	// testing libraries, free in every test file

@@ -13,6 +13,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/reference"
 )
 
 func newHandler(t *testing.T, deps rest.Deps) http.Handler {
@@ -33,7 +34,9 @@ func TestTheRouterIsTheContract(t *testing.T) {
 	}
 	var served []string
 	err := chi.Walk(routes, func(method, path string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-		served = append(served, method+" "+path)
+		if !strings.HasPrefix(path, reference.Path) { // the page that shows the contract
+			served = append(served, method+" "+path)
+		}
 		return nil
 	})
 	if err != nil {

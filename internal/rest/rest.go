@@ -29,6 +29,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
+	"github.com/scheduler-service/scheduler/internal/rest/reference"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -94,7 +95,15 @@ func New(d Deps) (http.Handler, error) {
 		return nil, fmt.Errorf("rest: %w", err)
 	}
 	s := &server{Deps: d, contract: loaded, cursors: cursors}
-	return s.routes(), nil
+	document, err := api.GetSpecJSON()
+	if err != nil {
+		return nil, fmt.Errorf("rest: read the contract: %w", err)
+	}
+	page, err := reference.Handler(document, s.noRoute)
+	if err != nil {
+		return nil, fmt.Errorf("rest: %w", err)
+	}
+	return s.routes(page), nil
 }
 
 // routes is the order of what happens to a request:
@@ -110,11 +119,16 @@ func New(d Deps) (http.Handler, error) {
 //  7. check: the body as strict JSON, then everything against the contract (400,
 //     413, 415), so that handlers see only what it allows
 //  8. the handler, which may find more to refuse
-func (s *server) routes() http.Handler {
+//
+// The page that shows the contract needs only the first five.
+func (s *server) routes(page http.Handler) http.Handler {
 	router := chi.NewRouter()
 	router.Use(s.identify, s.observe, s.rescue, s.harden)
 	router.NotFound(s.noRoute)
 	router.MethodNotAllowed(s.noMethod(router))
+	for _, path := range []string{reference.Path, reference.Path + "/", reference.Path + "/{file}"} {
+		router.Method(http.MethodGet, path, page)
+	}
 	router.Group(func(operations chi.Router) {
 		operations.Use(s.authenticate, s.check)
 		strict := api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{
