@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/oapi-codegen/runtime"
-	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
@@ -165,7 +164,21 @@ type ClientInterface interface {
 	// GetExecution Read an execution
 	//
 	// Corresponds with GET /api/v1/scheduler/executions/{id} (the `GetExecution` operationId).
-	GetExecution(ctx context.Context, id openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetExecution(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelExecution Cancel an execution
+	//
+	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state.
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/{id}/cancel (the `CancelExecution` operationId).
+	CancelExecution(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryExecution Run an execution again
+	//
+	// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The old one does not change: only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/{id}/retry (the `RetryExecution` operationId).
+	RetryExecution(ctx context.Context, id ExecutionID, params *RetryExecutionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListJobs List jobs
 	//
@@ -328,6 +341,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/scheduler/jobs/{id}/schedule (the `PreviewSchedule` operationId).
 	PreviewSchedule(ctx context.Context, id JobID, params *PreviewScheduleParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StopJobWithBody Stop a job
+	//
+	// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/stop (the `StopJob` operationId).
+	StopJobWithBody(ctx context.Context, id JobID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StopJob Stop a job
+	//
+	// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/stop (the `StopJob` operationId).
+	StopJob(ctx context.Context, id JobID, body StopJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// TriggerJobWithBody Run a job now
 	//
@@ -551,8 +582,42 @@ func (c *Client) ListExecutions(ctx context.Context, params *ListExecutionsParam
 // GetExecution Read an execution
 //
 // Corresponds with GET /api/v1/scheduler/executions/{id} (the `GetExecution` operationId).
-func (c *Client) GetExecution(ctx context.Context, id openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Client) GetExecution(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetExecutionRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelExecution Cancel an execution
+//
+// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state.
+//
+// Corresponds with POST /api/v1/scheduler/executions/{id}/cancel (the `CancelExecution` operationId).
+func (c *Client) CancelExecution(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelExecutionRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryExecution Run an execution again
+//
+// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The old one does not change: only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+//
+// Corresponds with POST /api/v1/scheduler/executions/{id}/retry (the `RetryExecution` operationId).
+func (c *Client) RetryExecution(ctx context.Context, id ExecutionID, params *RetryExecutionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryExecutionRequest(c.Server, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -915,6 +980,44 @@ func (c *Client) ResumeJob(ctx context.Context, id JobID, body ResumeJobJSONRequ
 // Corresponds with GET /api/v1/scheduler/jobs/{id}/schedule (the `PreviewSchedule` operationId).
 func (c *Client) PreviewSchedule(ctx context.Context, id JobID, params *PreviewScheduleParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPreviewScheduleRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StopJobWithBody Stop a job
+//
+// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/stop (the `StopJob` operationId).
+func (c *Client) StopJobWithBody(ctx context.Context, id JobID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStopJobRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StopJob Stop a job
+//
+// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/stop (the `StopJob` operationId).
+func (c *Client) StopJob(ctx context.Context, id JobID, body StopJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStopJobRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1509,7 +1612,7 @@ func NewListExecutionsRequest(server string, params *ListExecutionsParams) (*htt
 }
 
 // NewGetExecutionRequest constructs an http.Request for the GetExecution method
-func NewGetExecutionRequest(server string, id openapi_types.UUID) (*http.Request, error) {
+func NewGetExecutionRequest(server string, id ExecutionID) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -1537,6 +1640,89 @@ func NewGetExecutionRequest(server string, id openapi_types.UUID) (*http.Request
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCancelExecutionRequest constructs an http.Request for the CancelExecution method
+func NewCancelExecutionRequest(server string, id ExecutionID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/executions/%s/cancel", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRetryExecutionRequest constructs an http.Request for the RetryExecution method
+func NewRetryExecutionRequest(server string, id ExecutionID, params *RetryExecutionParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/executions/%s/retry", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
 	}
 
 	return req, nil
@@ -2362,6 +2548,53 @@ func NewPreviewScheduleRequest(server string, id JobID, params *PreviewScheduleP
 	return req, nil
 }
 
+// NewStopJobRequest calls the generic StopJob builder with application/json body
+func NewStopJobRequest(server string, id JobID, body StopJobJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewStopJobRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewStopJobRequestWithBody constructs an http.Request for the StopJob method, with any body, and a specified content type
+func NewStopJobRequestWithBody(server string, id JobID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/%s/stop", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewTriggerJobRequest calls the generic TriggerJob builder with application/json body
 func NewTriggerJobRequest(server string, id JobID, params *TriggerJobParams, body TriggerJobJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -2680,7 +2913,25 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/scheduler/executions/{id} (the `GetExecution` operationId).
-	GetExecutionWithResponse(ctx context.Context, id openapi_types.UUID, reqEditors ...RequestEditorFn) (*GetExecutionResponse, error)
+	GetExecutionWithResponse(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*GetExecutionResponse, error)
+
+	// CancelExecutionWithResponse Cancel an execution
+	//
+	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/{id}/cancel (the `CancelExecution` operationId).
+	CancelExecutionWithResponse(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*CancelExecutionResponse, error)
+
+	// RetryExecutionWithResponse Run an execution again
+	//
+	// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The old one does not change: only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/{id}/retry (the `RetryExecution` operationId).
+	RetryExecutionWithResponse(ctx context.Context, id ExecutionID, params *RetryExecutionParams, reqEditors ...RequestEditorFn) (*RetryExecutionResponse, error)
 
 	// ListJobsWithResponse List jobs
 	//
@@ -2859,6 +3110,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/scheduler/jobs/{id}/schedule (the `PreviewSchedule` operationId).
 	PreviewScheduleWithResponse(ctx context.Context, id JobID, params *PreviewScheduleParams, reqEditors ...RequestEditorFn) (*PreviewScheduleResponse, error)
+
+	// StopJobWithBodyWithResponse Stop a job
+	//
+	// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/stop (the `StopJob` operationId).
+	StopJobWithBodyWithResponse(ctx context.Context, id JobID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StopJobResponse, error)
+
+	// StopJobWithResponse Stop a job
+	//
+	// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/stop (the `StopJob` operationId).
+	StopJobWithResponse(ctx context.Context, id JobID, body StopJobJSONRequestBody, reqEditors ...RequestEditorFn) (*StopJobResponse, error)
 
 	// TriggerJobWithBodyWithResponse Run a job now
 	//
@@ -3817,6 +4086,250 @@ func (r GetExecutionResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetExecutionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CancelExecutionResponse401Headers the declared response headers of an HTTP 401 response for CancelExecution
+type CancelExecutionResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// CancelExecutionResponse503Headers the declared response headers of an HTTP 503 response for CancelExecution
+type CancelExecutionResponse503Headers struct {
+	RetryAfter *int
+}
+
+type CancelExecutionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Execution
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Execution
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *ExecutionNotFound
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *ExecutionOver
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CancelExecutionResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *CancelExecutionResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CancelExecutionResponse) GetJSON200() *Execution {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r CancelExecutionResponse) GetJSON202() *Execution {
+	return r.JSON202
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CancelExecutionResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CancelExecutionResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CancelExecutionResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CancelExecutionResponse) GetJSON404() *ExecutionNotFound {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r CancelExecutionResponse) GetJSON409() *ExecutionOver {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r CancelExecutionResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r CancelExecutionResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CancelExecutionResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r CancelExecutionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CancelExecutionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CancelExecutionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CancelExecutionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RetryExecutionResponse202Headers the declared response headers of an HTTP 202 response for RetryExecution
+type RetryExecutionResponse202Headers struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+// RetryExecutionResponse401Headers the declared response headers of an HTTP 401 response for RetryExecution
+type RetryExecutionResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// RetryExecutionResponse503Headers the declared response headers of an HTTP 503 response for RetryExecution
+type RetryExecutionResponse503Headers struct {
+	RetryAfter *int
+}
+
+type RetryExecutionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Execution
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *ExecutionNotFound
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *NotRetryable
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON422 the response for an HTTP 422 `application/json` response
+	JSON422 *KeyReused
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *RetryExecutionResponse202Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RetryExecutionResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RetryExecutionResponse503Headers
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r RetryExecutionResponse) GetJSON202() *Execution {
+	return r.JSON202
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RetryExecutionResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RetryExecutionResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RetryExecutionResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RetryExecutionResponse) GetJSON404() *ExecutionNotFound {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r RetryExecutionResponse) GetJSON409() *NotRetryable {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RetryExecutionResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON422 returns the response for an HTTP 422 `application/json` response
+func (r RetryExecutionResponse) GetJSON422() *KeyReused {
+	return r.JSON422
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r RetryExecutionResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RetryExecutionResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r RetryExecutionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RetryExecutionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetryExecutionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RetryExecutionResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -5394,6 +5907,124 @@ func (r PreviewScheduleResponse) ContentType() string {
 	return ""
 }
 
+// StopJobResponse200Headers the declared response headers of an HTTP 200 response for StopJob
+type StopJobResponse200Headers struct {
+	ETag *string
+}
+
+// StopJobResponse401Headers the declared response headers of an HTTP 401 response for StopJob
+type StopJobResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// StopJobResponse503Headers the declared response headers of an HTTP 503 response for StopJob
+type StopJobResponse503Headers struct {
+	RetryAfter *int
+}
+
+type StopJobResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Job
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *JobNotFound
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *StopJobResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *StopJobResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *StopJobResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r StopJobResponse) GetJSON200() *Job {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r StopJobResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r StopJobResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r StopJobResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r StopJobResponse) GetJSON404() *JobNotFound {
+	return r.JSON404
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r StopJobResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r StopJobResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r StopJobResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r StopJobResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r StopJobResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r StopJobResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r StopJobResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r StopJobResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // TriggerJobResponse202Headers the declared response headers of an HTTP 202 response for TriggerJob
 type TriggerJobResponse202Headers struct {
 	IdempotentReplayed *string
@@ -5976,12 +6607,42 @@ func (c *ClientWithResponses) ListExecutionsWithResponse(ctx context.Context, pa
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/scheduler/executions/{id} (the `GetExecution` operationId).
-func (c *ClientWithResponses) GetExecutionWithResponse(ctx context.Context, id openapi_types.UUID, reqEditors ...RequestEditorFn) (*GetExecutionResponse, error) {
+func (c *ClientWithResponses) GetExecutionWithResponse(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*GetExecutionResponse, error) {
 	rsp, err := c.GetExecution(ctx, id, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
 	return ParseGetExecutionResponse(rsp)
+}
+
+// CancelExecutionWithResponse Cancel an execution
+//
+// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/executions/{id}/cancel (the `CancelExecution` operationId).
+func (c *ClientWithResponses) CancelExecutionWithResponse(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*CancelExecutionResponse, error) {
+	rsp, err := c.CancelExecution(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelExecutionResponse(rsp)
+}
+
+// RetryExecutionWithResponse Run an execution again
+//
+// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The old one does not change: only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/executions/{id}/retry (the `RetryExecution` operationId).
+func (c *ClientWithResponses) RetryExecutionWithResponse(ctx context.Context, id ExecutionID, params *RetryExecutionParams, reqEditors ...RequestEditorFn) (*RetryExecutionResponse, error) {
+	rsp, err := c.RetryExecution(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryExecutionResponse(rsp)
 }
 
 // ListJobsWithResponse List jobs
@@ -6280,6 +6941,36 @@ func (c *ClientWithResponses) PreviewScheduleWithResponse(ctx context.Context, i
 		return nil, err
 	}
 	return ParsePreviewScheduleResponse(rsp)
+}
+
+// StopJobWithBodyWithResponse Stop a job
+//
+// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/stop (the `StopJob` operationId).
+func (c *ClientWithResponses) StopJobWithBodyWithResponse(ctx context.Context, id JobID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StopJobResponse, error) {
+	rsp, err := c.StopJobWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStopJobResponse(rsp)
+}
+
+// StopJobWithResponse Stop a job
+//
+// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/stop (the `StopJob` operationId).
+func (c *ClientWithResponses) StopJobWithResponse(ctx context.Context, id JobID, body StopJobJSONRequestBody, reqEditors ...RequestEditorFn) (*StopJobResponse, error) {
+	rsp, err := c.StopJob(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStopJobResponse(rsp)
 }
 
 // TriggerJobWithBodyWithResponse Run a job now
@@ -7264,6 +7955,247 @@ func ParseGetExecutionResponse(rsp *http.Response) (*GetExecutionResponse, error
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers GetExecutionResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCancelExecutionResponse parses an HTTP response from a CancelExecutionWithResponse call
+func ParseCancelExecutionResponse(rsp *http.Response) (*CancelExecutionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelExecutionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Execution
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Execution
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest ExecutionNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest ExecutionOver
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers CancelExecutionResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers CancelExecutionResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRetryExecutionResponse parses an HTTP response from a RetryExecutionWithResponse call
+func ParseRetryExecutionResponse(rsp *http.Response) (*RetryExecutionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetryExecutionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Execution
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest ExecutionNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest NotRetryable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest KeyReused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers RetryExecutionResponse202Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers202 = &headers
+	case rsp.StatusCode == 401:
+		var headers RetryExecutionResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RetryExecutionResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
@@ -8790,6 +9722,121 @@ func ParsePreviewScheduleResponse(rsp *http.Response) (*PreviewScheduleResponse,
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers PreviewScheduleResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseStopJobResponse parses an HTTP response from a StopJobWithResponse call
+func ParseStopJobResponse(rsp *http.Response) (*StopJobResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &StopJobResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Job
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest JobNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers StopJobResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers StopJobResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers StopJobResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

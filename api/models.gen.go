@@ -1282,6 +1282,14 @@ type StatusCodes_2_Item struct {
 	union json.RawMessage
 }
 
+// StopRequest defines model for StopRequest.
+type StopRequest struct {
+	// Reason Becomes the job's `statusReason`, and the `reason` of the executions that waited.
+	//
+	// Example: the target is gone
+	Reason *string `json:"reason,omitempty"`
+}
+
 // TriggerRequest defines model for TriggerRequest.
 type TriggerRequest struct {
 	// Parameters Override parts of the job's `config` for this run: `headers`, `body` and `query` of an `http` job, the parameters of a `function` job.
@@ -1301,6 +1309,9 @@ type CalendarID = openapi_types.UUID
 
 // Cursor defines model for Cursor.
 type Cursor = string
+
+// ExecutionID defines model for ExecutionID.
+type ExecutionID = openapi_types.UUID
 
 // ExecutionStatuses defines model for ExecutionStatuses.
 type ExecutionStatuses = []ExecutionStatus
@@ -1338,6 +1349,9 @@ type Conflict = Error
 // ExecutionNotFound The form of every error.
 type ExecutionNotFound = Error
 
+// ExecutionOver The form of every error.
+type ExecutionOver = Error
+
 // Forbidden The form of every error.
 type Forbidden = Error
 
@@ -1352,6 +1366,9 @@ type JobNotFound = Error
 
 // KeyReused The form of every error.
 type KeyReused = Error
+
+// NotRetryable The form of every error.
+type NotRetryable = Error
 
 // PreconditionFailed The form of every error.
 type PreconditionFailed = Error
@@ -1426,6 +1443,12 @@ type ListExecutionsParams struct {
 
 	// Cursor The `nextCursor` of the page before; absent for the first page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// RetryExecutionParams defines parameters for RetryExecution.
+type RetryExecutionParams struct {
+	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListJobsParams defines parameters for ListJobs.
@@ -1529,6 +1552,9 @@ type PauseJobJSONRequestBody = PauseRequest
 
 // ResumeJobJSONRequestBody defines body for ResumeJob for application/json ContentType.
 type ResumeJobJSONRequestBody = ResumeRequest
+
+// StopJobJSONRequestBody defines body for StopJob for application/json ContentType.
+type StopJobJSONRequestBody = StopRequest
 
 // TriggerJobJSONRequestBody defines body for TriggerJob for application/json ContentType.
 type TriggerJobJSONRequestBody = TriggerRequest

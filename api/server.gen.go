@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/oapi-codegen/runtime"
-	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
 // ServerInterface represents all server handlers.
@@ -42,7 +41,13 @@ type ServerInterface interface {
 	ListExecutions(w http.ResponseWriter, r *http.Request, params ListExecutionsParams)
 	// GetExecution Read an execution
 	// (GET /api/v1/scheduler/executions/{id})
-	GetExecution(w http.ResponseWriter, r *http.Request, id openapi_types.UUID)
+	GetExecution(w http.ResponseWriter, r *http.Request, id ExecutionID)
+	// CancelExecution Cancel an execution
+	// (POST /api/v1/scheduler/executions/{id}/cancel)
+	CancelExecution(w http.ResponseWriter, r *http.Request, id ExecutionID)
+	// RetryExecution Run an execution again
+	// (POST /api/v1/scheduler/executions/{id}/retry)
+	RetryExecution(w http.ResponseWriter, r *http.Request, id ExecutionID, params RetryExecutionParams)
 	// ListJobs List jobs
 	// (GET /api/v1/scheduler/jobs)
 	ListJobs(w http.ResponseWriter, r *http.Request, params ListJobsParams)
@@ -85,6 +90,9 @@ type ServerInterface interface {
 	// PreviewSchedule Show when a job runs
 	// (GET /api/v1/scheduler/jobs/{id}/schedule)
 	PreviewSchedule(w http.ResponseWriter, r *http.Request, id JobID, params PreviewScheduleParams)
+	// StopJob Stop a job
+	// (POST /api/v1/scheduler/jobs/{id}/stop)
+	StopJob(w http.ResponseWriter, r *http.Request, id JobID)
 	// TriggerJob Run a job now
 	// (POST /api/v1/scheduler/jobs/{id}/trigger)
 	TriggerJob(w http.ResponseWriter, r *http.Request, id JobID, params TriggerJobParams)
@@ -150,7 +158,19 @@ func (_ Unimplemented) ListExecutions(w http.ResponseWriter, r *http.Request, pa
 
 // GetExecution Read an execution
 // (GET /api/v1/scheduler/executions/{id})
-func (_ Unimplemented) GetExecution(w http.ResponseWriter, r *http.Request, id openapi_types.UUID) {
+func (_ Unimplemented) GetExecution(w http.ResponseWriter, r *http.Request, id ExecutionID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CancelExecution Cancel an execution
+// (POST /api/v1/scheduler/executions/{id}/cancel)
+func (_ Unimplemented) CancelExecution(w http.ResponseWriter, r *http.Request, id ExecutionID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RetryExecution Run an execution again
+// (POST /api/v1/scheduler/executions/{id}/retry)
+func (_ Unimplemented) RetryExecution(w http.ResponseWriter, r *http.Request, id ExecutionID, params RetryExecutionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -235,6 +255,12 @@ func (_ Unimplemented) ResumeJob(w http.ResponseWriter, r *http.Request, id JobI
 // PreviewSchedule Show when a job runs
 // (GET /api/v1/scheduler/jobs/{id}/schedule)
 func (_ Unimplemented) PreviewSchedule(w http.ResponseWriter, r *http.Request, id JobID, params PreviewScheduleParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// StopJob Stop a job
+// (POST /api/v1/scheduler/jobs/{id}/stop)
+func (_ Unimplemented) StopJob(w http.ResponseWriter, r *http.Request, id JobID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -651,7 +677,7 @@ func (siw *ServerInterfaceWrapper) GetExecution(w http.ResponseWriter, r *http.R
 	_ = err
 
 	// ------------- Path parameter "id" -------------
-	var id openapi_types.UUID
+	var id ExecutionID
 
 	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
 	if err != nil {
@@ -661,6 +687,82 @@ func (siw *ServerInterfaceWrapper) GetExecution(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetExecution(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CancelExecution operation middleware
+func (siw *ServerInterfaceWrapper) CancelExecution(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelExecution(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RetryExecution operation middleware
+func (siw *ServerInterfaceWrapper) RetryExecution(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetryExecutionParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RetryExecution(w, r, id, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1288,6 +1390,32 @@ func (siw *ServerInterfaceWrapper) PreviewSchedule(w http.ResponseWriter, r *htt
 	handler.ServeHTTP(w, r)
 }
 
+// StopJob operation middleware
+func (siw *ServerInterfaceWrapper) StopJob(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StopJob(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // TriggerJob operation middleware
 func (siw *ServerInterfaceWrapper) TriggerJob(w http.ResponseWriter, r *http.Request) {
 
@@ -1553,6 +1681,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/resume", wrapper.ResumeJob)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/stop", wrapper.StopJob)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/executions", wrapper.ListJobExecutions)
 	})
 	r.Group(func(r chi.Router) {
@@ -1592,6 +1723,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/scheduler/executions/{id}", wrapper.GetExecution)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/executions/{id}/cancel", wrapper.CancelExecution)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/executions/{id}/retry", wrapper.RetryExecution)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/health", wrapper.GetHealth)
 	})
 	r.Group(func(r chi.Router) {
@@ -1614,6 +1751,8 @@ type ConflictJSONResponse Error
 
 type ExecutionNotFoundJSONResponse Error
 
+type ExecutionOverJSONResponse Error
+
 type ForbiddenJSONResponse Error
 
 type InternalJSONResponse Error
@@ -1623,6 +1762,8 @@ type InvalidJSONResponse Error
 type JobNotFoundJSONResponse Error
 
 type KeyReusedJSONResponse Error
+
+type NotRetryableJSONResponse Error
 
 type PreconditionFailedJSONResponse Error
 
@@ -2677,7 +2818,7 @@ func (response ListExecutions503JSONResponse) VisitListExecutionsResponse(w http
 }
 
 type GetExecutionRequestObject struct {
-	ID openapi_types.UUID `json:"id"`
+	ID ExecutionID `json:"id"`
 }
 
 type GetExecutionResponseObject interface {
@@ -2788,6 +2929,329 @@ func (response GetExecution500JSONResponse) VisitGetExecutionResponse(w http.Res
 type GetExecution503JSONResponse struct{ UnavailableJSONResponse }
 
 func (response GetExecution503JSONResponse) VisitGetExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelExecutionRequestObject struct {
+	ID ExecutionID `json:"id"`
+}
+
+type CancelExecutionResponseObject interface {
+	VisitCancelExecutionResponse(w http.ResponseWriter) error
+}
+
+type CancelExecution200JSONResponse Execution
+
+func (response CancelExecution200JSONResponse) VisitCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelExecution202JSONResponse Execution
+
+func (response CancelExecution202JSONResponse) VisitCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelExecution400JSONResponse struct{ InvalidJSONResponse }
+
+func (response CancelExecution400JSONResponse) VisitCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelExecution401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response CancelExecution401JSONResponse) VisitCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelExecution403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response CancelExecution403JSONResponse) VisitCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelExecution404JSONResponse struct{ ExecutionNotFoundJSONResponse }
+
+func (response CancelExecution404JSONResponse) VisitCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelExecution409JSONResponse struct{ ExecutionOverJSONResponse }
+
+func (response CancelExecution409JSONResponse) VisitCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelExecution413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response CancelExecution413JSONResponse) VisitCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelExecution500JSONResponse struct{ InternalJSONResponse }
+
+func (response CancelExecution500JSONResponse) VisitCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelExecution503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response CancelExecution503JSONResponse) VisitCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryExecutionRequestObject struct {
+	ID     ExecutionID `json:"id"`
+	Params RetryExecutionParams
+}
+
+type RetryExecutionResponseObject interface {
+	VisitRetryExecutionResponse(w http.ResponseWriter) error
+}
+
+type RetryExecution202ResponseHeaders struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type RetryExecution202JSONResponse struct {
+	Body    Execution
+	Headers RetryExecution202ResponseHeaders
+}
+
+func (response RetryExecution202JSONResponse) VisitRetryExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryExecution400JSONResponse struct{ InvalidJSONResponse }
+
+func (response RetryExecution400JSONResponse) VisitRetryExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryExecution401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RetryExecution401JSONResponse) VisitRetryExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryExecution403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RetryExecution403JSONResponse) VisitRetryExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryExecution404JSONResponse struct{ ExecutionNotFoundJSONResponse }
+
+func (response RetryExecution404JSONResponse) VisitRetryExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryExecution409JSONResponse struct{ NotRetryableJSONResponse }
+
+func (response RetryExecution409JSONResponse) VisitRetryExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryExecution413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response RetryExecution413JSONResponse) VisitRetryExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryExecution422JSONResponse struct{ KeyReusedJSONResponse }
+
+func (response RetryExecution422JSONResponse) VisitRetryExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryExecution500JSONResponse struct{ InternalJSONResponse }
+
+func (response RetryExecution500JSONResponse) VisitRetryExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryExecution503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RetryExecution503JSONResponse) VisitRetryExecutionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4810,6 +5274,159 @@ func (response PreviewSchedule503JSONResponse) VisitPreviewScheduleResponse(w ht
 	return err
 }
 
+type StopJobRequestObject struct {
+	ID   JobID `json:"id"`
+	Body *StopJobJSONRequestBody
+}
+
+type StopJobResponseObject interface {
+	VisitStopJobResponse(w http.ResponseWriter) error
+}
+
+type StopJob200ResponseHeaders struct {
+	ETag *string
+}
+
+type StopJob200JSONResponse struct {
+	Body    Job
+	Headers StopJob200ResponseHeaders
+}
+
+func (response StopJob200JSONResponse) VisitStopJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StopJob400JSONResponse struct{ InvalidJSONResponse }
+
+func (response StopJob400JSONResponse) VisitStopJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StopJob401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response StopJob401JSONResponse) VisitStopJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StopJob403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response StopJob403JSONResponse) VisitStopJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StopJob404JSONResponse struct{ JobNotFoundJSONResponse }
+
+func (response StopJob404JSONResponse) VisitStopJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StopJob413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response StopJob413JSONResponse) VisitStopJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StopJob415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response StopJob415JSONResponse) VisitStopJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StopJob500JSONResponse struct{ InternalJSONResponse }
+
+func (response StopJob500JSONResponse) VisitStopJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StopJob503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response StopJob503JSONResponse) VisitStopJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type TriggerJobRequestObject struct {
 	ID     JobID `json:"id"`
 	Params TriggerJobParams
@@ -5382,6 +5999,12 @@ type StrictServerInterface interface {
 	// GetExecution Read an execution
 	// (GET /api/v1/scheduler/executions/{id})
 	GetExecution(ctx context.Context, request GetExecutionRequestObject) (GetExecutionResponseObject, error)
+	// CancelExecution Cancel an execution
+	// (POST /api/v1/scheduler/executions/{id}/cancel)
+	CancelExecution(ctx context.Context, request CancelExecutionRequestObject) (CancelExecutionResponseObject, error)
+	// RetryExecution Run an execution again
+	// (POST /api/v1/scheduler/executions/{id}/retry)
+	RetryExecution(ctx context.Context, request RetryExecutionRequestObject) (RetryExecutionResponseObject, error)
 	// ListJobs List jobs
 	// (GET /api/v1/scheduler/jobs)
 	ListJobs(ctx context.Context, request ListJobsRequestObject) (ListJobsResponseObject, error)
@@ -5424,6 +6047,9 @@ type StrictServerInterface interface {
 	// PreviewSchedule Show when a job runs
 	// (GET /api/v1/scheduler/jobs/{id}/schedule)
 	PreviewSchedule(ctx context.Context, request PreviewScheduleRequestObject) (PreviewScheduleResponseObject, error)
+	// StopJob Stop a job
+	// (POST /api/v1/scheduler/jobs/{id}/stop)
+	StopJob(ctx context.Context, request StopJobRequestObject) (StopJobResponseObject, error)
 	// TriggerJob Run a job now
 	// (POST /api/v1/scheduler/jobs/{id}/trigger)
 	TriggerJob(ctx context.Context, request TriggerJobRequestObject) (TriggerJobResponseObject, error)
@@ -5680,7 +6306,7 @@ func (sh *strictHandler) ListExecutions(w http.ResponseWriter, r *http.Request, 
 }
 
 // GetExecution operation middleware
-func (sh *strictHandler) GetExecution(w http.ResponseWriter, r *http.Request, id openapi_types.UUID) {
+func (sh *strictHandler) GetExecution(w http.ResponseWriter, r *http.Request, id ExecutionID) {
 	var request GetExecutionRequestObject
 
 	request.ID = id
@@ -5698,6 +6324,59 @@ func (sh *strictHandler) GetExecution(w http.ResponseWriter, r *http.Request, id
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetExecutionResponseObject); ok {
 		if err := validResponse.VisitGetExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelExecution operation middleware
+func (sh *strictHandler) CancelExecution(w http.ResponseWriter, r *http.Request, id ExecutionID) {
+	var request CancelExecutionRequestObject
+
+	request.ID = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelExecution(ctx, request.(CancelExecutionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelExecution")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CancelExecutionResponseObject); ok {
+		if err := validResponse.VisitCancelExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetryExecution operation middleware
+func (sh *strictHandler) RetryExecution(w http.ResponseWriter, r *http.Request, id ExecutionID, params RetryExecutionParams) {
+	var request RetryExecutionRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RetryExecution(ctx, request.(RetryExecutionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetryExecution")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RetryExecutionResponseObject); ok {
+		if err := validResponse.VisitRetryExecutionResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -6115,6 +6794,42 @@ func (sh *strictHandler) PreviewSchedule(w http.ResponseWriter, r *http.Request,
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PreviewScheduleResponseObject); ok {
 		if err := validResponse.VisitPreviewScheduleResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StopJob operation middleware
+func (sh *strictHandler) StopJob(w http.ResponseWriter, r *http.Request, id JobID) {
+	var request StopJobRequestObject
+
+	request.ID = id
+
+	var body StopJobJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StopJob(ctx, request.(StopJobRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StopJob")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StopJobResponseObject); ok {
+		if err := validResponse.VisitStopJobResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -59,6 +59,41 @@ func (q *Queries) CancelWaitingByJob(ctx context.Context, arg CancelWaitingByJob
 	return result.RowsAffected(), nil
 }
 
+const CancelWaitingExecution = `-- name: CancelWaitingExecution :execrows
+WITH waiting AS MATERIALIZED (
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id FROM active_executions e
+    WHERE e.tenant_id = $3 AND e.id = $4 AND e.status IN ('pending', 'retrying')
+),
+moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
+INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+                            status, reason, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
+SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
+       'cancelled', $1::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, $2::timestamptz, w.created_at
+FROM waiting w
+ON CONFLICT (id, scheduled_at) DO NOTHING
+`
+
+type CancelWaitingExecutionParams struct {
+	Reason   string
+	Now      time.Time
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// Ends one run that waits, for a row that the caller holds locked.
+func (q *Queries) CancelWaitingExecution(ctx context.Context, arg CancelWaitingExecutionParams) (int64, error) {
+	result, err := q.db.Exec(ctx, CancelWaitingExecution,
+		arg.Reason,
+		arg.Now,
+		arg.TenantID,
+		arg.ID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const ClaimExecutions = `-- name: ClaimExecutions :many
 WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
 locked AS MATERIALIZED (
@@ -571,6 +606,39 @@ func (q *Queries) InsertRequestedExecution(ctx context.Context, arg InsertReques
 	return err
 }
 
+const ListCancelledRuns = `-- name: ListCancelledRuns :many
+SELECT id, lease_token FROM active_executions
+WHERE cancel_requested_at IS NOT NULL AND status = 'running' AND worker_id = $1
+`
+
+type ListCancelledRunsRow struct {
+	ID         uuid.UUID
+	LeaseToken *uuid.UUID
+}
+
+// Cross-tenant: the worker, between two heartbeats. Which of its runs somebody
+// wants to end; walks active_executions_cancelling, which is empty most of the
+// time.
+func (q *Queries) ListCancelledRuns(ctx context.Context, workerID *uuid.UUID) ([]ListCancelledRunsRow, error) {
+	rows, err := q.db.Query(ctx, ListCancelledRuns, workerID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListCancelledRunsRow
+	for rows.Next() {
+		var i ListCancelledRunsRow
+		if err := rows.Scan(&i.ID, &i.LeaseToken); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ListClaimableExecutions = `-- name: ListClaimableExecutions :one
 WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
 oldest AS (
@@ -743,6 +811,69 @@ func (q *Queries) ListHeldExecutions(ctx context.Context, arg ListHeldExecutions
 		return nil, err
 	}
 	return items, nil
+}
+
+const ListNextInLine = `-- name: ListNextInLine :many
+SELECT id, priority FROM active_executions
+WHERE tenant_id = $1 AND job_id = $2 AND concurrency_limit > 0 AND status IN ('pending', 'retrying')
+ORDER BY backfill_id IS NOT NULL, priority DESC, scheduled_at, id LIMIT $3
+`
+
+type ListNextInLineParams struct {
+	TenantID uuid.UUID
+	JobID    uuid.UUID
+	PageSize int32
+}
+
+type ListNextInLineRow struct {
+	ID       uuid.UUID
+	Priority int16
+}
+
+// Whose turn it is when a place of a job was freed other than by an outcome; a
+// hint only, the claim counts. Walks active_executions_job.
+func (q *Queries) ListNextInLine(ctx context.Context, arg ListNextInLineParams) ([]ListNextInLineRow, error) {
+	rows, err := q.db.Query(ctx, ListNextInLine, arg.TenantID, arg.JobID, arg.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListNextInLineRow
+	for rows.Next() {
+		var i ListNextInLineRow
+		if err := rows.Scan(&i.ID, &i.Priority); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockExecution = `-- name: LockExecution :one
+SELECT status, job_id, scheduled_at FROM active_executions WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+`
+
+type LockExecutionParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+type LockExecutionRow struct {
+	Status      string
+	JobID       uuid.UUID
+	ScheduledAt time.Time
+}
+
+// One run that is not over, locked: a claim or an outcome that is just being
+// written comes before, or after. No row where it is over.
+func (q *Queries) LockExecution(ctx context.Context, arg LockExecutionParams) (LockExecutionRow, error) {
+	row := q.db.QueryRow(ctx, LockExecution, arg.TenantID, arg.ID)
+	var i LockExecutionRow
+	err := row.Scan(&i.Status, &i.JobID, &i.ScheduledAt)
+	return i, err
 }
 
 const ReclaimExecutions = `-- name: ReclaimExecutions :many
@@ -961,4 +1092,22 @@ func (q *Queries) RequestCancelByJob(ctx context.Context, arg RequestCancelByJob
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const RequestCancelExecution = `-- name: RequestCancelExecution :exec
+UPDATE active_executions SET cancel_requested_at = $1::timestamptz
+WHERE tenant_id = $2 AND id = $3 AND status = 'running' AND cancel_requested_at IS NULL
+`
+
+type RequestCancelExecutionParams struct {
+	Now      time.Time
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// Asks for the end of one run, as RequestCancelByJob does. A second request
+// keeps the instant of the first.
+func (q *Queries) RequestCancelExecution(ctx context.Context, arg RequestCancelExecutionParams) error {
+	_, err := q.db.Exec(ctx, RequestCancelExecution, arg.Now, arg.TenantID, arg.ID)
+	return err
 }

@@ -69,6 +69,26 @@ func (q *Queries) CancelBackfill(ctx context.Context, arg CancelBackfillParams) 
 	return result.RowsAffected(), nil
 }
 
+const CancelBackfillsByJob = `-- name: CancelBackfillsByJob :execrows
+UPDATE backfills SET status = 'cancelled', finished_at = $1::timestamptz
+WHERE tenant_id = $2 AND job_id = $3 AND status = 'running'
+`
+
+type CancelBackfillsByJobParams struct {
+	Now      time.Time
+	TenantID uuid.UUID
+	JobID    uuid.UUID
+}
+
+// For a job that the caller holds locked; waits for a batch that is being made.
+func (q *Queries) CancelBackfillsByJob(ctx context.Context, arg CancelBackfillsByJobParams) (int64, error) {
+	result, err := q.db.Exec(ctx, CancelBackfillsByJob, arg.Now, arg.TenantID, arg.JobID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const CancelWaitingByBackfill = `-- name: CancelWaitingByBackfill :execrows
 WITH locked AS MATERIALIZED (
     SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id FROM active_executions e

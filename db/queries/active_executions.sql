@@ -378,3 +378,42 @@ WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running' AND can
 -- Cross-tenant: the service's gauges.
 SELECT priority, count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status <> 'running') AS waiting
 FROM active_executions GROUP BY priority;
+
+-- name: LockExecution :one
+-- One run that is not over, locked: a claim or an outcome that is just being
+-- written comes before, or after. No row where it is over.
+SELECT status, job_id, scheduled_at FROM active_executions WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
+-- name: CancelWaitingExecution :execrows
+-- Ends one run that waits, for a row that the caller holds locked.
+WITH waiting AS MATERIALIZED (
+    SELECT e.* FROM active_executions e
+    WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.status IN ('pending', 'retrying')
+),
+moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
+INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+                            status, reason, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
+SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
+       'cancelled', @reason::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, @now::timestamptz, w.created_at
+FROM waiting w
+ON CONFLICT (id, scheduled_at) DO NOTHING;
+
+-- name: RequestCancelExecution :exec
+-- Asks for the end of one run, as RequestCancelByJob does. A second request
+-- keeps the instant of the first.
+UPDATE active_executions SET cancel_requested_at = @now::timestamptz
+WHERE tenant_id = @tenant_id AND id = @id AND status = 'running' AND cancel_requested_at IS NULL;
+
+-- name: ListNextInLine :many
+-- Whose turn it is when a place of a job was freed other than by an outcome; a
+-- hint only, the claim counts. Walks active_executions_job.
+SELECT id, priority FROM active_executions
+WHERE tenant_id = @tenant_id AND job_id = @job_id AND concurrency_limit > 0 AND status IN ('pending', 'retrying')
+ORDER BY backfill_id IS NOT NULL, priority DESC, scheduled_at, id LIMIT @page_size;
+
+-- name: ListCancelledRuns :many
+-- Cross-tenant: the worker, between two heartbeats. Which of its runs somebody
+-- wants to end; walks active_executions_cancelling, which is empty most of the
+-- time.
+SELECT id, lease_token FROM active_executions
+WHERE cancel_requested_at IS NOT NULL AND status = 'running' AND worker_id = @worker_id;

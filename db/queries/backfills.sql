@@ -113,3 +113,8 @@ UPDATE backfills SET cursor_at = @cursor_at, created = created + @made::int, nex
        total = CASE WHEN @status = 'completed' THEN created + @made::int ELSE total END,
        finished_at = CASE WHEN @status <> 'running' THEN @now::timestamptz END
 WHERE id = @id;
+
+-- name: CancelBackfillsByJob :execrows
+-- For a job that the caller holds locked; waits for a batch that is being made.
+UPDATE backfills SET status = 'cancelled', finished_at = @now::timestamptz
+WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running';

@@ -43,6 +43,7 @@ var crossTenant = map[string]string{
 	"ClaimGatedExecutions":    "worker",
 	"ReleaseExecutions":       "worker",
 	"ListHeldExecutions":      "worker",
+	"ListCancelledRuns":       "worker",
 	"ListClaimableExecutions": "worker",
 	"ListJobVersionsByKeys":   "worker",
 

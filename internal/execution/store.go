@@ -55,21 +55,25 @@ func NotFound() error {
 
 // Get reads one execution, active or over.
 func (s *Store) Get(ctx context.Context, who tenant.Actor, id uuid.UUID) (e Execution, err error) {
-	at := InstantOf(id)
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		row, err := tx.GetExecution(ctx, db.GetExecutionParams{
-			TenantID: who.TenantID, ID: id, FromAt: at, ToAt: at.Add(time.Millisecond),
-		})
-		if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
-			return NotFound()
-		}
-		if err != nil {
-			return fmt.Errorf("read execution: %w", err)
-		}
-		e, err = fromRow(row)
+		e, err = get(ctx, tx, who, id)
 		return err
 	})
 	return e, err
+}
+
+func get(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (Execution, error) {
+	at := InstantOf(id)
+	row, err := tx.GetExecution(ctx, db.GetExecutionParams{
+		TenantID: who.TenantID, ID: id, FromAt: at, ToAt: at.Add(time.Millisecond),
+	})
+	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
+		return Execution{}, NotFound()
+	}
+	if err != nil {
+		return Execution{}, fmt.Errorf("read execution: %w", err)
+	}
+	return fromRow(row)
 }
 
 // List reads a page of executions, newest first. A job that does not exist is
@@ -124,15 +128,22 @@ func (s *Store) Trigger(ctx context.Context, who tenant.Actor, jobID uuid.UUID, 
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		store := idempotency.Store{Queries: tx.Queries}
 		e, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Execution, error) {
-			return trigger(ctx, tx, who, jobID, parameters)
+			return request(ctx, tx, who, demand{job: jobID, trigger: Manual, parameters: parameters})
 		})
 		return err
 	})
 	return e, replayed, err
 }
 
-func trigger(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.UUID, parameters json.RawMessage) (Execution, error) {
-	j, err := tx.LockJob(ctx, db.LockJobParams{TenantID: who.TenantID, ID: jobID})
+// demand is what somebody asked to be run.
+type demand struct {
+	job        uuid.UUID
+	trigger    Trigger
+	parameters json.RawMessage
+}
+
+func request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (Execution, error) {
+	j, err := tx.LockJob(ctx, db.LockJobParams{TenantID: who.TenantID, ID: d.job})
 	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
 		return Execution{}, job.NotFound()
 	}
@@ -145,22 +156,22 @@ func trigger(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.
 	}
 	seed := make([]byte, 16)
 	_, _ = rand.Read(seed) // it never fails; see its documentation
-	id := RequestedID(who.TenantID, jobID, tx.At, seed)
+	id := RequestedID(who.TenantID, d.job, tx.At, seed)
 	err = tx.InsertRequestedExecution(ctx, db.InsertRequestedExecutionParams{
-		ID: id, TenantID: who.TenantID, JobID: jobID, JobVersion: j.Version, ScheduledAt: tx.At,
-		TriggerType: string(Manual), TriggeredBy: who.Subject, JobType: j.JobType, Priority: j.Priority, Parameters: parameters,
+		ID: id, TenantID: who.TenantID, JobID: d.job, JobVersion: j.Version, ScheduledAt: tx.At,
+		TriggerType: string(d.trigger), TriggeredBy: who.Subject, JobType: j.JobType, Priority: j.Priority, Parameters: d.parameters,
 		MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: tx.At, SweepAt: tx.At.Add(SweepAfter),
 		ConcurrencyLimit: gate(admission, j.MaxConcurrent),
 	})
 	if err != nil {
 		return Execution{}, fmt.Errorf("insert execution: %w", err)
 	}
-	if err := tx.CountJobRun(ctx, db.CountJobRunParams{TenantID: who.TenantID, ID: jobID, At: tx.At}); err != nil {
+	if err := tx.CountJobRun(ctx, db.CountJobRunParams{TenantID: who.TenantID, ID: d.job, At: tx.At}); err != nil {
 		return Execution{}, fmt.Errorf("count the run: %w", err)
 	}
 	return Execution{
-		ID: id, TenantID: who.TenantID, JobID: jobID, JobVersion: int(j.Version), JobType: j.JobType, Trigger: Manual,
-		TriggeredBy: who.Subject, Priority: int(j.Priority), Parameters: parameters, Status: Pending, ScheduledAt: tx.At,
+		ID: id, TenantID: who.TenantID, JobID: d.job, JobVersion: int(j.Version), JobType: j.JobType, Trigger: d.trigger,
+		TriggeredBy: who.Subject, Priority: int(j.Priority), Parameters: d.parameters, Status: Pending, ScheduledAt: tx.At,
 		MaxAttempts: int(j.MaxAttempts), AvailableAt: &tx.At, CreatedAt: tx.At,
 	}, nil
 }

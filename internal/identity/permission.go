@@ -23,10 +23,10 @@ const (
 // is not allowed.
 var grants = map[Role][]Permission{
 	Viewer:        {"jobs:read", "executions:read"},
-	Operator:      {"jobs:read", "executions:read", "jobs:trigger", "jobs:control"},
-	Developer:     {"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "jobs:write"},
-	Admin:         {"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "jobs:write"},
-	PlatformAdmin: {"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "jobs:write"},
+	Operator:      {"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "executions:control"},
+	Developer:     {"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write"},
+	Admin:         {"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write"},
+	PlatformAdmin: {"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write"},
 }
 
 // Known reports whether any role grants the permission. An operation that

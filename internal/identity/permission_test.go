@@ -8,7 +8,7 @@ import (
 
 func TestRolesAndPermissions(t *testing.T) {
 	t.Parallel()
-	permissions := []identity.Permission{"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "jobs:write"}
+	permissions := []identity.Permission{"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write"}
 	for _, test := range []struct {
 		name  string
 		roles []identity.Role
@@ -17,11 +17,11 @@ func TestRolesAndPermissions(t *testing.T) {
 		{"no role", nil, 0},
 		{"a role of another service", []identity.Role{"superuser", "ADMIN", "", "root"}, 0},
 		{"viewer", []identity.Role{identity.Viewer}, 2},
-		{"operator", []identity.Role{identity.Operator}, 4},
-		{"developer", []identity.Role{identity.Developer}, 5},
-		{"admin", []identity.Role{identity.Admin}, 5},
-		{"platform-admin", []identity.Role{identity.PlatformAdmin}, 5},
-		{"the strongest counts", []identity.Role{"other", identity.Viewer, identity.Operator}, 4},
+		{"operator", []identity.Role{identity.Operator}, 5},
+		{"developer", []identity.Role{identity.Developer}, 6},
+		{"admin", []identity.Role{identity.Admin}, 6},
+		{"platform-admin", []identity.Role{identity.PlatformAdmin}, 6},
+		{"the strongest counts", []identity.Role{"other", identity.Viewer, identity.Operator}, 5},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -243,14 +243,7 @@ func (s *Store) Delete(ctx context.Context, who tenant.Actor, id uuid.UUID) erro
 		if err := tx.DeleteJob(ctx, db.DeleteJobParams{TenantID: who.TenantID, ID: id, Now: tx.At}); err != nil {
 			return none, fmt.Errorf("delete job: %w", err)
 		}
-		waiting := db.CancelWaitingByJobParams{TenantID: who.TenantID, JobID: id, Now: tx.At, Reason: "the job was deleted"}
-		if _, err := tx.CancelWaitingByJob(ctx, waiting); err != nil {
-			return none, fmt.Errorf("cancel waiting executions: %w", err)
-		}
-		if _, err := tx.RequestCancelByJob(ctx, db.RequestCancelByJobParams{TenantID: who.TenantID, JobID: id, Now: tx.At}); err != nil {
-			return none, fmt.Errorf("cancel running executions: %w", err)
-		}
-		return none, nil
+		return none, cancelAll(ctx, tx, who, id, "the job was deleted")
 	}, nil)
 }
 

@@ -31,6 +31,9 @@ var samples = map[string]request{
 	"triggerJob":        {method: "POST", path: base + "/jobs/{id}/trigger", body: `{"parameters":{"a":1}}`},
 	"pauseJob":          {method: "POST", path: base + "/jobs/{id}/pause", body: `{"reason":"x"}`},
 	"resumeJob":         {method: "POST", path: base + "/jobs/{id}/resume"},
+	"stopJob":           {method: "POST", path: base + "/jobs/{id}/stop", body: `{"reason":"x"}`},
+	"cancelExecution":   {method: "POST", path: base + "/executions/{id}/cancel"},
+	"retryExecution":    {method: "POST", path: base + "/executions/{id}/retry"},
 	"listJobExecutions": {method: "GET", path: base + "/jobs/{id}/executions"},
 	"createBackfill":    {method: "POST", path: base + "/jobs/{id}/backfills", body: `{"from":"{year}-01-01T00:00:00Z","to":"{year}-01-01T00:00:01Z"}`},
 	"listBackfills":     {method: "GET", path: base + "/jobs/{id}/backfills"},
@@ -60,8 +63,13 @@ func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner ten
 	made := b.makeJob(t, owner)
 	id := made.ID
 	switch operation.ID {
-	case "getExecution":
+	case "getExecution", "cancelExecution":
 		id = b.makeExecution(t, owner, made.ID).ID
+	case "retryExecution":
+		id = b.makeExecution(t, owner, made.ID).ID
+		if _, _, err := b.executions.Cancel(t.Context(), owner, id); err != nil {
+			t.Fatal(err)
+		}
 	case "getCalendar", "updateCalendar", "deleteCalendar":
 		id = b.makeCalendar(t, owner, calendar.Day{Start: "2026-12-25"}).ID
 	case "getBackfill", "cancelBackfill":

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -128,9 +129,7 @@ func (s *server) TriggerJob(ctx context.Context, request api.TriggerJobRequestOb
 		return nil, err
 	}
 	if !replayed {
-		hinting, cancel := context.WithTimeout(ctx, hintPatience)
-		defer cancel()
-		s.Hint(hinting, made.Priority, made.ID)
+		s.hint(ctx, execution.Turn{ID: made.ID, Priority: made.Priority})
 	}
 	location := base + "/executions/" + made.ID.String()
 	return api.TriggerJob202JSONResponse{

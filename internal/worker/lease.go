@@ -70,10 +70,11 @@ func (w *Worker) incarnate(ctx context.Context) (*incarnation, error) {
 // hold keeps the lease until it is lost or ctx is cancelled. The fence runs
 // apart from the heartbeat, so that a heartbeat that hangs cannot delay it.
 func (w *Worker) hold(ctx context.Context, inc *incarnation) {
-	var both sync.WaitGroup
-	both.Go(func() { w.fence(inc) })
-	both.Go(func() { w.beat(inc) })
-	both.Wait()
+	var all sync.WaitGroup
+	all.Go(func() { w.fence(inc) })
+	all.Go(func() { w.beat(inc) })
+	all.Go(func() { w.attend(inc) })
+	all.Wait()
 	if ctx.Err() == nil {
 		return
 	}

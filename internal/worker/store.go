@@ -160,6 +160,19 @@ func (s *store) held(ctx context.Context, worker uuid.UUID) ([]heldRow, error) {
 	return out, nil
 }
 
+// cancelled reads which of the worker's runs somebody wants to end.
+func (s *store) cancelled(ctx context.Context, worker uuid.UUID) ([]heldRow, error) {
+	rows, err := db.New(s.db.Pool()).ListCancelledRuns(ctx, &worker)
+	if err != nil {
+		return nil, fmt.Errorf("list cancelled executions: %w", postgres.Fault(err))
+	}
+	out := make([]heldRow, len(rows))
+	for i, r := range rows {
+		out[i] = heldRow{id: r.ID, token: *r.LeaseToken, cancelling: true}
+	}
+	return out, nil
+}
+
 func (s *store) release(ctx context.Context, rows []heldRow) (map[queue.Lane][]uuid.UUID, error) {
 	p := db.ReleaseExecutionsParams{Ids: make([]uuid.UUID, len(rows)), LeaseTokens: make([]uuid.UUID, len(rows))}
 	for i, r := range rows {

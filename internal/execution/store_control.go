@@ -1,0 +1,115 @@
+package execution
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// maxNext bounds how many of those whose turn it is are hinted at once.
+const maxNext = 10
+
+// Cancel ends an execution that waits, or asks one that runs to end; which of
+// them, its status says. One that is cancelled already stays as it is; one that
+// ended otherwise is a Conflict. It also answers what may have its turn now,
+// which the caller hints to the workers.
+//
+// The row is locked before it is asked where it stands: a claim or an outcome
+// that is just being written comes before, and is what decides.
+func (s *Store) Cancel(ctx context.Context, who tenant.Actor, id uuid.UUID) (e Execution, next []Turn, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		next, err = cancel(ctx, tx, who, id)
+		if err != nil {
+			return err
+		}
+		e, err = get(ctx, tx, who, id)
+		if err == nil && e.Status.Terminal() && e.Status != Cancelled {
+			return stateFault("EXECUTION_OVER", "the execution is over: there is nothing left to cancel", e.Status)
+		}
+		return err
+	})
+	return e, next, err
+}
+
+// Turn is an execution that waited for a place which may be free now.
+type Turn struct {
+	ID       uuid.UUID
+	Priority int
+}
+
+func cancel(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) ([]Turn, error) {
+	row, err := tx.LockExecution(ctx, db.LockExecutionParams{TenantID: who.TenantID, ID: id})
+	switch {
+	case fault.KindOf(postgres.Fault(err)) == fault.NotFound:
+		return nil, nil // it is over, or is not there
+	case err != nil:
+		return nil, fmt.Errorf("lock execution: %w", err)
+	case Status(row.Status) == Running:
+		err := tx.RequestCancelExecution(ctx, db.RequestCancelExecutionParams{TenantID: who.TenantID, ID: id, Now: tx.At})
+		if err != nil {
+			return nil, fmt.Errorf("ask the execution to end: %w", err)
+		}
+		return nil, nil
+	}
+	_, err = tx.CancelWaitingExecution(ctx, db.CancelWaitingExecutionParams{
+		TenantID: who.TenantID, ID: id, Now: tx.At, Reason: "cancelled by " + who.Subject,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cancel the waiting execution: %w", err)
+	}
+	rows, err := tx.ListNextInLine(ctx, db.ListNextInLineParams{TenantID: who.TenantID, JobID: row.JobID, PageSize: maxNext})
+	if err != nil {
+		return nil, fmt.Errorf("list whose turn it is: %w", err)
+	}
+	next := make([]Turn, len(rows))
+	for i, r := range rows {
+		next[i] = Turn{ID: r.ID, Priority: int(r.Priority)}
+	}
+	return next, nil
+}
+
+// Retry makes a new execution of the same job and with the same parameters as
+// one that is over; it runs the job's definition as it is now. One that is not
+// over is a Conflict, and so is one of a deleted job. It reports whether the
+// answer is a remembered one. The caller hints it to the workers once it
+// returned.
+func (s *Store) Retry(ctx context.Context, who tenant.Actor, id uuid.UUID, key idempotency.Key) (e Execution, replayed bool, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		store := idempotency.Store{Queries: tx.Queries}
+		e, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Execution, error) {
+			return retry(ctx, tx, who, id)
+		})
+		return err
+	})
+	return e, replayed, err
+}
+
+func retry(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (Execution, error) {
+	old, err := get(ctx, tx, who, id)
+	if err != nil {
+		return Execution{}, err
+	}
+	if !old.Status.Terminal() {
+		return Execution{}, stateFault("EXECUTION_NOT_OVER", "the execution is not over: cancel it first, or wait", old.Status)
+	}
+	e, err := request(ctx, tx, who, demand{job: old.JobID, trigger: Retry, parameters: old.Parameters})
+	if fault.KindOf(err) == fault.NotFound {
+		return Execution{}, fault.New(fault.Conflict, "CONFLICT", "the job of this execution was deleted: there is nothing left to run")
+	}
+	return e, err
+}
+
+// stateFault is a Conflict with the state of an execution, under a code of its
+// own.
+func stateFault(code, message string, status Status) error {
+	f := &fault.Error{Kind: fault.Conflict, Code: code, Message: message}
+	f.Fields = []fault.Field{{Path: "status", Rule: "state", Message: string(status)}}
+	return f
+}

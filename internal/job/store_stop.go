@@ -1,0 +1,51 @@
+package job
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// Stop makes a job inactive, cancels what waits of it, asks what runs to end
+// and ends its backfills, in one step: once it returned, no promotion and no
+// backfill makes a run of it. One that is inactive already keeps its reason. An
+// empty reason is "stopped".
+func (s *Store) Stop(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string) (job Job, err error) {
+	reason = cmp.Or(reason, "stopped")
+	err = s.change(ctx, who, id, func(tx *postgres.Tx, old Job) (db.ScheduledJob, error) {
+		_, err := tx.CancelBackfillsByJob(ctx, db.CancelBackfillsByJobParams{TenantID: who.TenantID, JobID: id, Now: tx.At})
+		if err != nil {
+			return db.ScheduledJob{}, fmt.Errorf("cancel the job's backfills: %w", err)
+		}
+		if err := cancelAll(ctx, tx, who, id, reason); err != nil {
+			return db.ScheduledJob{}, err
+		}
+		if old.Status == Inactive {
+			return tx.GetJob(ctx, db.GetJobParams{TenantID: who.TenantID, ID: id})
+		}
+		return tx.UpdateJobStatus(ctx, db.UpdateJobStatusParams{
+			TenantID: who.TenantID, ID: id, Status: string(Inactive), StatusReason: reason, StatusBy: who.Subject, Now: tx.At,
+		})
+	}, &job)
+	return job, err
+}
+
+// cancelAll ends what waits of a job whose row is held locked, and asks what
+// runs to end. The order matters: the first locks all of them, so the second
+// finds what the first saw running.
+func cancelAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID, reason string) error {
+	waiting := db.CancelWaitingByJobParams{TenantID: who.TenantID, JobID: id, Now: tx.At, Reason: reason}
+	if _, err := tx.CancelWaitingByJob(ctx, waiting); err != nil {
+		return fmt.Errorf("cancel waiting executions: %w", err)
+	}
+	if _, err := tx.RequestCancelByJob(ctx, db.RequestCancelByJobParams{TenantID: who.TenantID, JobID: id, Now: tx.At}); err != nil {
+		return fmt.Errorf("cancel running executions: %w", err)
+	}
+	return nil
+}
