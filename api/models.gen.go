@@ -442,6 +442,53 @@ func (e TriggerType) Valid() bool {
 	}
 }
 
+// APIKey defines model for ApiKey.
+type APIKey struct {
+	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy The `sub` of who made it.
+	CreatedBy string                       `json:"createdBy"`
+	ExpiresAt nullable.Nullable[time.Time] `json:"expiresAt"`
+	ID        openapi_types.UUID           `json:"id"`
+
+	// LastUsedAt When it was used last, to the minute; null: never.
+	LastUsedAt nullable.Nullable[time.Time] `json:"lastUsedAt"`
+	Name       string                       `json:"name"`
+
+	// Prefix How the key begins, to tell it by; what `rotate` makes begins the same.
+	//
+	// Example: sched_Rk9PQkFSQkFa
+	Prefix string `json:"prefix"`
+
+	// RotatedAt When the key was replaced last.
+	RotatedAt nullable.Nullable[time.Time] `json:"rotatedAt"`
+	Scopes    []Permission                 `json:"scopes"`
+	TenantID  openapi_types.UUID           `json:"tenantId"`
+}
+
+// APIKeyPage defines model for ApiKeyPage.
+type APIKeyPage struct {
+	HasMore bool     `json:"hasMore"`
+	Items   []APIKey `json:"items"`
+
+	// NextCursor For the next page; null on the last one.
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// APIKeySpec defines model for ApiKeySpec.
+type APIKeySpec struct {
+	// ExpiresAt The key stops working then, an instant in the future; null or nothing means never.
+	ExpiresAt nullable.Nullable[time.Time] `json:"expiresAt,omitempty"`
+
+	// Name What the key is for.
+	//
+	// Example: deployment
+	Name string `json:"name"`
+
+	// Scopes What the key may do, at most what who makes it may do. `keys:write` and the permissions of platform administrators cannot be given to a key.
+	Scopes []Permission `json:"scopes"`
+}
+
 // Attempt An attempt that failed and was followed by another.
 type Attempt struct {
 	EndedAt      time.Time                 `json:"endedAt"`
@@ -1149,6 +1196,35 @@ type LivenessStatus string
 // MisfirePolicy What happens to instants that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
 type MisfirePolicy string
 
+// NewAPIKey defines model for NewApiKey.
+type NewAPIKey struct {
+	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy The `sub` of who made it.
+	CreatedBy string                       `json:"createdBy"`
+	ExpiresAt nullable.Nullable[time.Time] `json:"expiresAt"`
+	ID        openapi_types.UUID           `json:"id"`
+
+	// Key The key, shown this once; send it as `Authorization: Bearer`.
+	//
+	// Example: sched_Rk9PQkFSQkFa...
+	Key string `json:"key"`
+
+	// LastUsedAt When it was used last, to the minute; null: never.
+	LastUsedAt nullable.Nullable[time.Time] `json:"lastUsedAt"`
+	Name       string                       `json:"name"`
+
+	// Prefix How the key begins, to tell it by; what `rotate` makes begins the same.
+	//
+	// Example: sched_Rk9PQkFSQkFa
+	Prefix string `json:"prefix"`
+
+	// RotatedAt When the key was replaced last.
+	RotatedAt nullable.Nullable[time.Time] `json:"rotatedAt"`
+	Scopes    []Permission                 `json:"scopes"`
+	TenantID  openapi_types.UUID           `json:"tenantId"`
+}
+
 // Occurrence An instant that the schedule names, whether it runs or not.
 type Occurrence struct {
 	// At The slot with its jitter, when the run is due, with the offset of the job's zone; null where nothing runs.
@@ -1190,6 +1266,11 @@ type PauseRequest struct {
 	Until nullable.Nullable[time.Time] `json:"until,omitempty"`
 }
 
+// Permission What an operation needs, see the table of roles at the top.
+//
+// Example: jobs:read
+type Permission = string
+
 // Readiness defines model for Readiness.
 type Readiness struct {
 	// Reasons Why it is not ready; empty where it is.
@@ -1228,6 +1309,12 @@ type RetryConfig struct {
 
 	// RetryOnErrorTypes The error types that are retried; an empty list retries none.
 	RetryOnErrorTypes *[]ErrorType `json:"retryOnErrorTypes,omitempty"`
+}
+
+// RotateRequest defines model for RotateRequest.
+type RotateRequest struct {
+	// GraceSeconds How long the key before goes on working.
+	GraceSeconds *int `json:"graceSeconds,omitempty"`
 }
 
 // SchedulePreview defines model for SchedulePreview.
@@ -1301,6 +1388,9 @@ type TriggerRequest struct {
 // TriggerType What made the execution.
 type TriggerType string
 
+// APIKeyID defines model for ApiKeyID.
+type APIKeyID = openapi_types.UUID
+
 // BackfillID defines model for BackfillID.
 type BackfillID = openapi_types.UUID
 
@@ -1336,6 +1426,9 @@ type To = time.Time
 
 // AlreadyRunning The form of every error.
 type AlreadyRunning = Error
+
+// APIKeyNotFound The form of every error.
+type APIKeyNotFound = Error
 
 // BackfillNotFound The form of every error.
 type BackfillNotFound = Error
@@ -1387,6 +1480,15 @@ type Unavailable = Error
 
 // UnsupportedMediaType The form of every error.
 type UnsupportedMediaType = Error
+
+// ListAPIKeysParams defines parameters for ListAPIKeys.
+type ListAPIKeysParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
 
 // ListCalendarsParams defines parameters for ListCalendars.
 type ListCalendarsParams struct {
@@ -1528,6 +1630,12 @@ type TriggerJobParams struct {
 	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
+
+// CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
+type CreateAPIKeyJSONRequestBody = APIKeySpec
+
+// RotateAPIKeyJSONRequestBody defines body for RotateAPIKey for application/json ContentType.
+type RotateAPIKeyJSONRequestBody = RotateRequest
 
 // CreateCalendarJSONRequestBody defines body for CreateCalendar for application/json ContentType.
 type CreateCalendarJSONRequestBody = CalendarSpec

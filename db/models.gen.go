@@ -11,6 +11,22 @@ import (
 	"github.com/google/uuid"
 )
 
+type ApiKey struct {
+	ID         uuid.UUID
+	TenantID   uuid.UUID
+	Name       string
+	Prefix     string
+	Hash       []byte
+	OldHash    []byte
+	OldUntil   *time.Time
+	Scopes     []string
+	ExpiresAt  *time.Time
+	LastUsedAt *time.Time
+	CreatedBy  string
+	CreatedAt  time.Time
+	RotatedAt  *time.Time
+}
+
 type Backfill struct {
 	ID            uuid.UUID
 	TenantID      uuid.UUID

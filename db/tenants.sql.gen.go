@@ -36,3 +36,16 @@ func (q *Queries) InsertTenant(ctx context.Context, arg InsertTenantParams) erro
 	_, err := q.db.Exec(ctx, InsertTenant, arg.TenantID, arg.Name)
 	return err
 }
+
+const LockTenant = `-- name: LockTenant :one
+SELECT id FROM tenants WHERE id = $1 FOR NO KEY UPDATE
+`
+
+// Held until the end of a transaction that adds something of which a tenant
+// may have so many: of two at once, the second counts what the first added.
+func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, LockTenant, tenantID)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
+}

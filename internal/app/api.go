@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/scheduler-service/scheduler/internal/apikey"
 	"github.com/scheduler-service/scheduler/internal/backfill"
 	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -59,10 +60,11 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 		return err
 	}
 	defer closeExecutors()
+	programs := apikey.NewStore(db)
 	handler, err := rest.New(rest.Deps{
 		Jobs: job.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule), Executions: execution.NewStore(db),
 		Backfills: backfill.NewStore(db), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
-		Authenticate: tokens.Authenticate, CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
+		Keys: programs, Authenticate: programs.Before(tokens.Authenticate), CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
 		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL)},
 		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.Cursors()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,
 	})

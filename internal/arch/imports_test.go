@@ -44,6 +44,7 @@ fleet             | db:store.go postgres                                        
 postgres/pgtest   | devstack devstack/leaktest migrations partition postgres                                   | pgx                  |
 idempotency       | db:store.go fault                                                                          |                      |
 identity          | clock fault tenant                                                                         | jwt                  |
+apikey            | clock db:store.go fault identity postgres tenant                                           |                      |
 identity/jwks     | clock fault                                                                                |                      |
 # what runs
 calendar          | db:store.go fault idempotency postgres schedule tenant                                     |                      |
@@ -62,9 +63,9 @@ rest/strictjson   | fault                                                       
 rest/cursor       |                                                                                            |                      |
 rest/contract     | api fault rest/strictjson                                                                  | kin-openapi          |
 rest/reference    |                                                                                            | swgui                |
-rest              | api backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/reference rest/strictjson schedule schedule/ics telemetry tenant | chi oapi             | kin-openapi
+rest              | api apikey backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/reference rest/strictjson schedule schedule/ics telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
-app               | backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease partition postgres promoter queue rest telemetry tenant worker | sync                 |
+app               | apikey backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease partition postgres promoter queue rest telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency job postgres queue tenant |                      |
 cmd/api           | app config telemetry                                                                       |                      |
 cmd/bench         | bench                                                                                      |                      |

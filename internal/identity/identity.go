@@ -50,6 +50,8 @@ const (
 type Principal struct {
 	Actor tenant.Actor
 	Roles []Role
+	// Scopes is what an API key may do; it has no roles.
+	Scopes []Permission
 }
 
 // Config says which tokens are believed: those of Secret or those of Keys, and
@@ -110,7 +112,7 @@ func NewTokens(c Config) (*Tokens, error) {
 // Unauthenticated and says what is wrong with the token; none repeats a part
 // of it. Where the keys cannot be read, the error is Unavailable.
 func (t *Tokens) Authenticate(ctx context.Context, h http.Header) (Principal, error) {
-	token, err := bearer(h)
+	token, err := Bearer(h)
 	if err != nil {
 		return Principal{}, err
 	}
@@ -122,11 +124,12 @@ func (t *Tokens) Authenticate(ctx context.Context, h http.Header) (Principal, er
 	return claims.principal()
 }
 
-// bearer takes the token out of the one Authorization header.
-func bearer(h http.Header) (string, error) {
+// Bearer takes the token out of the one Authorization header, of at most 8 kB.
+// The error is Unauthenticated.
+func Bearer(h http.Header) (string, error) {
 	values := h.Values("Authorization")
 	if len(values) == 0 {
-		return "", unauthenticated("send a token: Authorization: Bearer <JWT>", nil)
+		return "", unauthenticated("send a token or an API key: Authorization: Bearer <token>", nil)
 	}
 	scheme, token, found := strings.Cut(values[0], " ")
 	switch {
@@ -135,7 +138,7 @@ func bearer(h http.Header) (string, error) {
 	case len(values[0]) > maxHeader:
 		return "", unauthenticated("the token is too long", nil)
 	case !found || !strings.EqualFold(scheme, "Bearer") || token == "":
-		return "", unauthenticated("the header Authorization is not of the form: Bearer <JWT>", nil)
+		return "", unauthenticated("the header Authorization is not of the form: Bearer <token>", nil)
 	}
 	return token, nil
 }

@@ -19,33 +19,41 @@ const (
 	PlatformAdmin Role = "platform-admin"
 )
 
-// grants is the one table from role to permissions. What does not stand here
-// is not allowed.
-var grants = map[Role][]Permission{
-	Viewer:        {"jobs:read", "executions:read"},
-	Operator:      {"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "executions:control"},
-	Developer:     {"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write"},
-	Admin:         {"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write"},
-	PlatformAdmin: {"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write"},
+// ladder is the roles in order: each may what those before it may.
+var ladder = []Role{Viewer, Operator, Developer, Admin, PlatformAdmin}
+
+// least is the one table of permissions: the first role of the ladder that has
+// each. What does not stand here, nobody may.
+var least = map[Permission]Role{
+	"jobs:read":          Viewer,
+	"executions:read":    Viewer,
+	"jobs:trigger":       Operator,
+	"jobs:control":       Operator,
+	"executions:control": Operator,
+	"jobs:write":         Developer,
+	"keys:read":          Admin,
+	"keys:write":         Admin,
 }
 
 // Known reports whether any role grants the permission. An operation that
 // needs one which nobody has is a slip of the contract.
 func (p Permission) Known() bool {
-	for _, granted := range grants {
-		if slices.Contains(granted, p) {
-			return true
-		}
-	}
-	return false
+	_, ok := least[p]
+	return ok
 }
 
-// May reports whether one of the principal's roles grants the permission.
+// May reports whether one of the principal's roles, or its API key, grants the
+// permission.
 func (p Principal) May(needed Permission) bool {
-	for _, role := range p.Roles {
-		if slices.Contains(grants[role], needed) {
-			return true
-		}
+	if slices.Contains(p.Scopes, needed) {
+		return true
 	}
-	return false
+	role, ok := least[needed]
+	return ok && slices.ContainsFunc(p.Roles, role.within)
+}
+
+// within reports whether another role stands at or above this one. A role that
+// is not ours stands nowhere.
+func (r Role) within(other Role) bool {
+	return slices.Index(ladder, other) >= slices.Index(ladder, r)
 }

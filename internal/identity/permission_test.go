@@ -8,7 +8,7 @@ import (
 
 func TestRolesAndPermissions(t *testing.T) {
 	t.Parallel()
-	permissions := []identity.Permission{"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write"}
+	permissions := []identity.Permission{"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write", "keys:read", "keys:write"}
 	for _, test := range []struct {
 		name  string
 		roles []identity.Role
@@ -19,8 +19,8 @@ func TestRolesAndPermissions(t *testing.T) {
 		{"viewer", []identity.Role{identity.Viewer}, 2},
 		{"operator", []identity.Role{identity.Operator}, 5},
 		{"developer", []identity.Role{identity.Developer}, 6},
-		{"admin", []identity.Role{identity.Admin}, 6},
-		{"platform-admin", []identity.Role{identity.PlatformAdmin}, 6},
+		{"admin", []identity.Role{identity.Admin}, 8},
+		{"platform-admin", []identity.Role{identity.PlatformAdmin}, 8},
 		{"the strongest counts", []identity.Role{"other", identity.Viewer, identity.Operator}, 5},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -44,5 +44,14 @@ func TestNobodyMayWhatIsUnknown(t *testing.T) {
 		if all.May(permission) {
 			t.Errorf("May(%q)", permission)
 		}
+	}
+}
+
+// What an API key may is its scopes, whatever roles would.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	key := identity.Principal{Scopes: []identity.Permission{"jobs:read"}}
+	if !key.May("jobs:read") || key.May("jobs:write") || key.May("executions:read") || key.May("") {
+		t.Error("a key may something else than its scopes")
 	}
 }

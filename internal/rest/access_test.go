@@ -47,6 +47,11 @@ var samples = map[string]request{
 	"deleteCalendar":    {method: "DELETE", path: base + "/calendars/{id}"},
 	"listExecutions":    {method: "GET", path: base + "/executions"},
 	"getExecution":      {method: "GET", path: base + "/executions/{id}"},
+	"createApiKey":      {method: "POST", path: base + "/api-keys", body: `{"name":"deployment","scopes":["jobs:read"]}`},
+	"listApiKeys":       {method: "GET", path: base + "/api-keys"},
+	"getApiKey":         {method: "GET", path: base + "/api-keys/{id}"},
+	"deleteApiKey":      {method: "DELETE", path: base + "/api-keys/{id}"},
+	"rotateApiKey":      {method: "POST", path: base + "/api-keys/{id}/rotate", body: `{"graceSeconds":60}`},
 	"getHealth":         {method: "GET", path: "/health"},
 	"getLiveness":       {method: "GET", path: "/health/live"},
 	"getReadiness":      {method: "GET", path: "/health/ready"},
@@ -70,6 +75,9 @@ func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner ten
 		if _, _, err := b.executions.Cancel(t.Context(), owner, id); err != nil {
 			t.Fatal(err)
 		}
+	case "getApiKey", "deleteApiKey", "rotateApiKey":
+		key, _ := b.makeKey(t, owner, "jobs:read")
+		id = key.ID
 	case "getCalendar", "updateCalendar", "deleteCalendar":
 		id = b.makeCalendar(t, owner, calendar.Day{Start: "2026-12-25"}).ID
 	case "getBackfill", "cancelBackfill":
@@ -228,7 +236,7 @@ func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 func (b *bundle) snapshot(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "backfills"} {
+	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "backfills", "api_keys"} {
 		var text string
 		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT coalesce(json_agg(t ORDER BY t::text)::text, '') FROM "+table+" t").Scan(&text); err != nil {
 			t.Fatal(err)

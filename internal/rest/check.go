@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/apikey"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/rest/strictjson"
@@ -140,6 +141,12 @@ func (s *server) domainFaults(ctx context.Context, operation string, raw []byte)
 			return nil
 		}
 		return fields
+	case "createApiKey":
+		var body api.APIKeySpec
+		if json.Unmarshal(raw, &body) != nil {
+			return nil
+		}
+		return apikey.Validate(newKey(body), callOf(ctx).who, s.Clock())
 	case "createCalendar", "updateCalendar":
 		var body api.CalendarSpec
 		if json.Unmarshal(raw, &body) != nil {

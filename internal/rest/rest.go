@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/apikey"
 	"github.com/scheduler-service/scheduler/internal/backfill"
 	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -44,9 +45,10 @@ type Deps struct {
 	Backfills  *backfill.Store
 	Calendars  *calendar.Store
 	Tenants    *tenant.Store
+	Keys       *apikey.Store
 
 	// Authenticate reads who asks from a request's header; a failure is
-	// Unauthenticated. See identity.Tokens.
+	// Unauthenticated. See identity.Tokens and apikey.Store.
 	Authenticate func(ctx context.Context, header http.Header) (identity.Principal, error)
 	// CheckConfig lists every fault of a job's config, with paths below
 	// "config"; an unknown job type is one at "jobType".

@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/apikey"
 	"github.com/scheduler-service/scheduler/internal/backfill"
 	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -110,9 +111,11 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
+	keys := apikey.NewStore(b.db)
 	b.deps = rest.Deps{
+		Keys: keys,
 		Jobs: b.jobs, Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true),
-		Authenticate: tokens.Authenticate, CheckConfig: checkConfig,
+		Authenticate: keys.Before(tokens.Authenticate), CheckConfig: checkConfig,
 		CheckParameters: func(string, json.RawMessage, json.RawMessage) []fault.Field { return b.refuse },
 		Hint: func(ctx context.Context, _ int, id uuid.UUID) {
 			if deadline, ok := ctx.Deadline(); !ok || deadline.Sub(clock.Now()) > time.Second {
@@ -287,6 +290,19 @@ func (b *bundle) makeCalendar(t *testing.T, who tenant.Actor, days ...calendar.D
 	return made
 }
 
+// makeKey stores an API key without the API.
+func (b *bundle) makeKey(t testing.TB, who tenant.Actor, scopes ...identity.Permission) (apikey.Key, string) {
+	t.Helper()
+	if err := tenant.NewStore(b.db, true).Admit(t.Context(), who.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	made, text, err := b.deps.Keys.Create(t.Context(), who, apikey.Spec{Name: "stored", Scopes: scopes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made, text
+}
+
 // makeExecution triggers a job without the API.
 func (b *bundle) makeExecution(t *testing.T, who tenant.Actor, of uuid.UUID) execution.Execution {
 	t.Helper()
@@ -312,7 +328,7 @@ func (b *bundle) makeBackfill(t testing.TB, who tenant.Actor, of uuid.UUID) back
 func (b *bundle) stored(t *testing.T) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
-	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars"} {
+	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "api_keys"} {
 		var n int
 		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
 			t.Fatal(err)
