@@ -6,7 +6,7 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 export GOFLAGS += -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint gen check bench chaos chaos-long build
+.PHONY: help run test race lint gen client check bench chaos chaos-long build
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,8 +31,16 @@ lint: ## vet, staticcheck and gofumpt
 gen: ## regenerate api/ from openapi.yaml, and db/ from migrations/ and db/queries/
 	$(GO) generate ./api
 	$(TOOL) sqlc generate
+	@if command -v npm >/dev/null; then npm --prefix api/typescript ci --silent && npm --prefix api/typescript run --silent generate; \
+	else echo "npm is missing: the TypeScript client was not regenerated"; fi
 
-check: lint gen test ## what CI runs beside the tests: generated code is up to date
+client: ## lint the contract; build, check and try the TypeScript client (needs Node 20)
+	npm --prefix api/typescript ci --silent --no-audit --no-fund
+	npm --prefix api/typescript run --silent lint
+	npm --prefix api/typescript run --silent fresh
+	npm --prefix api/typescript test
+
+check: lint gen test client ## what CI runs beside the tests: generated code is up to date
 	git diff --exit-code -- api db
 
 bench: ## measure the product beside this machine's own limits

@@ -2,6 +2,9 @@ module github.com/scheduler-service/scheduler
 
 go 1.26.0
 
+// npm packages may hold Go files, which are none of ours.
+ignore ./api/typescript/node_modules
+
 require (
 	code.dny.dev/ssrf v0.3.0
 	github.com/adhocore/gronx v1.20.4

@@ -190,6 +190,8 @@ type ClientInterface interface {
 
 	// GetCalendar Read a calendar
 	//
+	// The calendar with all its days. Its `ETag` is what `If-Match` of a change takes.
+	//
 	// Corresponds with GET /api/v1/scheduler/calendars/{id} (the `GetCalendar` operationId).
 	GetCalendar(ctx context.Context, id CalendarID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
@@ -219,6 +221,8 @@ type ClientInterface interface {
 	ListExecutions(ctx context.Context, params *ListExecutionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetExecution Read an execution
+	//
+	// The execution with all its attempts, whether it waits, runs or is over.
 	//
 	// Corresponds with GET /api/v1/scheduler/executions/{id} (the `GetExecution` operationId).
 	GetExecution(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -288,6 +292,8 @@ type ClientInterface interface {
 	DeleteJob(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetJob Read a job
+	//
+	// The job as it stands, with what its schedule does next. Its `ETag` is what `If-Match` of a change takes.
 	//
 	// Corresponds with GET /api/v1/scheduler/jobs/{id} (the `GetJob` operationId).
 	GetJob(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -695,6 +701,8 @@ func (c *Client) DeleteCalendar(ctx context.Context, id CalendarID, reqEditors .
 
 // GetCalendar Read a calendar
 //
+// The calendar with all its days. Its `ETag` is what `If-Match` of a change takes.
+//
 // Corresponds with GET /api/v1/scheduler/calendars/{id} (the `GetCalendar` operationId).
 func (c *Client) GetCalendar(ctx context.Context, id CalendarID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetCalendarRequest(c.Server, id)
@@ -764,6 +772,8 @@ func (c *Client) ListExecutions(ctx context.Context, params *ListExecutionsParam
 }
 
 // GetExecution Read an execution
+//
+// The execution with all its attempts, whether it waits, runs or is over.
 //
 // Corresponds with GET /api/v1/scheduler/executions/{id} (the `GetExecution` operationId).
 func (c *Client) GetExecution(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -923,6 +933,8 @@ func (c *Client) DeleteJob(ctx context.Context, id JobID, reqEditors ...RequestE
 }
 
 // GetJob Read a job
+//
+// The job as it stands, with what its schedule does next. Its `ETag` is what `If-Match` of a change takes.
 //
 // Corresponds with GET /api/v1/scheduler/jobs/{id} (the `GetJob` operationId).
 func (c *Client) GetJob(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3344,6 +3356,8 @@ type ClientWithResponsesInterface interface {
 
 	// GetCalendarWithResponse Read a calendar
 	//
+	// The calendar with all its days. Its `ETag` is what `If-Match` of a change takes.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/scheduler/calendars/{id} (the `GetCalendar` operationId).
@@ -3377,6 +3391,8 @@ type ClientWithResponsesInterface interface {
 	ListExecutionsWithResponse(ctx context.Context, params *ListExecutionsParams, reqEditors ...RequestEditorFn) (*ListExecutionsResponse, error)
 
 	// GetExecutionWithResponse Read an execution
+	//
+	// The execution with all its attempts, whether it waits, runs or is over.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -3456,6 +3472,8 @@ type ClientWithResponsesInterface interface {
 	DeleteJobWithResponse(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*DeleteJobResponse, error)
 
 	// GetJobWithResponse Read a job
+	//
+	// The job as it stands, with what its schedule does next. Its `ETag` is what `If-Match` of a change takes.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7646,6 +7664,8 @@ func (c *ClientWithResponses) DeleteCalendarWithResponse(ctx context.Context, id
 
 // GetCalendarWithResponse Read a calendar
 //
+// The calendar with all its days. Its `ETag` is what `If-Match` of a change takes.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/scheduler/calendars/{id} (the `GetCalendar` operationId).
@@ -7703,6 +7723,8 @@ func (c *ClientWithResponses) ListExecutionsWithResponse(ctx context.Context, pa
 }
 
 // GetExecutionWithResponse Read an execution
+//
+// The execution with all its attempts, whether it waits, runs or is over.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -7836,6 +7858,8 @@ func (c *ClientWithResponses) DeleteJobWithResponse(ctx context.Context, id JobI
 }
 
 // GetJobWithResponse Read a job
+//
+// The job as it stands, with what its schedule does next. Its `ETag` is what `If-Match` of a change takes.
 //
 // Returns a wrapper object for the known response body format(s).
 //

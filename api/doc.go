@@ -4,7 +4,8 @@
 // It owns nothing of its own: every file but this one is written by the
 // generator and never edited. Package rest implements the server and refuses
 // what the contract does not allow; the client is for the command line, load
-// generators and tests.
+// generators and tests. The TypeScript client, in the folder typescript, comes
+// from the same contract; "make client" builds and tries it.
 package api
 
 //go:generate go tool -modfile=../tools/go.mod oapi-codegen -config models.yaml ../openapi.yaml

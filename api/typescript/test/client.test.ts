@@ -1,0 +1,103 @@
+// The client against the service itself, as `make run` starts it.
+
+import assert from 'node:assert/strict';
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { createScheduler, items, must, SchedulerError, type Scheduler, type Schemas } from '../src/index.js';
+
+const root = new URL('../../../../', import.meta.url).pathname;
+const base = '/api/v1/scheduler';
+let dir: string;
+let service: ChildProcess | undefined;
+let url: string;
+let api: Scheduler;
+
+before(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'scheduler-client-'));
+  execFileSync('go', ['build', '-o', join(dir, 'standalone'), './cmd/standalone'], { cwd: root, stdio: 'inherit' });
+  service = spawn(join(dir, 'standalone'), {
+    cwd: dir,
+    env: { ...process.env, HTTP_ADDR: '127.0.0.1:0', DATA_DIR: join(dir, 'data'), METRICS_ENABLED: 'false' },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let said = '';
+  let token: string | undefined;
+  const hear = (chunk: Buffer): void => {
+    said += chunk.toString();
+  };
+  service.stderr?.on('data', hear);
+  for await (const chunk of service.stdout ?? []) {
+    hear(chunk as Buffer);
+    url = /export API=(http:\S+)\/api\/v1\/scheduler/.exec(said)?.[1] ?? '';
+    token = /export TOKEN=(\S+)/.exec(said)?.[1];
+    if (url && token) break;
+  }
+  assert.ok(url && token, `the service did not start:\n${said}`);
+  api = createScheduler({ baseUrl: url, token });
+});
+
+after(async () => {
+  const running = service;
+  if (running?.exitCode === null) {
+    const ended = new Promise((resolve) => running.once('exit', resolve));
+    running.kill('SIGTERM');
+    await ended;
+  }
+  rmSync(dir, { recursive: true, force: true });
+});
+
+const sleeper = (name: string): Schemas['JobSpec'] => ({
+  name,
+  jobType: 'function',
+  config: { modulePath: 'builtin', functionName: 'sleep', parameters: { durationMs: 1 } },
+});
+
+test('a job is made, run, read and deleted', async () => {
+  const job = await must(api.POST(`${base}/jobs`, { body: sleeper('from TypeScript') }));
+  const path = { id: job.id };
+  const run = await must(api.POST(`${base}/jobs/{id}/trigger`, { params: { path } }));
+  for (let tries = 0; ; tries++) {
+    const seen = await must(api.GET(`${base}/executions/{id}`, { params: { path: { id: run.id } } }));
+    if (seen.status === 'completed') break;
+    assert.ok(tries < 200, `still ${seen.status}`);
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  await must(api.DELETE(`${base}/jobs/{id}`, { params: { path } }));
+});
+
+test('lists are read to their end', async () => {
+  for (const n of [1, 2, 3]) await must(api.POST(`${base}/jobs`, { body: sleeper(`listed ${n}`) }));
+  const names: string[] = [];
+  const pages = items((cursor) => must(api.GET(`${base}/jobs`, { params: { query: { limit: 2, ...cursor } } })));
+  for await (const job of pages) names.push(job.name);
+  assert.deepEqual(names.filter((name) => name.startsWith('listed')), ['listed 3', 'listed 2', 'listed 1']);
+});
+
+test('a refusal says which field is wrong', async () => {
+  const wrong = { ...sleeper('wrong'), cronExpression: '99 * * * * *' };
+  await assert.rejects(must(api.POST(`${base}/jobs`, { body: wrong })), (error: unknown) => {
+    assert.ok(error instanceof SchedulerError);
+    assert.equal(error.status, 400);
+    assert.equal(error.code, 'INVALID_CRON_EXPRESSION');
+    assert.equal(error.details[0]?.field, 'cronExpression');
+    assert.ok(error.requestId);
+    return true;
+  });
+});
+
+test('without a valid token nothing is answered', async () => {
+  const stranger = createScheduler({ baseUrl: url, token: () => 'no-token' });
+  const { response } = await stranger.GET(`${base}/jobs`);
+  assert.equal(response.status, 401);
+});
+
+test('the contract is checked at compile time', () => {
+  // @ts-expect-error the field is misspelt
+  const misspelt: Schemas['JobSpec'] = { ...sleeper('x'), cronExpresion: '* * * * * *' };
+  // @ts-expect-error there is no such path
+  const nowhere = (): unknown => api.GET(`${base}/jobz`);
+  assert.ok(misspelt && nowhere);
+});
