@@ -140,6 +140,7 @@ type ScheduledJob struct {
 	ResumePolicy         *string
 	AuditedAt            *time.Time
 	AuditDifference      *int64
+	ConcurrencyKey       string
 }
 
 type ServiceGauge struct {

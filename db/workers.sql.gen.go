@@ -36,8 +36,8 @@ func (q *Queries) DeleteDeadWorkers(ctx context.Context, now *time.Time) (int64,
 }
 
 const InsertWorker = `-- name: InsertWorker :exec
-INSERT INTO workers (id, host, pid, slots, expires_at)
-VALUES ($1, $2, $3, $4, coalesce($5::timestamptz, now()) + make_interval(secs => $6::float8))
+INSERT INTO workers (id, host, pid, slots, job_types, expires_at)
+VALUES ($1, $2, $3, $4, coalesce($5::text[], '{}'), coalesce($6::timestamptz, now()) + make_interval(secs => $7::float8))
 `
 
 type InsertWorkerParams struct {
@@ -45,6 +45,7 @@ type InsertWorkerParams struct {
 	Host         string
 	Pid          int32
 	Slots        int32
+	JobTypes     []string
 	Now          *time.Time
 	LeaseSeconds float64
 }
@@ -55,6 +56,7 @@ func (q *Queries) InsertWorker(ctx context.Context, arg InsertWorkerParams) erro
 		arg.Host,
 		arg.Pid,
 		arg.Slots,
+		arg.JobTypes,
 		arg.Now,
 		arg.LeaseSeconds,
 	)

@@ -32,16 +32,57 @@ VALUES (@id, @tenant_id, @job_id, @job_version, @scheduled_at, @trigger_type, @t
 -- planner takes it for a single row whatever it holds, and joins it by comparing
 -- all with all (measured: 320 ms for a claim of 128 and 970 for a completion
 -- of 256). What needs values for each row looks them up one by one (LATERAL).
+-- The tenants' limits are counted in running_counts, whose rows are locked after
+-- the executions and in order, as every statement does that starts or ends a
+-- run: a row's latest version is read with its lock, so the counts are those of
+-- now and not of the snapshot. What does not fit stays, most urgent and oldest
+-- first, and leaves a mark, so that whatever ends looks for the next in line.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 locked AS MATERIALIZED (
-    SELECT e.id FROM active_executions e, clock
+    SELECT e.id, e.tenant_id, e.job_type, e.concurrency_key, e.status, e.priority, e.available_at FROM active_executions e, clock
     WHERE e.id = ANY (@ids::uuid[])
       AND ((e.status IN ('pending', 'retrying') AND e.available_at <= clock.at)
            OR (e.status = 'running' AND e.lease_token = @lease_token AND e.worker_id = @worker_id))
-      AND (e.concurrency_limit = 0 OR e.status = 'running')
+      AND (e.concurrency_limit = 0 AND e.concurrency_key IS NULL OR e.status = 'running')
       AND e.cancel_requested_at IS NULL
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND NOT w.dead AND w.expires_at > clock.at)
     FOR UPDATE OF e SKIP LOCKED
+),
+held AS MATERIALIZED (
+    SELECT c.tenant_id,
+           coalesce(t.max_running, nullif(@max_running::int, 0), 1000000) - c.running AS free,
+           coalesce((t.max_running_by_type->>'http')::int, 1000000) - c.running_http AS free_http,
+           coalesce((t.max_running_by_type->>'function')::int, 1000000) - c.running_function AS free_function,
+           coalesce((t.max_running_by_type->>'command')::int, 1000000) - c.running_command AS free_command
+    FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
+    WHERE c.tenant_id = ANY (ARRAY(SELECT DISTINCT l.tenant_id FROM locked l WHERE l.status <> 'running'))
+    ORDER BY c.tenant_id
+    FOR UPDATE OF c
+),
+fitting AS (
+    SELECT l.id, l.tenant_id, l.job_type, l.concurrency_key, l.priority, l.available_at, h.free,
+           row_number() OVER (PARTITION BY l.tenant_id, l.job_type ORDER BY l.priority DESC, l.available_at, l.id)
+             <= CASE l.job_type WHEN 'http' THEN h.free_http WHEN 'function' THEN h.free_function WHEN 'command' THEN h.free_command ELSE h.free END AS fits
+    FROM locked l JOIN held h ON h.tenant_id = l.tenant_id WHERE l.status <> 'running'
+),
+placed AS MATERIALIZED (
+    SELECT f.id, f.tenant_id, f.job_type, f.concurrency_key,
+           (f.fits AND count(*) FILTER (WHERE f.fits) OVER (PARTITION BY f.tenant_id ORDER BY f.priority DESC, f.available_at, f.id) <= f.free) AS admitted
+    FROM fitting f
+),
+counted AS (
+    UPDATE running_counts c SET
+        running = c.running + n.total, running_http = c.running_http + n.http,
+        running_function = c.running_function + n.function, running_command = c.running_command + n.command,
+        crowded_at = CASE WHEN n.refused THEN clock.at ELSE c.crowded_at END
+    FROM (SELECT p.tenant_id, count(*) FILTER (WHERE p.admitted) AS total,
+                 count(*) FILTER (WHERE p.admitted AND p.job_type = 'http') AS http,
+                 count(*) FILTER (WHERE p.admitted AND p.job_type = 'function') AS function,
+                 count(*) FILTER (WHERE p.admitted AND p.job_type = 'command') AS command,
+                 bool_or(NOT p.admitted) AS refused
+          FROM placed p GROUP BY p.tenant_id) n, clock
+    WHERE c.tenant_id = n.tenant_id
+      AND (n.total > 0 OR c.crowded_at IS NULL OR c.crowded_at < clock.at - interval '10 seconds')
 )
 UPDATE active_executions e SET
     status = 'running', attempt = e.attempt + (e.status <> 'running')::int, worker_id = @worker_id, lease_token = @lease_token,
@@ -49,17 +90,18 @@ UPDATE active_executions e SET
     deadline_at = clock.at + make_interval(secs => e.timeout_ms / 1000.0 + 5),
     sweep_at = least(e.sweep_at, clock.at + interval '5 seconds')
 FROM clock
-WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l))
+WHERE e.id = ANY (ARRAY(SELECT p.id FROM placed p WHERE p.admitted UNION ALL SELECT l.id FROM locked l WHERE l.status = 'running'))
 RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
           e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
           CASE WHEN e.attempt = 1 AND e.trigger_type = 'scheduled' THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at;
 
 -- name: ListGatedJobs :many
 -- Cross-tenant: the worker. Of what a claim left, the jobs whose runs wait for
--- a place.
-SELECT DISTINCT e.job_id FROM active_executions e
-WHERE e.id = ANY (@ids::uuid[]) AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying')
+-- a place, and those whose runs have a concurrency key.
+SELECT e.job_id, bool_or(e.concurrency_limit > 0)::boolean AS gated FROM active_executions e
+WHERE e.id = ANY (@ids::uuid[]) AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND e.status IN ('pending', 'retrying')
   AND e.available_at <= coalesce(sqlc.narg(now)::timestamptz, now()) AND e.cancel_requested_at IS NULL
+GROUP BY e.job_id
 ORDER BY e.job_id;
 
 -- name: ClaimGatedExecutions :many
@@ -67,22 +109,81 @@ ORDER BY e.job_id;
 -- statement the count would be of the snapshot from before the lock and admit
 -- too many. A place is taken by what runs and by what had one reserved; a
 -- backfill's run takes one that no other run wants. Skips what is locked:
--- another's.
+-- another's. A key is taken by inserting it: its primary key decides, whatever
+-- the snapshot says, and nobody waits for it, because whoever writes a key holds
+-- the count of its tenant locked. The tenants' limits are those of ClaimExecutions.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
-ranked AS (
-    SELECT e.id, row_number() OVER (PARTITION BY e.job_id ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id) AS place,
-           e.concurrency_limit - (SELECT count(*) FROM active_executions o
-                                  WHERE o.job_id = e.job_id AND (o.status = 'running' OR o.concurrency_limit = 0)) AS free
+wanted AS (
+    SELECT e.id, e.job_id, e.priority, e.scheduled_at, e.backfill_id, e.concurrency_limit,
+           CASE WHEN e.concurrency_key IS NULL THEN 1
+                ELSE row_number() OVER (PARTITION BY e.tenant_id, e.concurrency_key ORDER BY e.priority DESC, e.scheduled_at, e.id) END AS key_place
     FROM active_executions e, clock
     WHERE e.id = ANY (@ids::uuid[]) AND e.status IN ('pending', 'retrying') AND e.available_at <= clock.at
-      AND e.concurrency_limit > 0 AND e.cancel_requested_at IS NULL
+      AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND e.cancel_requested_at IS NULL
+      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND NOT w.dead AND w.expires_at > clock.at)
 ),
+ranked AS (
+    SELECT e.id, e.concurrency_limit,
+           row_number() OVER (PARTITION BY e.job_id, e.concurrency_limit > 0 ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id) AS place,
+           CASE WHEN e.concurrency_limit > 0 THEN
+               e.concurrency_limit - (SELECT count(*) FROM active_executions o
+                                      WHERE o.job_id = e.job_id AND (o.status = 'running' OR o.concurrency_limit = 0)) END AS free
+    FROM wanted e WHERE e.key_place = 1
+),
 locked AS MATERIALIZED (
-    SELECT e.id FROM active_executions e
-    WHERE e.id = ANY (ARRAY(SELECT r.id FROM ranked r WHERE r.place <= r.free))
+    SELECT e.id, e.tenant_id, e.job_type, e.concurrency_key, e.status, e.priority, e.available_at FROM active_executions e
+    WHERE e.id = ANY (ARRAY(SELECT r.id FROM ranked r WHERE r.concurrency_limit = 0 OR r.place <= r.free))
       AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
     FOR UPDATE OF e SKIP LOCKED
+),
+held AS MATERIALIZED (
+    SELECT c.tenant_id,
+           coalesce(t.max_running, nullif(@max_running::int, 0), 1000000) - c.running AS free,
+           coalesce((t.max_running_by_type->>'http')::int, 1000000) - c.running_http AS free_http,
+           coalesce((t.max_running_by_type->>'function')::int, 1000000) - c.running_function AS free_function,
+           coalesce((t.max_running_by_type->>'command')::int, 1000000) - c.running_command AS free_command
+    FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
+    WHERE c.tenant_id = ANY (ARRAY(SELECT DISTINCT l.tenant_id FROM locked l WHERE l.status <> 'running'))
+    ORDER BY c.tenant_id
+    FOR UPDATE OF c
+),
+fitting AS (
+    SELECT l.id, l.tenant_id, l.job_type, l.concurrency_key, l.priority, l.available_at, h.free,
+           row_number() OVER (PARTITION BY l.tenant_id, l.job_type ORDER BY l.priority DESC, l.available_at, l.id)
+             <= CASE l.job_type WHEN 'http' THEN h.free_http WHEN 'function' THEN h.free_function WHEN 'command' THEN h.free_command ELSE h.free END AS fits
+    FROM locked l JOIN held h ON h.tenant_id = l.tenant_id WHERE l.status <> 'running'
+),
+placed AS MATERIALIZED (
+    SELECT f.id, f.tenant_id, f.job_type, f.concurrency_key,
+           (f.fits AND count(*) FILTER (WHERE f.fits) OVER (PARTITION BY f.tenant_id ORDER BY f.priority DESC, f.available_at, f.id) <= f.free) AS admitted
+    FROM fitting f
+),
+taken AS (
+    INSERT INTO running_keys (tenant_id, key, execution_id)
+    SELECT p.tenant_id, p.concurrency_key, p.id FROM placed p
+    WHERE p.admitted AND p.concurrency_key IS NOT NULL ORDER BY p.tenant_id, p.concurrency_key
+    ON CONFLICT DO NOTHING
+    RETURNING execution_id
+),
+started AS MATERIALIZED (
+    SELECT p.id, p.tenant_id, p.job_type,
+           (p.admitted AND (p.concurrency_key IS NULL OR p.id IN (SELECT t.execution_id FROM taken t))) AS admitted
+    FROM placed p
+),
+counted AS (
+    UPDATE running_counts c SET
+        running = c.running + n.total, running_http = c.running_http + n.http,
+        running_function = c.running_function + n.function, running_command = c.running_command + n.command,
+        crowded_at = CASE WHEN n.refused THEN clock.at ELSE c.crowded_at END
+    FROM (SELECT p.tenant_id, count(*) FILTER (WHERE p.admitted) AS total,
+                 count(*) FILTER (WHERE p.admitted AND p.job_type = 'http') AS http,
+                 count(*) FILTER (WHERE p.admitted AND p.job_type = 'function') AS function,
+                 count(*) FILTER (WHERE p.admitted AND p.job_type = 'command') AS command,
+                 bool_or(NOT p.admitted) AS refused
+          FROM started p GROUP BY p.tenant_id) n, clock
+    WHERE c.tenant_id = n.tenant_id
+      AND (n.total > 0 OR c.crowded_at IS NULL OR c.crowded_at < clock.at - interval '10 seconds')
 )
 UPDATE active_executions e SET
     status = 'running', attempt = e.attempt + 1, worker_id = @worker_id, lease_token = @lease_token,
@@ -90,7 +191,7 @@ UPDATE active_executions e SET
     deadline_at = clock.at + make_interval(secs => e.timeout_ms / 1000.0 + 5),
     sweep_at = least(e.sweep_at, clock.at + interval '5 seconds')
 FROM clock
-WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l))
+WHERE e.id = ANY (ARRAY(SELECT a.id FROM started a WHERE a.admitted))
 RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
           e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
           CASE WHEN e.attempt = 1 AND e.trigger_type = 'scheduled' THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at;
@@ -106,12 +207,23 @@ RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_
 -- A run that waits for a place is listed only if one is free, else a full
 -- queue of one job would hide everybody. Each look takes the next stretch of
 -- jobs, by active_executions_job, and says where the one after it begins.
+-- What its tenant's limits or its key hold back is passed over likewise.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+crowded AS MATERIALIZED (
+    SELECT c.tenant_id, kind.job_type
+    FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
+    CROSS JOIN (SELECT unnest(ARRAY['http', 'function', 'command']) AS job_type) kind
+    WHERE c.crowded_at > (SELECT at FROM clock) - interval '2 minutes'
+      AND (c.running >= coalesce(t.max_running, nullif(@max_running::int, 0), 1000000) OR CASE kind.job_type WHEN 'http' THEN c.running_http WHEN 'function' THEN c.running_function ELSE c.running_command END
+              >= (t.max_running_by_type->>kind.job_type)::int)
+),
 oldest AS (
     SELECT e.id, e.priority, e.available_at FROM active_executions e
     WHERE e.sweep_at <= (SELECT at FROM clock) + interval '60 seconds'
       AND e.status IN ('pending', 'retrying') AND e.concurrency_limit = 0 AND e.cancel_requested_at IS NULL
       AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * @waited_ms::int
+      AND NOT EXISTS (SELECT 1 FROM crowded c WHERE c.tenant_id = e.tenant_id AND c.job_type = e.job_type)
+      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
     ORDER BY e.sweep_at
     LIMIT @window_size::int
 ),
@@ -120,6 +232,8 @@ newest AS (
     WHERE e.sweep_at <= (SELECT at FROM clock) + interval '5 seconds'
       AND e.status IN ('pending', 'retrying') AND e.concurrency_limit = 0 AND e.cancel_requested_at IS NULL
       AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * @waited_ms::int
+      AND NOT EXISTS (SELECT 1 FROM crowded c WHERE c.tenant_id = e.tenant_id AND c.job_type = e.job_type)
+      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
     ORDER BY e.sweep_at DESC
     LIMIT @window_size::int
 ),
@@ -141,6 +255,8 @@ placed AS (
         SELECT e.id, e.priority, e.available_at FROM active_executions e
         WHERE e.job_id = p.job_id AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
           AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * @waited_ms::int
+          AND NOT EXISTS (SELECT 1 FROM crowded c WHERE c.tenant_id = e.tenant_id AND c.job_type = e.job_type)
+          AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
         ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id
         LIMIT greatest(p.free, 0)
     ) w
@@ -173,7 +289,8 @@ FROM active_executions e WHERE e.job_id = ANY (@job_ids::uuid[]) GROUP BY e.job_
 -- moving it to the history, sends the rest back with its backoff; a requested
 -- end wins over any outcome. retry_ms < 0 means "over". Locked in id order,
 -- never skipped: an outcome must land. The parts run on one snapshot and each
--- row is touched by one of them.
+-- row is touched by one of them. What the tenants run is counted last, so that
+-- the counts are locked for as short as can be.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 done AS (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@lease_tokens::uuid[]) AS lease_token,
@@ -185,7 +302,7 @@ done AS (
 locked AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
            e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id,
-           e.concurrency_limit, d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
+           e.concurrency_limit, e.concurrency_key, d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
            CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
                 WHEN d.succeeded THEN 'completed'
                 WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
@@ -211,6 +328,7 @@ recorded AS (
            nullif(l.memory_mb, 0), nullif(l.cpu_ms, 0), l.created_at
     FROM locked l, clock WHERE l.verdict <> 'retrying'
     ON CONFLICT (id, scheduled_at) DO NOTHING
+    RETURNING id
 ),
 again AS (
     UPDATE active_executions e SET
@@ -222,14 +340,139 @@ again AS (
             'error', jsonb_build_object('type', l.error_type, 'message', l.error_message, 'stack', nullif(l.error_stack, '')))))
     FROM locked l, clock
     WHERE e.id = ANY (ARRAY(SELECT a.id FROM locked a WHERE a.verdict = 'retrying')) AND e.id = l.id
+    RETURNING e.id
+),
+over AS (
+    SELECT l.tenant_id, count(*) AS total, count(*) FILTER (WHERE l.job_type = 'http') AS http,
+           count(*) FILTER (WHERE l.job_type = 'function') AS function, count(*) FILTER (WHERE l.job_type = 'command') AS command
+    FROM locked l GROUP BY l.tenant_id
+),
+held AS MATERIALIZED (
+    SELECT c.tenant_id FROM running_counts c
+    WHERE c.tenant_id = ANY (ARRAY(SELECT o.tenant_id FROM over o WHERE (SELECT count(*) FROM recorded) + (SELECT count(*) FROM again) >= 0))
+    ORDER BY c.tenant_id
+    FOR UPDATE
+),
+counted AS (
+    UPDATE running_counts c SET
+        running = c.running - o.total, running_http = c.running_http - o.http,
+        running_function = c.running_function - o.function, running_command = c.running_command - o.command
+    FROM over o
+    WHERE c.tenant_id = o.tenant_id AND c.tenant_id = ANY (ARRAY(SELECT h.tenant_id FROM held h))
+    RETURNING c.tenant_id, c.crowded_at
+),
+unkeyed AS (
+    DELETE FROM running_keys k
+    WHERE k.execution_id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.concurrency_key IS NOT NULL AND (SELECT count(*) FROM held) >= 0))
 )
-SELECT l.id, l.verdict::text AS verdict, l.job_type,
+SELECT l.id, l.verdict::text AS verdict, l.job_type, l.tenant_id, l.concurrency_key,
+       -- Somebody was left behind lately because of the tenant's limits.
+       coalesce((SELECT n.crowded_at > clock.at - interval '2 minutes' FROM counted n WHERE n.tenant_id = l.tenant_id), false)::boolean AS crowded,
        -- Whose turn it is now: as many as could have a place.
        ARRAY(SELECT w.id FROM active_executions w
              WHERE w.job_id = l.job_id AND w.concurrency_limit > 0 AND w.status IN ('pending', 'retrying') AND w.id <> l.id
              ORDER BY w.backfill_id IS NOT NULL, w.priority DESC, w.scheduled_at, w.id
              LIMIT greatest(l.concurrency_limit, 1))::uuid[] AS next_ids
-FROM locked l;
+FROM locked l, clock;
+
+-- name: ListNextExecutions :many
+-- Cross-tenant: the worker and the sweeper, once runs ended. Whose turn it is:
+-- of tenants whose limits left somebody behind, the oldest that fit now, by
+-- active_executions_list from its far end; and of each key that became free the
+-- first in line. Locks nothing, the claim decides. A run that waits for a place
+-- of its job is named only if one is free.
+WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+room AS MATERIALIZED (
+    SELECT c.tenant_id,
+           coalesce(t.max_running, nullif(@max_running::int, 0), 1000000) - c.running AS free,
+           coalesce((t.max_running_by_type->>'http')::int, 1000000) - c.running_http AS free_http,
+           coalesce((t.max_running_by_type->>'function')::int, 1000000) - c.running_function AS free_function,
+           coalesce((t.max_running_by_type->>'command')::int, 1000000) - c.running_command AS free_command
+    FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
+    WHERE c.tenant_id = ANY (@tenant_ids::uuid[])
+),
+oldest AS MATERIALIZED (
+    SELECT w.*, r.free, r.free_type
+    FROM (SELECT m.tenant_id, m.free, kind.job_type,
+                 CASE kind.job_type WHEN 'http' THEN m.free_http WHEN 'function' THEN m.free_function ELSE m.free_command END AS free_type
+          FROM room m CROSS JOIN (SELECT unnest(ARRAY['http', 'function', 'command']) AS job_type) kind) r
+    CROSS JOIN LATERAL (
+        SELECT e.id, e.tenant_id, e.job_id, e.job_type, e.priority, e.scheduled_at, e.concurrency_limit
+        FROM active_executions e
+        WHERE e.tenant_id = r.tenant_id AND e.job_type = r.job_type AND e.status IN ('pending', 'retrying')
+          AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
+          AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
+        ORDER BY e.tenant_id, e.scheduled_at, e.id
+        LIMIT @window_size::int
+    ) w
+    WHERE r.free > 0 AND r.free_type > 0
+),
+places AS MATERIALIZED (
+    SELECT j.job_id, (SELECT max(e.concurrency_limit) - count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0)
+                      FROM active_executions e WHERE e.job_id = j.job_id) AS free
+    FROM (SELECT DISTINCT o.job_id FROM oldest o WHERE o.concurrency_limit > 0) j
+),
+fitting AS (
+    SELECT o.id, o.tenant_id, o.priority, o.scheduled_at, o.free, o.free_type,
+           row_number() OVER (PARTITION BY o.tenant_id, o.job_type ORDER BY o.priority DESC, o.scheduled_at, o.id) AS type_place
+    FROM oldest o LEFT JOIN places p ON p.job_id = o.job_id
+    WHERE o.concurrency_limit = 0 OR p.free > 0
+),
+placed AS (
+    SELECT f.id, f.priority, f.free,
+           row_number() OVER (PARTITION BY f.tenant_id ORDER BY f.priority DESC, f.scheduled_at, f.id) AS place
+    FROM fitting f WHERE f.type_place <= f.free_type
+)
+SELECT p.id, p.priority FROM placed p WHERE p.place <= least(p.free, @most::int)
+UNION
+SELECT w.id, w.priority
+FROM (SELECT unnest(@key_tenant_ids::uuid[]) AS tenant_id, unnest(@keys::text[]) AS key) freed
+CROSS JOIN LATERAL (
+    SELECT e.id, e.priority FROM active_executions e
+    WHERE e.tenant_id = freed.tenant_id AND e.concurrency_key = freed.key AND e.status IN ('pending', 'retrying')
+      AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
+    ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
+) w;
+
+-- name: ListDriftedTenants :many
+-- Cross-tenant: the auditor. Tenants whose counts are not those of their rows,
+-- or that have no counts. Every statement changes both at once, so one snapshot
+-- shows them equal, and what differs did so for good.
+SELECT coalesce(c.tenant_id, e.tenant_id)::uuid AS tenant_id
+FROM running_counts c
+FULL JOIN (SELECT a.tenant_id, count(*) AS running, count(*) FILTER (WHERE a.job_type = 'http') AS http,
+                  count(*) FILTER (WHERE a.job_type = 'function') AS function, count(*) FILTER (WHERE a.job_type = 'command') AS command
+           FROM active_executions a WHERE a.status = 'running' GROUP BY a.tenant_id) e ON e.tenant_id = c.tenant_id
+WHERE (coalesce(c.running, -1), c.running_http, c.running_function, c.running_command)
+      IS DISTINCT FROM (coalesce(e.running, 0), coalesce(e.http, 0), coalesce(e.function, 0), coalesce(e.command, 0))
+UNION
+SELECT k.tenant_id FROM running_keys k
+WHERE NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.id = k.execution_id AND a.status = 'running')
+UNION
+SELECT t.id FROM tenants t WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = t.id)
+ORDER BY 1;
+
+-- name: EnsureRunningCount :exec
+-- Cross-tenant: the auditor, for a tenant that has no counts.
+INSERT INTO running_counts (tenant_id) VALUES (@tenant) ON CONFLICT (tenant_id) DO NOTHING;
+
+-- name: LockRunningCount :one
+-- Cross-tenant: the auditor. Nothing of the tenant starts or ends until it
+-- recounted, in the statement after this one, which sees what was committed
+-- before.
+SELECT tenant_id FROM running_counts WHERE tenant_id = @tenant FOR UPDATE;
+
+-- name: RecountRunning :exec
+-- Cross-tenant: the auditor, for a tenant whose counts it holds locked.
+WITH freed AS (
+    DELETE FROM running_keys k
+    WHERE k.tenant_id = @tenant AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.id = k.execution_id AND a.status = 'running')
+)
+UPDATE running_counts c SET running = e.running, running_http = e.http, running_function = e.function, running_command = e.command
+FROM (SELECT count(*) AS running, count(*) FILTER (WHERE a.job_type = 'http') AS http,
+             count(*) FILTER (WHERE a.job_type = 'function') AS function, count(*) FILTER (WHERE a.job_type = 'command') AS command
+      FROM active_executions a WHERE a.tenant_id = @tenant AND a.status = 'running') e
+WHERE c.tenant_id = @tenant;
 
 -- name: ReleaseExecutions :many
 -- Cross-tenant: the worker gives back what it will not run: a drain, or rows
@@ -240,11 +483,34 @@ FROM locked l;
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 given AS (SELECT unnest(@ids::uuid[]) AS id, unnest(@lease_tokens::uuid[]) AS lease_token),
 locked AS MATERIALIZED (
-    SELECT e.id FROM (SELECT * FROM given ORDER BY id) g CROSS JOIN LATERAL (
-        SELECT r.id FROM active_executions r
+    SELECT e.id, e.tenant_id, e.job_type, e.concurrency_key, e.cancel_requested_at FROM (SELECT * FROM given ORDER BY id) g CROSS JOIN LATERAL (
+        SELECT r.id, r.tenant_id, r.job_type, r.concurrency_key, r.cancel_requested_at FROM active_executions r
         WHERE r.id = g.id AND r.status = 'running' AND r.lease_token = g.lease_token
         FOR UPDATE
     ) e
+),
+over AS (
+    SELECT l.tenant_id, count(*) AS total, count(*) FILTER (WHERE l.job_type = 'http') AS http,
+           count(*) FILTER (WHERE l.job_type = 'function') AS function, count(*) FILTER (WHERE l.job_type = 'command') AS command
+    FROM locked l WHERE l.cancel_requested_at IS NULL GROUP BY l.tenant_id
+),
+held AS MATERIALIZED (
+    SELECT c.tenant_id FROM running_counts c
+    WHERE c.tenant_id = ANY (ARRAY(SELECT o.tenant_id FROM over o))
+    ORDER BY c.tenant_id
+    FOR UPDATE
+),
+counted AS (
+    UPDATE running_counts c SET
+        running = c.running - o.total, running_http = c.running_http - o.http,
+        running_function = c.running_function - o.function, running_command = c.running_command - o.command
+    FROM over o
+    WHERE c.tenant_id = o.tenant_id AND c.tenant_id = ANY (ARRAY(SELECT h.tenant_id FROM held h))
+    RETURNING c.tenant_id, c.crowded_at
+),
+unkeyed AS (
+    DELETE FROM running_keys k
+    WHERE k.execution_id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.concurrency_key IS NOT NULL AND (SELECT count(*) FROM held) >= 0 AND l.cancel_requested_at IS NULL))
 )
 UPDATE active_executions e SET
     status = CASE WHEN e.cancel_requested_at IS NULL THEN 'pending' ELSE 'running' END, worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
@@ -270,7 +536,7 @@ WHERE sweep_at <= coalesce(sqlc.narg(now)::timestamptz, now()) + interval '5 sec
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 lost AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
-           e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id,
+           e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id, e.concurrency_key,
            (w.id IS NULL OR w.dead) AS worker_lost,
            CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
                 WHEN w.id IS NULL OR w.dead THEN CASE WHEN e.lost_count + 1 < @max_lost::int THEN 'pending' ELSE 'failed' END
@@ -313,8 +579,31 @@ again AS (
                                                         ELSE 'the run passed its deadline and its worker did not end it' END))))
     FROM lost l, clock
     WHERE e.id = ANY (ARRAY(SELECT a.id FROM lost a WHERE a.verdict = 'pending')) AND e.id = l.id
+),
+over AS (
+    SELECT l.tenant_id, count(*) AS total, count(*) FILTER (WHERE l.job_type = 'http') AS http,
+           count(*) FILTER (WHERE l.job_type = 'function') AS function, count(*) FILTER (WHERE l.job_type = 'command') AS command
+    FROM lost l GROUP BY l.tenant_id
+),
+held AS MATERIALIZED (
+    SELECT c.tenant_id FROM running_counts c
+    WHERE c.tenant_id = ANY (ARRAY(SELECT o.tenant_id FROM over o))
+    ORDER BY c.tenant_id
+    FOR UPDATE
+),
+counted AS (
+    UPDATE running_counts c SET
+        running = c.running - o.total, running_http = c.running_http - o.http,
+        running_function = c.running_function - o.function, running_command = c.running_command - o.command
+    FROM over o
+    WHERE c.tenant_id = o.tenant_id AND c.tenant_id = ANY (ARRAY(SELECT h.tenant_id FROM held h))
+    RETURNING c.tenant_id, c.crowded_at
+),
+unkeyed AS (
+    DELETE FROM running_keys k
+    WHERE k.execution_id = ANY (ARRAY(SELECT l.id FROM lost l WHERE l.concurrency_key IS NOT NULL AND (SELECT count(*) FROM held) >= 0))
 )
-SELECT l.id, l.priority, l.job_type, l.verdict::text AS verdict, l.worker_lost::boolean AS worker_lost FROM lost l;
+SELECT l.id, l.tenant_id, l.concurrency_key, l.priority, l.job_type, l.verdict::text AS verdict, l.worker_lost::boolean AS worker_lost FROM lost l;
 
 -- name: RedispatchExecutions :many
 -- Cross-tenant: the sweeper. What waits although its hint should have come by

@@ -1,6 +1,6 @@
 -- name: InsertWorker :exec
-INSERT INTO workers (id, host, pid, slots, expires_at)
-VALUES (@id, @host, @pid, @slots, coalesce(sqlc.narg(now)::timestamptz, now()) + make_interval(secs => @lease_seconds::float8));
+INSERT INTO workers (id, host, pid, slots, job_types, expires_at)
+VALUES (@id, @host, @pid, @slots, coalesce(@job_types::text[], '{}'), coalesce(sqlc.narg(now)::timestamptz, now()) + make_interval(secs => @lease_seconds::float8));
 
 -- name: RenewWorker :execrows
 -- A lease that ran out is not renewed: its rows may be another's by now.

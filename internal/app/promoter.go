@@ -29,7 +29,9 @@ func (p process) promoter(ctx context.Context, c config.Promoter) error {
 		return err
 	}
 	p.log.InfoContext(ctx, "promoter starts")
-	promotes := promoter.New(promoter.Deps{DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, CatchupPerSecond: c.CatchupPerSecond})
+	promotes := promoter.New(promoter.Deps{
+		DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, CatchupPerSecond: c.CatchupPerSecond, TenantMaxRunning: c.TenantMaxRunning,
+	})
 	p.ready.add(promotes.Ready)
 	return promotes.Run(ctx)
 }

@@ -94,7 +94,7 @@ func (p process) intake(c config.Worker, d worker.Deps) (*worker.Worker, []func(
 
 func (p process) workerConfig(c config.Worker) worker.Config {
 	return worker.Config{
-		Host: hostname(), PID: os.Getpid(), Slots: c.Slots, Heartbeat: c.Heartbeat, Fence: c.Fence, Lease: c.TTL, Drain: c.DrainTimeout,
+		Host: hostname(), PID: os.Getpid(), Slots: c.Slots, TenantMaxRunning: c.TenantMaxRunning, Heartbeat: c.Heartbeat, Fence: c.Fence, Lease: c.TTL, Drain: c.DrainTimeout,
 	}
 }
 

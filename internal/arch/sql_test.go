@@ -42,6 +42,7 @@ var crossTenant = map[string]string{
 	"ListGatedJobs":           "worker: jobs of which runs wait for a place",
 	"ClaimGatedExecutions":    "worker",
 	"ReleaseExecutions":       "worker",
+	"ListNextExecutions":      "worker and sweeper: whose turn it is when runs ended",
 	"ListHeldExecutions":      "worker",
 	"ListCancelledRuns":       "worker",
 	"ListClaimableExecutions": "worker",
@@ -51,6 +52,11 @@ var crossTenant = map[string]string{
 	"RedispatchExecutions":         "sweeper",
 	"ExpediteExecutions":           "sweeper",
 	"DeleteExpiredIdempotencyKeys": "sweeper",
+
+	"ListDriftedTenants": "auditor: counts of what runs that differ from the rows",
+	"EnsureRunningCount": "auditor",
+	"LockRunningCount":   "auditor, before it recounts",
+	"RecountRunning":     "auditor, for counts that it holds locked",
 
 	"CountActiveExecutions": "the service's gauges",
 	"CreatePartition":       "partition upkeep",

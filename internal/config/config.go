@@ -115,6 +115,7 @@ type Promoter struct {
 	Process
 	Stores
 	LockTTL          time.Duration `env:"SCHEDULER_LOCK_TTL_MS" default:"30000" min:"1000" max:"600000" doc:"see API"`
+	TenantMaxRunning int           `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"executions that one tenant may run at once, on all workers together, where the tenant has no limit of its own; 0: any number; the same in every process"`
 	CatchupPerSecond int           `env:"SCHEDULER_CATCHUP_PER_SECOND" default:"200" min:"1" max:"100000" doc:"late executions that one promoter lets start in a second after an outage"`
 }
 
@@ -123,9 +124,10 @@ type Worker struct {
 	Process
 	Stores
 	Lease
-	Slots        int            `env:"SCHEDULER_MAX_CONCURRENT_JOBS" default:"100" min:"1" max:"10000" doc:"executions that one worker runs at once"`
-	DrainTimeout time.Duration  `env:"SCHEDULER_DRAIN_TIMEOUT_MS" default:"25000" min:"0" max:"600000" doc:"how long a worker told to stop lets what it runs finish before it hands it back"`
-	EgressAllow  []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"see API"`
+	Slots            int            `env:"SCHEDULER_MAX_CONCURRENT_JOBS" default:"100" min:"1" max:"10000" doc:"executions that one worker runs at once"`
+	TenantMaxRunning int            `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"see Promoter"`
+	DrainTimeout     time.Duration  `env:"SCHEDULER_DRAIN_TIMEOUT_MS" default:"25000" min:"0" max:"600000" doc:"how long a worker told to stop lets what it runs finish before it hands it back"`
+	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"see API"`
 }
 
 // Migrate is the configuration of cmd/migrate, which runs once and ends. With

@@ -19,6 +19,7 @@ type Member struct {
 	Host  string
 	PID   int
 	Slots int           // how many executions it runs at once
+	Types []string      // the job types that it runs
 	Lease time.Duration // how long it lives without a heartbeat
 }
 

@@ -20,7 +20,7 @@ func NewStore(d *postgres.DB) *Store { return &Store{q: db.New(d.Pool())} }
 // Register starts an incarnation's lease.
 func (s *Store) Register(ctx context.Context, m Member) error {
 	err := s.q.InsertWorker(ctx, db.InsertWorkerParams{
-		ID: m.ID, Host: m.Host, Pid: int32(m.PID), Slots: int32(m.Slots), LeaseSeconds: m.Lease.Seconds(),
+		ID: m.ID, Host: m.Host, Pid: int32(m.PID), Slots: int32(m.Slots), JobTypes: append([]string{}, m.Types...), LeaseSeconds: m.Lease.Seconds(),
 	})
 	if err != nil {
 		return fmt.Errorf("register worker: %w", postgres.Fault(err))

@@ -73,6 +73,9 @@ type Deps struct {
 	// CatchupPerSecond is how many late executions this promoter lets start in
 	// a second, 1 and more.
 	CatchupPerSecond int
+	// TenantMaxRunning is how many executions a tenant may run at once where it
+	// has no limit of its own; 0: any number. The same in every process.
+	TenantMaxRunning int
 }
 
 // Promoter is one promoter. Its passes are called by one goroutine each.
@@ -207,6 +210,7 @@ func (p *Promoter) Run(ctx context.Context) error {
 	group.Go(func() error { p.tick(ctx, "upkeep", upkeepEvery, p.upkeepNow); return nil })
 	group.Go(func() error { p.tick(ctx, "autopilot", sweepEvery, p.autopilotNow); return nil })
 	group.Go(func() error { p.tick(ctx, "audit", auditEvery, p.auditNow); return nil })
+	group.Go(func() error { p.tick(ctx, "recount", recountEvery, p.recountNow); return nil })
 	group.Go(func() error { p.tick(ctx, "backfill", backfillEvery, p.backfillNow); return nil })
 	return group.Wait()
 }

@@ -143,6 +143,8 @@ type lost struct {
 	jobType    string
 	verdict    string // pending, failed or cancelled
 	workerLost bool   // otherwise its deadline passed
+	tenant     uuid.UUID
+	key        string // the concurrency key that it held; empty: none
 }
 
 // waiting is an execution to hint.
@@ -160,7 +162,44 @@ func (s *store) reclaim(ctx context.Context, now time.Time) ([]lost, error) {
 	}
 	out := make([]lost, len(rows))
 	for i, r := range rows {
-		out[i] = lost{waiting: waiting{r.ID, int(r.Priority)}, jobType: r.JobType, verdict: r.Verdict, workerLost: r.WorkerLost}
+		out[i] = lost{waiting: waiting{r.ID, int(r.Priority)}, jobType: r.JobType, verdict: r.Verdict, workerLost: r.WorkerLost, tenant: r.TenantID, key: orZero(r.ConcurrencyKey)}
+	}
+	return out, nil
+}
+
+// nextMost bounds how many of one tenant are named as the next in line, and
+// nextWindow how many of its oldest of each type are looked at.
+const (
+	nextMost   = 64
+	nextWindow = 256
+)
+
+// next lists whose turn it is after executions ended: of their tenants, as far
+// as these have room, and of the keys that they held.
+func (s *store) next(ctx context.Context, now time.Time, ended []lost, maxRunning int) ([]waiting, error) {
+	if len(ended) == 0 {
+		return nil, nil
+	}
+	p := db.ListNextExecutionsParams{
+		Now: postgres.At(now), MaxRunning: int32(maxRunning), WindowSize: nextWindow, Most: nextMost, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
+	}
+	seen := map[uuid.UUID]bool{}
+	for _, e := range ended {
+		if !seen[e.tenant] {
+			seen[e.tenant] = true
+			p.TenantIds = append(p.TenantIds, e.tenant)
+		}
+		if e.key != "" {
+			p.KeyTenantIds, p.Keys = append(p.KeyTenantIds, e.tenant), append(p.Keys, e.key)
+		}
+	}
+	rows, err := db.New(s.db.Pool()).ListNextExecutions(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("list the next in line: %w", postgres.Fault(err))
+	}
+	out := make([]waiting, len(rows))
+	for i, r := range rows {
+		out[i] = waiting{r.ID, int(r.Priority)}
 	}
 	return out, nil
 }

@@ -86,6 +86,7 @@ func (p *Promoter) reclaim(ctx context.Context, now time.Time, report *SweepRepo
 			return err
 		}
 		var again []waiting
+		var ended []lost
 		for _, r := range rows {
 			reason := "deadline"
 			if r.workerLost {
@@ -97,9 +98,14 @@ func (p *Promoter) reclaim(ctx context.Context, now time.Time, report *SweepRepo
 				continue
 			}
 			report.Ended++
+			ended = append(ended, r)
 			p.Metrics.ExecutionOver(r.jobType, r.verdict, 0)
 		}
-		p.hint(ctx, again)
+		next, err := p.store.next(ctx, now, ended, p.TenantMaxRunning)
+		if err != nil {
+			return err
+		}
+		p.hint(ctx, append(again, next...))
 		report.Reclaimed += len(rows)
 		if len(rows) < sweepBatch {
 			return nil

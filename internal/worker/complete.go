@@ -25,6 +25,7 @@ type verdict struct {
 	status  string // completed, failed, cancelled, or retrying
 	jobType string
 	next    []uuid.UUID // of the same job, whose turn it is now
+	freed   freed
 }
 
 // outcomesDue says when outcomes are written: when a batch of them lingered,
@@ -51,9 +52,9 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 	}
 	w.Metrics.RoundTrips("complete", 1)
 	w.Metrics.Batch("complete", len(batch))
-	byID := make(map[uuid.UUID]verdict, len(verdicts))
-	for _, v := range verdicts {
-		byID[v.id] = v
+	byID, ends := make(map[uuid.UUID]verdict, len(verdicts)), make([]freed, len(verdicts))
+	for i, v := range verdicts {
+		byID[v.id], ends[i] = v, v.freed
 	}
 	for _, e := range batch {
 		v, accepted := byID[e.id]
@@ -68,7 +69,23 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 		}
 		e.inc.remove(e.claimed)
 		w.free()
-		w.handOn(ctx, e.priority, v.next)
+		w.handOn(ctx, queue.LaneFor(e.priority), v.next)
+	}
+	w.handOnFreed(ctx, ends)
+}
+
+// handOnFreed hints whoever waited for what the ends of runs left: a place of
+// their tenant, or a concurrency key. It is asked once the ends are committed,
+// so that it sees who was left behind until then; the sweeper hints who is not
+// named.
+func (w *Worker) handOnFreed(ctx context.Context, ends []freed) {
+	next, err := w.store.next(ctx, ends)
+	if err != nil {
+		w.Log.WarnContext(ctx, "the next in line not known, the sweeper hints them", "error", err)
+		return
+	}
+	for lane, ids := range lanesOf(next) {
+		w.handOn(ctx, lane, ids)
 	}
 }
 
@@ -90,9 +107,8 @@ func (w *Worker) completeUntilAnswered(ctx context.Context, batch []ended) (verd
 	}
 }
 
-// handOn hints the runs of a job that waited for this one's place; the sweeper
-// does when the hint is lost. While no hints come, this worker tries itself.
-func (w *Worker) handOn(ctx context.Context, priority int, next []uuid.UUID) {
+// handOn hints runs that waited for what ended; the sweeper does when the hint is lost. While no hints come, this worker tries itself.
+func (w *Worker) handOn(ctx context.Context, lane queue.Lane, next []uuid.UUID) {
 	if len(next) == 0 {
 		return
 	}
@@ -100,7 +116,7 @@ func (w *Worker) handOn(ctx context.Context, priority int, next []uuid.UUID) {
 		w.follow(next)
 		return
 	}
-	if err := w.Hints.Publish(ctx, queue.LaneFor(priority), next); err != nil {
+	if err := w.Hints.Publish(ctx, lane, next); err != nil {
 		w.Log.DebugContext(ctx, "hint of the next in line not sent, the sweeper sends it", "error", err)
 	}
 }

@@ -56,7 +56,7 @@ func (w *Worker) incarnations(ctx context.Context) {
 // incarnate registers a new incarnation.
 func (w *Worker) incarnate(ctx context.Context) (*incarnation, error) {
 	inc := &incarnation{
-		member:  fleet.Member{ID: uuid.New(), Host: w.Host, PID: w.PID, Slots: w.Slots, Lease: w.Lease},
+		member:  fleet.Member{ID: uuid.New(), Host: w.Host, PID: w.PID, Slots: w.Slots, Types: w.Executor.Types(), Lease: w.Lease},
 		running: map[uuid.UUID]held{}, good: clock.Start(),
 	}
 	if err := w.members.Register(ctx, inc.member); err != nil {

@@ -83,11 +83,11 @@ func TestStatementsStandBadStatistics(t *testing.T) {
 		call func(ctx context.Context, q *db.Queries) error
 	}{
 		{"claim", func(ctx context.Context, q *db.Queries) error {
-			_, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids})
+			_, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, MaxRunning: 1000})
 			return err
 		}},
 		{"claim of what waits for a place", func(ctx context.Context, q *db.Queries) error {
-			_, err := q.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids})
+			_, err := q.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, MaxRunning: 1000})
 			return err
 		}},
 		{"complete", func(ctx context.Context, q *db.Queries) error {
@@ -142,7 +142,9 @@ func fill(t *testing.T, conn *pgx.Conn, worker, token uuid.UUID, n int) []uuid.U
 	run("DELETE FROM active_executions WHERE id <> $1", first[n-1])
 	run("VACUUM ANALYZE active_executions")
 	run("INSERT INTO workers (id, host, pid, slots, expires_at) VALUES ($1, '', 1, 1, now() + interval '1 hour')", worker)
-	return insert()
+	ids := insert()
+	run("INSERT INTO running_counts (tenant_id) SELECT DISTINCT tenant_id FROM active_executions")
+	return ids
 }
 
 func explain(t *testing.T, conn *pgx.Conn, s *said) node {

@@ -211,7 +211,7 @@ func TestPollReadsLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	rows, err := conn.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) "+db.ListClaimableExecutions, 100, 512, nil, 0, uuid.Nil, 300)
+	rows, err := conn.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) "+db.ListClaimableExecutions, 100, 512, nil, 1000, 0, uuid.Nil, 300)
 	if err != nil {
 		t.Fatal(err)
 	}

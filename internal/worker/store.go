@@ -18,6 +18,8 @@ import (
 type store struct {
 	db   *postgres.DB
 	beat *postgres.DB // the heartbeat's own connection
+	// maxRunning is the limit of tenants that have none of their own.
+	maxRunning int32
 }
 
 // heldRow is an execution that the database says a worker runs.
@@ -27,10 +29,11 @@ type heldRow struct {
 }
 
 // claim takes what it can of the wishes: first what has its place, in one
-// round trip; then, of what is left, the runs that wait for a place.
+// round trip; then, of what is left, the runs that wait for a place of their
+// job or have a concurrency key.
 func (s *store) claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.UUID) ([]claimed, error) {
 	q := db.New(s.db.Pool())
-	rows, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids})
+	rows, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, MaxRunning: s.maxRunning})
 	if err != nil {
 		return nil, fmt.Errorf("claim executions: %w", postgres.Fault(err))
 	}
@@ -41,14 +44,22 @@ func (s *store) claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.U
 	if len(rows) == len(ids) {
 		return out, nil
 	}
-	jobs, err := q.ListGatedJobs(ctx, db.ListGatedJobsParams{Ids: ids})
+	left, err := q.ListGatedJobs(ctx, db.ListGatedJobsParams{Ids: ids})
 	if err != nil {
 		return nil, fmt.Errorf("list jobs whose runs wait for a place: %w", postgres.Fault(err))
 	}
-	if len(jobs) == 0 {
+	if len(left) == 0 {
 		return out, nil
 	}
-	gated, err := s.claimGated(ctx, jobs, db.ClaimGatedExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids})
+	var jobs []uuid.UUID // what has its place and waits for its key alone needs no lock of its job
+	for _, r := range left {
+		if r.Gated {
+			jobs = append(jobs, r.JobID)
+		}
+	}
+	gated, err := s.claimGated(ctx, jobs, db.ClaimGatedExecutionsParams{
+		WorkerID: &worker, LeaseToken: &token, Ids: ids, MaxRunning: s.maxRunning,
+	})
 	return append(out, gated...), err
 }
 
@@ -63,7 +74,7 @@ type look struct {
 // goes on.
 func (s *store) claimable(ctx context.Context, l look) (ids []uuid.UUID, after uuid.UUID, err error) {
 	found, err := db.New(s.db.Pool()).ListClaimableExecutions(ctx, db.ListClaimableExecutionsParams{
-		BatchSize: int32(l.most), Spread: int32(3 * l.most), WindowSize: pollWindow, WaitedMs: int32(l.waited.Milliseconds()), AfterJob: l.after,
+		BatchSize: int32(l.most), Spread: int32(3 * l.most), WindowSize: pollWindow, WaitedMs: int32(l.waited.Milliseconds()), AfterJob: l.after, MaxRunning: s.maxRunning,
 	})
 	if err != nil {
 		return nil, uuid.Nil, fmt.Errorf("list claimable executions: %w", postgres.Fault(err))
@@ -75,8 +86,10 @@ func (s *store) claimable(ctx context.Context, l look) (ids []uuid.UUID, after u
 // one would count on the snapshot from before the lock and admit too many.
 func (s *store) claimGated(ctx context.Context, jobs []uuid.UUID, p db.ClaimGatedExecutionsParams) (out []claimed, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		if err := tx.LockJobs(ctx, jobs); err != nil {
-			return fmt.Errorf("lock jobs: %w", err)
+		if len(jobs) > 0 {
+			if err := tx.LockJobs(ctx, jobs); err != nil {
+				return fmt.Errorf("lock jobs: %w", err)
+			}
 		}
 		rows, err := tx.ClaimGatedExecutions(ctx, p)
 		if err != nil {
@@ -125,6 +138,53 @@ func (s *store) complete(ctx context.Context, batch []ended) ([]verdict, error) 
 	out := make([]verdict, len(rows))
 	for i, r := range rows {
 		out[i] = verdict{id: r.ID, status: r.Verdict, jobType: r.JobType, next: r.NextIds}
+		if r.Crowded {
+			out[i].freed.tenant = r.TenantID
+		}
+		if r.ConcurrencyKey != nil {
+			out[i].freed.key, out[i].freed.keyTenant = *r.ConcurrencyKey, r.TenantID
+		}
+	}
+	return out, nil
+}
+
+// freed is what the end of a run leaves to others. Nothing of it may be.
+type freed struct {
+	tenant    uuid.UUID // that had to leave something behind lately
+	keyTenant uuid.UUID // whose key it is
+	key       string
+}
+
+// nextWindow is how many of a tenant's oldest of each type are looked at for
+// the next in line, and nextMost how many of them are named.
+const (
+	nextWindow = 256
+	nextMost   = 64
+)
+
+// next lists whose turn it is, once runs ended.
+func (s *store) next(ctx context.Context, ends []freed) ([]released, error) {
+	p := db.ListNextExecutionsParams{MaxRunning: s.maxRunning, WindowSize: nextWindow, Most: nextMost, TenantIds: []uuid.UUID{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{}}
+	seen := map[freed]bool{}
+	for _, f := range ends {
+		if crowded := (freed{tenant: f.tenant}); f.tenant != uuid.Nil && !seen[crowded] {
+			seen[crowded] = true
+			p.TenantIds = append(p.TenantIds, f.tenant)
+		}
+		if f.key != "" {
+			p.KeyTenantIds, p.Keys = append(p.KeyTenantIds, f.keyTenant), append(p.Keys, f.key)
+		}
+	}
+	if len(p.TenantIds)+len(p.Keys) == 0 {
+		return nil, nil
+	}
+	rows, err := db.New(s.db.Pool()).ListNextExecutions(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("list the next in line: %w", postgres.Fault(err))
+	}
+	out := make([]released, len(rows))
+	for i, r := range rows {
+		out[i] = released{id: r.ID, priority: int(r.Priority)}
 	}
 	return out, nil
 }

@@ -56,13 +56,17 @@ type hints interface {
 
 // Config is what an operator may set.
 type Config struct {
-	Host      string
-	PID       int
-	Slots     int           // executions at once
-	Heartbeat time.Duration // distance between heartbeats
-	Fence     time.Duration // stops itself so long after it sent the last good one
-	Lease     time.Duration // how long the database believes in it
-	Drain     time.Duration // how long what runs may finish after a stop
+	Host  string
+	PID   int
+	Slots int // executions at once
+	// TenantMaxRunning is how many executions a tenant may run at once on all
+	// workers where it has no limit of its own; 0: any number. The same in every
+	// process.
+	TenantMaxRunning int
+	Heartbeat        time.Duration // distance between heartbeats
+	Fence            time.Duration // stops itself so long after it sent the last good one
+	Lease            time.Duration // how long the database believes in it
+	Drain            time.Duration // how long what runs may finish after a stop
 }
 
 // Deps are what a worker is made of.
@@ -104,7 +108,7 @@ type Worker struct {
 
 // New makes a worker.
 func New(c Config, d Deps) *Worker {
-	s := &store{db: d.DB, beat: d.Beat}
+	s := &store{db: d.DB, beat: d.Beat, maxRunning: int32(c.TenantMaxRunning)}
 	w := &Worker{
 		Config: c, Deps: d, store: s, members: fleet.NewStore(d.Beat), slots: newSlots(c.Slots),
 		specs:  &specs{load: s.versions, kept: map[versionKey]definition{}},

@@ -129,6 +129,7 @@ func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worke
 	b.t.Helper()
 	c := worker.Config{
 		Host: "test", PID: 1, Slots: 10, Heartbeat: 250 * time.Millisecond, Fence: 5 * time.Second, Lease: 10 * time.Second, Drain: limit,
+		TenantMaxRunning: 1000,
 	}
 	if edit != nil {
 		edit(&c)

@@ -1,0 +1,52 @@
+package promoter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+)
+
+// What somebody ran or ended behind the counts' back is counted again, once.
+func TestRecountCorrectsWhatDiffers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, nil)
+	due := *j.NextExecutionAt
+	b.pass(t, b.promoter, due)
+	recount := func(want int) {
+		t.Helper()
+		if n, err := b.promoter.Recount(t.Context()); err != nil || n != want {
+			t.Errorf("%d tenants corrected, want %d; %v", n, want, err)
+		}
+	}
+	counted := func() (n int) {
+		t.Helper()
+		conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
+		if err := conn.QueryRow(t.Context(), "SELECT running_function FROM running_counts WHERE running = running_function").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	recount(0)
+	b.claimBy(t, execution.ScheduledID(j.ID, due).String(), due.Add(time.Hour), due.Add(time.Hour))
+	recount(1)
+	if n := counted(); n != 1 {
+		t.Errorf("counted %d, want the one that runs", n)
+	}
+	recount(0)
+	exec(t, b.database.AdminURL, "DELETE FROM running_counts")
+	recount(1)
+	exec(t, b.database.AdminURL, "INSERT INTO running_keys SELECT tenant_id, 'k', gen_random_uuid() FROM running_counts")
+	recount(1)
+	recount(0)
+	if n := counted(); n != 1 {
+		t.Errorf("counted %d, want the one that runs", n)
+	}
+}

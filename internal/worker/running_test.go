@@ -1,0 +1,299 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+	"github.com/scheduler-service/scheduler/internal/worker"
+)
+
+// amiss is everything that must be nothing at any moment, seen in one snapshot:
+// counts that are not the rows', keys that are not held by what runs, and
+// limits exceeded.
+const amiss = `
+WITH ran AS (
+    SELECT tenant_id, count(*) AS running, count(*) FILTER (WHERE job_type = 'http') AS http,
+           count(*) FILTER (WHERE job_type = 'function') AS function, count(*) FILTER (WHERE job_type = 'command') AS command
+    FROM active_executions WHERE status = 'running' GROUP BY tenant_id)
+SELECT format('%s runs %s, counted %s', c.tenant_id, coalesce(r.running, 0), c.running) FROM running_counts c LEFT JOIN ran r USING (tenant_id)
+WHERE (c.running, c.running_http, c.running_function, c.running_command)
+   IS DISTINCT FROM (coalesce(r.running, 0), coalesce(r.http, 0), coalesce(r.function, 0), coalesce(r.command, 0))
+UNION ALL
+SELECT format('%s runs %s of %s, %s of %s of type http', t.id, r.running, t.max_running, r.http, t.max_running_by_type) FROM ran r JOIN tenants t ON t.id = r.tenant_id
+WHERE r.running > t.max_running OR r.http > (t.max_running_by_type->>'http')::int
+UNION ALL
+SELECT format('%s run with key %s', count(*), concurrency_key) FROM active_executions
+WHERE status = 'running' AND concurrency_key IS NOT NULL GROUP BY tenant_id, concurrency_key HAVING count(*) > 1
+UNION ALL
+SELECT format('%s run of job %s', count(*), job_id) FROM active_executions
+WHERE status = 'running' GROUP BY job_id HAVING count(*) > max(concurrency_limit) AND max(concurrency_limit) > 0
+UNION ALL
+SELECT format('key %s: %s', coalesce(k.key, e.concurrency_key), coalesce(e.id::text, 'held by nothing that runs')) FROM running_keys k
+FULL JOIN (SELECT * FROM active_executions WHERE status = 'running' AND concurrency_key IS NOT NULL) e
+  ON e.id = k.execution_id AND e.tenant_id = k.tenant_id AND e.concurrency_key = k.key
+WHERE k.key IS NULL OR e.id IS NULL`
+
+// watch asks for what is amiss until it is stopped, and answers how often it
+// asked.
+func (b *bundle) watch(ctx context.Context) (asked int) {
+	conn, err := pgx.Connect(ctx, b.database.AdminURL)
+	if err != nil {
+		b.t.Error(err)
+		return 0
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for ctx.Err() == nil {
+		rows, err := conn.Query(ctx, amiss)
+		if err != nil {
+			break
+		}
+		found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err == nil && len(found) > 0 {
+			b.t.Errorf("amiss: %v", found)
+			return asked
+		}
+		asked++
+	}
+	return asked
+}
+
+// crowd makes waiting executions of the tenant: of jobs of all types, some that
+// wait for a place of their job and some with a key.
+func (b *bundle) crowd(who tenant.Actor, n int) {
+	b.t.Helper()
+	j, _, err := b.jobs.Create(b.t.Context(), who, job.Spec{Name: "x", Type: "function", Config: []byte(`{}`), Retry: job.DefaultRetry()}.WithDefaults(), idempotency.Key{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
+		timeout_ms, concurrency_limit, concurrency_key, available_at, sweep_at, created_at)
+		SELECT gen_random_uuid(), $1, CASE WHEN i % 7 = 0 THEN $2 ELSE gen_random_uuid() END, 1, now() - i * interval '1 ms', 'manual',
+		       CASE WHEN i % 3 = 0 THEN 'http' ELSE 'function' END, i % 10, 50, 60000, CASE WHEN i % 7 = 0 THEN 2 ELSE 0 END,
+		       CASE WHEN i % 5 = 0 THEN 'key-' || i % 4 END, now(), now() + interval '5 s', now()
+		FROM generate_series(1, $3::int) i`, who.TenantID, j.ID, n)
+}
+
+// ids are what a query answers.
+func (b *bundle) ids(sql string) []uuid.UUID {
+	b.t.Helper()
+	conn, err := pgx.Connect(b.t.Context(), b.database.AdminURL)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer conn.Close(b.t.Context())
+	rows, err := conn.Query(b.t.Context(), sql)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return ids
+}
+
+// other admits one more tenant.
+func (b *bundle) other() tenant.Actor {
+	b.t.Helper()
+	who := tenant.Actor{TenantID: uuid.New(), Subject: "bob"}
+	if err := tenant.NewStore(open(b.t, b.database.URL, postgres.API), true).Admit(b.t.Context(), who.TenantID); err != nil {
+		b.t.Fatal(err)
+	}
+	return who
+}
+
+// Whatever starts and ends runs, in any order and at once, what is counted is
+// what runs, and no limit is ever exceeded.
+func TestCountsAreTheTruth(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	second, third := b.other(), b.other()
+	for _, who := range []tenant.Actor{b.who, second, third} {
+		b.crowd(who, 300)
+	}
+	b.exec(`UPDATE tenants SET max_running = 9, max_running_by_type = '{"http": 4}' WHERE id = $1`, b.who.TenantID)
+	b.exec(`UPDATE tenants SET max_running_by_type = '{"http": 0, "function": 30}' WHERE id = $1`, second.TenantID)
+	ids := b.ids("SELECT id FROM active_executions")
+	engine := open(t, b.database.URL, postgres.Engine)
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var watching, acting sync.WaitGroup
+	var asked int
+	watching.Go(func() { asked = b.watch(ctx) })
+	var started, ended, reclaimed atomic.Int64
+	for range 8 {
+		acting.Go(func() {
+			a := actor{engine: engine, q: db.New(engine.Pool()), id: uuid.New()}
+			for range 60 {
+				if err := a.act(t.Context(), ids); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			started.Add(a.started)
+			ended.Add(a.ended)
+			reclaimed.Add(a.reclaimed)
+		})
+	}
+	acting.Wait()
+	stop()
+	watching.Wait()
+	t.Logf("%d started, %d ended, %d reclaimed, looked %d times", started.Load(), ended.Load(), reclaimed.Load(), asked)
+	if started.Load() < 100 || ended.Load() < 50 || reclaimed.Load() < 1 || asked < 10 {
+		t.Error("too little happened for this to prove anything")
+	}
+}
+
+// actor is a worker as the database sees one, that does things at random.
+type actor struct {
+	engine                    *postgres.DB
+	q                         *db.Queries
+	id                        uuid.UUID
+	alive                     bool
+	running                   []db.ClaimExecutionsRow
+	started, ended, reclaimed int64
+}
+
+func (a *actor) act(ctx context.Context, ids []uuid.UUID) error {
+	switch rand.N(8) {
+	case 0:
+		rows, err := a.q.ReclaimExecutions(ctx, db.ReclaimExecutionsParams{MaxLost: 3, BatchSize: 50})
+		a.reclaimed += int64(len(rows))
+		return err
+	case 1: // it dies, and another takes its place
+		err := a.q.RetireWorker(ctx, a.id)
+		a.id, a.alive, a.running = uuid.New(), false, nil
+		return err
+	case 2, 3:
+		return a.end(ctx)
+	case 4:
+		p := db.ReleaseExecutionsParams{Ids: []uuid.UUID{}, LeaseTokens: []uuid.UUID{}}
+		for _, r := range a.some() {
+			p.Ids, p.LeaseTokens = append(p.Ids, r.ID), append(p.LeaseTokens, *r.LeaseToken)
+		}
+		_, err := a.q.ReleaseExecutions(ctx, p)
+		return err
+	default:
+		return a.claim(ctx, ids)
+	}
+}
+
+func (a *actor) claim(ctx context.Context, ids []uuid.UUID) error {
+	if !a.alive {
+		if err := a.q.InsertWorker(ctx, db.InsertWorkerParams{ID: a.id, Slots: 1, LeaseSeconds: 60, JobTypes: []string{"function"}}); err != nil {
+			return err
+		}
+		a.alive = true
+	}
+	wanted := make([]uuid.UUID, 60)
+	for i := range wanted {
+		wanted[i] = ids[rand.N(len(ids))]
+	}
+	token := uuid.New()
+	rows, err := a.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &a.id, LeaseToken: &token, Ids: wanted, MaxRunning: 20})
+	if err != nil {
+		return fmt.Errorf("claim: %w", err)
+	}
+	a.running, a.started = append(a.running, rows...), a.started+int64(len(rows))
+	err = a.engine.InTx(ctx, func(tx *postgres.Tx) error {
+		left, err := tx.ListGatedJobs(ctx, db.ListGatedJobsParams{Ids: wanted})
+		if err != nil {
+			return err
+		}
+		var jobs []uuid.UUID
+		for _, l := range left {
+			jobs = append(jobs, l.JobID)
+		}
+		if err := tx.LockJobs(ctx, jobs); err != nil {
+			return err
+		}
+		rows, err := tx.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{WorkerID: &a.id, LeaseToken: &token, Ids: wanted, MaxRunning: 20})
+		for _, r := range rows {
+			a.running = append(a.running, db.ClaimExecutionsRow(r))
+		}
+		a.started += int64(len(rows))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("claim what waits: %w", err)
+	}
+	return nil
+}
+
+func (a *actor) end(ctx context.Context) error {
+	some := a.some()
+	n := len(some)
+	p := db.CompleteExecutionsParams{
+		Ids: make([]uuid.UUID, n), Attempts: make([]int32, n), LeaseTokens: make([]uuid.UUID, n), Succeeded: make([]bool, n), RetryMs: make([]int64, n),
+		DurationsMs: make([]int64, n), Results: make([]string, n), ErrorTypes: make([]string, n), ErrorMessages: make([]string, n),
+		ErrorStacks: make([]string, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
+	}
+	for i, r := range some {
+		p.Ids[i], p.Attempts[i], p.LeaseTokens[i], p.Succeeded[i], p.ErrorTypes[i] = r.ID, r.Attempt, *r.LeaseToken, rand.N(3) == 0, "USER_ERROR"
+	}
+	rows, err := a.q.CompleteExecutions(ctx, p)
+	a.ended += int64(len(rows))
+	if err != nil {
+		return fmt.Errorf("complete: %w", err)
+	}
+	return nil
+}
+
+// some takes about half of what it runs.
+func (a *actor) some() (taken []db.ClaimExecutionsRow) {
+	rand.Shuffle(len(a.running), func(i, j int) { a.running[i], a.running[j] = a.running[j], a.running[i] })
+	half := (len(a.running) + 1) / 2
+	taken, a.running = a.running[:half], a.running[half:]
+	return taken
+}
+
+// Eight workers that look for themselves run a thousand executions of a tenant
+// that may run five at once, beside those of another that may run more.
+func TestNoMoreRunAtOnceThanATenantMayHave(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var now, most sync.Map
+	b.run = func(_ context.Context, run executor.Run) executor.Outcome {
+		n, _ := now.LoadOrStore(run.TenantID, new(atomic.Int64))
+		top, _ := most.LoadOrStore(run.TenantID, new(atomic.Int64))
+		at := n.(*atomic.Int64).Add(1)
+		for seen := top.(*atomic.Int64).Load(); at > seen && !top.(*atomic.Int64).CompareAndSwap(seen, at); seen = top.(*atomic.Int64).Load() {
+		}
+		n.(*atomic.Int64).Add(-1)
+		return executor.Outcome{}
+	}
+	second := b.other()
+	b.exec("UPDATE tenants SET max_running = 5 WHERE id = $1", b.who.TenantID)
+	b.exec(`UPDATE tenants SET max_running_by_type = '{"function": 40}' WHERE id = $1`, second.TenantID)
+	b.many(b.pending(nil), 999, 5, time.Minute)
+	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at)
+		SELECT gen_random_uuid(), $1, gen_random_uuid(), 1, now(), 'manual', 'function', 1, 60000, now(), now() + interval '5 s' FROM generate_series(1, 300)`, second.TenantID)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var watching sync.WaitGroup
+	watching.Go(func() { b.watch(ctx) })
+	for range 8 {
+		b.startWith(func(c *worker.Config) { c.Slots = 50 }, func(w *worker.Worker, ctx context.Context) error { return w.Seek(ctx) })
+	}
+	eventually(t, "all are over", func() bool { return b.counts("SELECT 1, count(*) FROM active_executions")[1] == 0 })
+	stop()
+	watching.Wait()
+	if top, _ := most.Load(b.who.TenantID); top.(*atomic.Int64).Load() > 5 {
+		t.Errorf("%d ran at once, want at most 5", top.(*atomic.Int64).Load())
+	}
+}
