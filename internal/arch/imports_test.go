@@ -66,7 +66,7 @@ rest/reference    |                                                             
 rest              | api apikey backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/reference rest/strictjson schedule schedule/ics telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
 app               | apikey backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease partition postgres promoter queue rest telemetry tenant worker | sync                 |
-bench             | app clock config db:store.go devstack devstack/child execution idempotency job postgres queue tenant |                      |
+bench             | app clock config db:store.go devstack devstack/child execution idempotency identity job postgres queue tenant |                      |
 cmd/api           | app config telemetry                                                                       |                      |
 cmd/bench         | bench                                                                                      |                      |
 cmd/migrate       | app config telemetry                                                                       |                      |

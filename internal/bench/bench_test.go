@@ -15,9 +15,9 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Spread: []int{1000, 4000}, Seconds: 8, Slots: 1000, Workers: 1, Burst: 10_000, Repeats: 3}
-	quick := Config{Rates: []int{1000}, Spread: []int{1000}, Seconds: 3, Slots: 1000, Workers: 1, Burst: 3000, Repeats: 1}
-	some := Config{Rates: []int{5}, Seconds: 9, Slots: 7, Workers: 2, Burst: 3000, Repeats: 1, Only: []string{"sql", "drain"}, Out: "x.md"}
+	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Spread: []int{1000, 4000}, Seconds: 8, Slots: 1000, Workers: 1, Burst: 10_000, History: 5_000_000, Repeats: 3}
+	quick := Config{Rates: []int{1000}, Spread: []int{1000}, Seconds: 3, Slots: 1000, Workers: 1, Burst: 3000, History: 100_000, Repeats: 1}
+	some := Config{Rates: []int{5}, Seconds: 9, Slots: 7, Workers: 2, Burst: 3000, History: 100_000, Repeats: 1, Only: []string{"sql", "drain"}, Out: "x.md"}
 	for _, test := range []struct {
 		name, args string
 		want       Config
@@ -126,11 +126,13 @@ func TestTable(t *testing.T) {
 			cpu: map[string]float64{"postgres": 60, "redis-server": 5, promoterName: 20, workerName: 40}, memory: map[string]float64{workerName: 30}, others: 0.05,
 		},
 		{key: drainKey, what: "drained", perSecond: 15_000, backlog: none},
+		{what: "all reads", perSecond: 400, backlog: none, answers: &latency{p50: 1500 * time.Microsecond, p95: 2 * time.Millisecond, p99: 3 * time.Millisecond, max: time.Second}},
 	})
 	for _, line := range []string{
 		"| limit: SQL alone | 20000 |  |  |  |  |  |  |",
 		"| 1000 due each second | 1000 | 12 / 34 / 1000 | 0 | 0.25 | 60 / 5 / 20 / 40 | – / – / – / 30 | 5 % |",
 		"- drain: 0.75 of SQL alone",
+		"| all reads | 400 | 1.5 / 2.0 / 3.0 / 1000.0 |  |",
 	} {
 		if !strings.Contains(text.String(), line+"\n") {
 			t.Errorf("%q is missing in\n%s", line, text.String())

@@ -17,6 +17,7 @@ type Config struct {
 	Slots   int      // of each worker
 	Workers int      // worker processes
 	Burst   int      // jobs due at one instant, and half of what is drained
+	History int      // executions stored while the API is measured
 	Repeats int      // of what is repeated; the median counts
 	Only    []string // the measurements to make; empty means all
 	Out     string   // file for the table beside the output; empty means none
@@ -35,6 +36,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.IntVar(&c.Slots, "slots", 1000, "executions that each worker runs at once")
 	set.IntVar(&c.Workers, "workers", 1, "worker processes")
 	set.IntVar(&c.Burst, "burst", 10_000, "jobs due at one instant; twice as many executions are drained")
+	set.IntVar(&c.History, "history", 5_000_000, "executions stored while the API is measured")
 	set.IntVar(&c.Repeats, "repeats", 3, "how often limits and drain are measured; the median counts")
 	set.StringVar(&only, "only", "", "measure only these, of "+strings.Join(names(), ","))
 	set.StringVar(&c.Out, "out", "", "write the table to this file too")
@@ -69,6 +71,7 @@ func (c Config) quick(given map[string]bool) Config {
 	}
 	short("seconds", &c.Seconds, 3)
 	short("burst", &c.Burst, 3000)
+	short("history", &c.History, 100_000)
 	short("repeats", &c.Repeats, 1)
 	return c
 }
@@ -88,8 +91,8 @@ func (c *Config) read(rates, spread, only string) (err error) {
 			return fmt.Errorf("-only: there is no measurement %q; choose of %s", name, strings.Join(names(), ","))
 		}
 	}
-	if c.Seconds < 1 || c.Slots < 1 || c.Workers < 1 || c.Burst < 1 || c.Repeats < 1 {
-		return fmt.Errorf("-seconds, -slots, -workers, -burst and -repeats must be 1 or more")
+	if c.Seconds < 1 || c.Slots < 1 || c.Workers < 1 || c.Burst < 1 || c.History < 1 || c.Repeats < 1 {
+		return fmt.Errorf("-seconds, -slots, -workers, -burst, -history and -repeats must be 1 or more")
 	}
 	return nil
 }

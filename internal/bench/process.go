@@ -19,19 +19,24 @@ import (
 type process struct {
 	*child.Process
 
-	name    string // promoter or worker
+	name    string // of the program
 	metrics string // address of /metrics
 	log     string // file with what it logged
 }
 
 const (
+	apiName      = "api"
 	promoterName = "promoter"
 	workerName   = "worker"
 )
 
-// start starts a process and waits until it answers on its metrics port and,
-// for a worker, is registered.
+// start starts a promoter or a worker and waits until it does its work.
 func (s *stack) start(ctx context.Context, name string) (*process, error) {
+	return s.startWith(ctx, name, []string{"SCHEDULER_MAX_CONCURRENT_JOBS=" + strconv.Itoa(s.Slots)}, func(p *process) bool { return p.ready(ctx) })
+}
+
+// startWith starts a process with more environment and waits until it is ready.
+func (s *stack) startWith(ctx context.Context, name string, more []string, ready func(p *process) bool) (*process, error) {
 	port, err := freePort(ctx)
 	if err != nil {
 		return nil, err
@@ -46,17 +51,16 @@ func (s *stack) start(ctx context.Context, name string) (*process, error) {
 	}
 	defer out.Close()
 	cmd := exec.Command(filepath.Join(s.programs(), name)) //nolint:noctx // it lives until it is stopped
-	cmd.Env = []string{
-		"DATABASE_URL=" + s.database, "REDIS_URL=" + s.redis.URL, "LOG_LEVEL=warn",
-		"PROMETHEUS_PORT=" + strconv.Itoa(port), "SCHEDULER_MAX_CONCURRENT_JOBS=" + strconv.Itoa(s.Slots),
-	}
+	cmd.Env = append([]string{
+		"DATABASE_URL=" + s.database, "REDIS_URL=" + s.redis.URL, "LOG_LEVEL=warn", "PROMETHEUS_PORT=" + strconv.Itoa(port),
+	}, more...)
 	cmd.Stderr = out
 	if p.Process, err = child.Start(cmd); err != nil {
 		return nil, err
 	}
 	s.running = append(s.running, p)
 	return p, s.await(ctx, 20*time.Second, "the "+name+" to start", func() (bool, error) {
-		return p.ready(ctx), nil
+		return ready(p), nil
 	})
 }
 

@@ -115,7 +115,7 @@ func (s *stack) openProduct(ctx context.Context) (err error) {
 
 // build makes the programs as they are in the tree now.
 func (s *stack) build(ctx context.Context) error {
-	args := []string{"build", "-buildvcs=false", "-o", s.programs(), module + "/cmd/promoter", module + "/cmd/worker"}
+	args := []string{"build", "-buildvcs=false", "-o", s.programs(), module + "/cmd/api", module + "/cmd/promoter", module + "/cmd/worker"}
 	if err := os.MkdirAll(s.programs(), 0o755); err != nil {
 		return err
 	}

@@ -29,7 +29,12 @@ type row struct {
 	cpu       map[string]float64 // µs of processor per execution, by program
 	memory    map[string]float64 // MB, by program
 	others    float64            // share of the processors that others had meanwhile
+	answers   *latency           // of the API's rows, which have a table of their own
 }
+
+// latency is from the moment at which a request should have been sent to the
+// end of its answer.
+type latency struct{ p50, p95, p99, max time.Duration }
 
 // printTable writes the table, and how the product compares with the limits.
 func printTable(out io.Writer, machine string, c Config, rows []row) {
@@ -38,11 +43,34 @@ func printTable(out io.Writer, machine string, c Config, rows []row) {
 	fmt.Fprintln(out, "| what | executions/s | start lag p50 / p99 / max (ms) | backlog at the end | round trips each | CPU each: PostgreSQL / Redis / promoter / worker (µs) | memory: the same (MB) | others had |")
 	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, r := range rows {
+		if r.answers != nil {
+			continue
+		}
 		fmt.Fprintf(out, "| %s | %.0f | %s | %s | %s | %s | %s | %s |\n", r.what, r.perSecond, r.lagText(), r.backlogText(),
 			optional("%.2f", r.trips), byProgram(r.cpu), byProgram(r.memory), optional("%.0f %%", 100*r.others))
 	}
 	fmt.Fprintln(out)
 	printRatios(out, rows)
+	printAnswers(out, c, rows)
+}
+
+// printAnswers writes the table of the API, where it was measured.
+func printAnswers(out io.Writer, c Config, rows []row) {
+	head := fmt.Sprintf("\nThe REST API with %d jobs and %d executions stored, %d requests a second of %d tenants, the load on the same machine:\n\n"+
+		"| request | a second | p50 / p95 / p99 / max (ms) | others had |\n| --- | --- | --- | --- |\n", apiJobs, c.History, apiRate, tenants)
+	for _, r := range rows {
+		if r.answers == nil {
+			continue
+		}
+		l := *r.answers
+		fmt.Fprintf(out, "%s| %s | %.0f | %s / %s / %s / %s | %s |\n", head, r.what, r.perSecond,
+			tenths(l.p50), tenths(l.p95), tenths(l.p99), tenths(l.max), optional("%.0f %%", 100*r.others))
+		head = ""
+	}
+}
+
+func tenths(d time.Duration) string {
+	return fmt.Sprintf("%.1f", float64(d)/float64(time.Millisecond))
 }
 
 // printRatios sets the drain, where the product is limited by itself alone,

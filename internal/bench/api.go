@@ -1,0 +1,240 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/identity"
+)
+
+// What is stored while the API is measured, and how it is asked.
+const (
+	apiJobs   = 100_000
+	apiRate   = 500 // requests a second
+	apiMonths = 3   // that the history is spread over
+	signature = "bench-4b1f0d6a39c27e58-of-no-use-elsewhere"
+)
+
+// request is one kind of what the API is asked.
+type request struct {
+	name  string
+	share int // of all requests, in percent
+	make  func(a asker) (method, path, body string)
+}
+
+// asker is who asks, and what it may ask for.
+type asker struct {
+	token     string
+	job       uuid.UUID
+	execution uuid.UUID
+	from, to  time.Time // the month that the execution is of
+}
+
+// requests are the mix: four reads to one create, and of the reads as many of
+// one thing as of lists.
+func requests() []request {
+	const base = "/api/v1/scheduler"
+	read := func(path func(a asker) string) func(a asker) (string, string, string) {
+		return func(a asker) (string, string, string) { return http.MethodGet, base + path(a), "" }
+	}
+	month := func(a asker) string {
+		return "from=" + a.from.Format(time.RFC3339) + "&to=" + a.to.Format(time.RFC3339)
+	}
+	return []request{
+		{"GET /jobs/{id}", 20, read(func(a asker) string { return "/jobs/" + a.job.String() })},
+		{"GET /executions/{id}", 20, read(func(a asker) string { return "/executions/" + a.execution.String() })},
+		{"GET /jobs", 14, read(func(asker) string { return "/jobs?limit=20" })},
+		{"GET /executions", 13, read(func(a asker) string { return "/executions?limit=20&status=failed&" + month(a) })},
+		{"GET /jobs/{id}/executions", 13, read(func(a asker) string { return "/jobs/" + a.job.String() + "/executions?limit=20" })},
+		{"POST /jobs", 20, func(asker) (string, string, string) {
+			return http.MethodPost, base + "/jobs", `{"name":"created under load","cronExpression":"0 0 2 1 1 *","timezone":"Europe/Berlin","jobType":"http",` +
+				`"config":{"url":"https://example.com/report","method":"POST","body":{"report":"monthly"}},"tags":["bench"]}`
+		}},
+	}
+}
+
+// sample is one answered request.
+type sample struct {
+	kind   int
+	took   time.Duration // from the moment at which it should have been sent
+	status int
+}
+
+// rest measures the REST API with a full history: requests of all tenants at
+// fixed moments, whether or not earlier ones were answered.
+func rest(ctx context.Context, s *stack) (rows []row, err error) {
+	s.say("%d jobs and %d executions of %d months", apiJobs, s.History, apiMonths)
+	if err := s.fill(ctx); err != nil {
+		return nil, err
+	}
+	address, stop, err := s.startAPI(ctx)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return nil, err
+	}
+	askers, err := s.askers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.say("%d requests a second", apiRate)
+	if _, err := ask(ctx, address, askers, apiRate*int(warmUp/time.Second)); err != nil { // plans and pools become warm
+		return nil, err
+	}
+	from := reading{at: clock.Now(), usages: usages()}
+	from.all, from.own = busy()
+	samples, err := ask(ctx, address, askers, apiRate*s.Seconds)
+	if err != nil {
+		return nil, err
+	}
+	to := reading{at: clock.Now(), usages: usages()}
+	to.all, to.own = busy()
+	return answered(samples, from, to), nil
+}
+
+// startAPI starts the API process, and answers where it is and how to stop it.
+func (s *stack) startAPI(ctx context.Context) (address string, stop func() error, err error) {
+	stop = func() error { return s.stop(s.running...) }
+	port, err := freePort(ctx)
+	if err != nil {
+		return "", stop, err
+	}
+	address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	_, err = s.startWith(ctx, apiName, []string{"HTTP_ADDR=" + address, "JWT_SECRET=" + signature}, func(*process) bool {
+		_, err := send(ctx, &http.Client{Timeout: time.Second}, call{http.MethodGet, "http://" + address + "/health/ready", "", ""})
+		return err == nil
+	})
+	return address, stop, err
+}
+
+// askers are a few thousand of what may be asked for, of all tenants.
+func (s *stack) askers(ctx context.Context) ([]asker, error) {
+	var all []asker
+	for _, who := range s.tenants {
+		token, err := identity.Mint([]byte(signature), identity.Claims{
+			Subject: who.Subject, Tenant: who.TenantID, Roles: []identity.Role{identity.Admin},
+		}, clock.Now(), time.Hour)
+		if err != nil {
+			return nil, err
+		}
+		some, err := s.store.some(ctx, who.TenantID, 500)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range some {
+			month := time.Date(one.scheduledAt.Year(), one.scheduledAt.Month(), 1, 0, 0, 0, 0, time.UTC)
+			all = append(all, asker{token: token, job: one.job, execution: one.id, from: month, to: month.AddDate(0, 1, 0)})
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("there is no execution to ask for")
+	}
+	return all, nil
+}
+
+// ask sends n requests, one every 1/apiRate s, whether or not earlier ones were
+// answered: an API that falls behind must not slow down those who ask.
+func ask(ctx context.Context, address string, askers []asker, n int) ([]sample, error) {
+	kinds, order := requests(), make([]int, 0, 100)
+	for kind, r := range kinds {
+		order = append(order, slices.Repeat([]int{kind}, r.share)...)
+	}
+	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 256, MaxConnsPerHost: 256}}
+	defer client.CloseIdleConnections()
+	samples, failures := make([]sample, n), make([]error, n)
+	var sent sync.WaitGroup
+	begin := clock.Now()
+	for i := range n {
+		at := begin.Add(time.Duration(i) * time.Second / apiRate)
+		if err := until(ctx, at); err != nil {
+			return nil, err
+		}
+		kind := order[i%len(order)]
+		who := askers[rand.N(len(askers))]
+		method, path, body := kinds[kind].make(who)
+		sent.Go(func() {
+			status, err := send(ctx, client, call{method, "http://" + address + path, body, who.token})
+			samples[i], failures[i] = sample{kind, clock.Now().Sub(at), status}, err
+		})
+	}
+	sent.Wait()
+	return samples, errors.Join(failures...)
+}
+
+// call is one request on the wire.
+type call struct{ method, url, body, token string }
+
+// send answers the status. One that is not a success is an error: what is
+// refused is not measured.
+func send(ctx context.Context, client *http.Client, c call) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, c.method, c.url, strings.NewReader(c.body))
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	if c.body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	said, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s %s: %s: %.300s", c.method, c.url, answer.Status, said)
+	}
+	return answer.StatusCode, err
+}
+
+// answered makes the rows: one for each kind of request, and one of all reads.
+func answered(samples []sample, from, to reading) []row {
+	took := to.at.Sub(from.at).Seconds()
+	line := func(what string, belongs func(sample) bool) row {
+		var all []time.Duration
+		for _, one := range samples {
+			if belongs(one) {
+				all = append(all, one.took)
+			}
+		}
+		slices.SortFunc(all, cmp.Compare[time.Duration])
+		return row{what: what, perSecond: float64(len(all)) / took, answers: &latency{
+			p50: quantile(all, 50), p95: quantile(all, 95), p99: quantile(all, 99), max: quantile(all, 100),
+		}, others: others(from, to), backlog: none}
+	}
+	kinds := requests()
+	rows := []row{line("all reads", func(s sample) bool { return kinds[s.kind].name != "POST /jobs" })}
+	for kind, r := range kinds {
+		rows = append(rows, line(r.name, func(s sample) bool { return s.kind == kind }))
+	}
+	for name, u := range to.usages {
+		if name == apiName || name == "postgres" {
+			each := (u.cpu - from.usages[name].cpu) / float64(len(samples))
+			rows[0].what += fmt.Sprintf("; %s %.0f µs and %.0f MB", filepath.Base(name), each, u.memory)
+		}
+	}
+	return rows
+}
+
+// quantile of sorted times: the smallest that so many percent do not exceed.
+func quantile(sorted []time.Duration, percent int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[max(0, (len(sorted)*percent+99)/100-1)]
+}
