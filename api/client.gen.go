@@ -298,6 +298,24 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/scheduler/jobs/{id} (the `GetJob` operationId).
 	GetJob(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// PatchJobWithBody Change parts of a job's definition
+	//
+	// Takes a JSON merge patch (RFC 7396) of the definition: a field that is given replaces what is stored, objects (`config`, `retryConfig`) are merged name by name, lists are replaced, and null removes, which means the default. The result is checked as a whole, as `PUT` would check it, and `details` names the fields of the result. Otherwise as `PUT`: a new version, an inactive job becomes active, a paused one stays paused. A patch that changes nothing makes no version. With `If-Match`, only if nobody changed the definition meanwhile; without it, the patch is applied to what is there.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/scheduler/jobs/{id} (the `PatchJob` operationId).
+	PatchJobWithBody(ctx context.Context, id JobID, params *PatchJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PatchJobWithApplicationMergePatchPlusJSONBody Change parts of a job's definition
+	//
+	// Takes a JSON merge patch (RFC 7396) of the definition: a field that is given replaces what is stored, objects (`config`, `retryConfig`) are merged name by name, lists are replaced, and null removes, which means the default. The result is checked as a whole, as `PUT` would check it, and `details` names the fields of the result. Otherwise as `PUT`: a new version, an inactive job becomes active, a paused one stays paused. A patch that changes nothing makes no version. With `If-Match`, only if nobody changed the definition meanwhile; without it, the patch is applied to what is there.
+	//
+	// Takes a body of the `application/merge-patch+json` content type.
+	//
+	// Corresponds with PATCH /api/v1/scheduler/jobs/{id} (the `PatchJob` operationId).
+	PatchJobWithApplicationMergePatchPlusJSONBody(ctx context.Context, id JobID, params *PatchJobParams, body PatchJobApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// UpdateJobWithBody Replace a job's definition
 	//
 	// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile.
@@ -458,6 +476,34 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/scheduler/jobs/{id}/validate (the `ValidateStoredJob` operationId).
 	ValidateStoredJob(ctx context.Context, id JobID, body ValidateStoredJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListJobVersions List a job's versions
+	//
+	// Every definition that the job had, newest first, with who made it, when, and which fields it changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`.
+	//
+	// Corresponds with GET /api/v1/scheduler/jobs/{id}/versions (the `ListJobVersions` operationId).
+	ListJobVersions(ctx context.Context, id JobID, params *ListJobVersionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetJobVersion Read a version of a job
+	//
+	// The whole definition, and what it changed of the version before.
+	//
+	// Corresponds with GET /api/v1/scheduler/jobs/{id}/versions/{version} (the `GetJobVersion` operationId).
+	GetJobVersion(ctx context.Context, id JobID, version Version, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CompareJobVersions Compare two versions of a job
+	//
+	// What changes from `version` to `other`, in either direction; empty where both say the same.
+	//
+	// Corresponds with GET /api/v1/scheduler/jobs/{id}/versions/{version}/compare/{other} (the `CompareJobVersions` operationId).
+	CompareJobVersions(ctx context.Context, id JobID, version Version, other int, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestoreJobVersion Go back to a version of a job
+	//
+	// Makes a new version with the definition of an old one, which is checked as `PUT` would check it: a calendar that is gone or a `runAt` that has passed answers 400. No version is lost. Restoring what the job has already makes no version. With `If-Match`, only if nobody changed the definition meanwhile.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/versions/{version}/restore (the `RestoreJobVersion` operationId).
+	RestoreJobVersion(ctx context.Context, id JobID, version Version, params *RestoreJobVersionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetHealth How the service and what it depends on are
 	//
@@ -949,6 +995,44 @@ func (c *Client) GetJob(ctx context.Context, id JobID, reqEditors ...RequestEdit
 	return c.Client.Do(req)
 }
 
+// PatchJobWithBody Change parts of a job's definition
+//
+// Takes a JSON merge patch (RFC 7396) of the definition: a field that is given replaces what is stored, objects (`config`, `retryConfig`) are merged name by name, lists are replaced, and null removes, which means the default. The result is checked as a whole, as `PUT` would check it, and `details` names the fields of the result. Otherwise as `PUT`: a new version, an inactive job becomes active, a paused one stays paused. A patch that changes nothing makes no version. With `If-Match`, only if nobody changed the definition meanwhile; without it, the patch is applied to what is there.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/scheduler/jobs/{id} (the `PatchJob` operationId).
+func (c *Client) PatchJobWithBody(ctx context.Context, id JobID, params *PatchJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPatchJobRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PatchJobWithApplicationMergePatchPlusJSONBody Change parts of a job's definition
+//
+// Takes a JSON merge patch (RFC 7396) of the definition: a field that is given replaces what is stored, objects (`config`, `retryConfig`) are merged name by name, lists are replaced, and null removes, which means the default. The result is checked as a whole, as `PUT` would check it, and `details` names the fields of the result. Otherwise as `PUT`: a new version, an inactive job becomes active, a paused one stays paused. A patch that changes nothing makes no version. With `If-Match`, only if nobody changed the definition meanwhile; without it, the patch is applied to what is there.
+//
+// Takes a body of the `application/merge-patch+json` content type.
+//
+// Corresponds with PATCH /api/v1/scheduler/jobs/{id} (the `PatchJob` operationId).
+func (c *Client) PatchJobWithApplicationMergePatchPlusJSONBody(ctx context.Context, id JobID, params *PatchJobParams, body PatchJobApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPatchJobRequestWithApplicationMergePatchPlusJSONBody(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // UpdateJobWithBody Replace a job's definition
 //
 // Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile.
@@ -1290,6 +1374,74 @@ func (c *Client) ValidateStoredJobWithBody(ctx context.Context, id JobID, conten
 // Corresponds with POST /api/v1/scheduler/jobs/{id}/validate (the `ValidateStoredJob` operationId).
 func (c *Client) ValidateStoredJob(ctx context.Context, id JobID, body ValidateStoredJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewValidateStoredJobRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListJobVersions List a job's versions
+//
+// Every definition that the job had, newest first, with who made it, when, and which fields it changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`.
+//
+// Corresponds with GET /api/v1/scheduler/jobs/{id}/versions (the `ListJobVersions` operationId).
+func (c *Client) ListJobVersions(ctx context.Context, id JobID, params *ListJobVersionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListJobVersionsRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetJobVersion Read a version of a job
+//
+// The whole definition, and what it changed of the version before.
+//
+// Corresponds with GET /api/v1/scheduler/jobs/{id}/versions/{version} (the `GetJobVersion` operationId).
+func (c *Client) GetJobVersion(ctx context.Context, id JobID, version Version, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetJobVersionRequest(c.Server, id, version)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CompareJobVersions Compare two versions of a job
+//
+// What changes from `version` to `other`, in either direction; empty where both say the same.
+//
+// Corresponds with GET /api/v1/scheduler/jobs/{id}/versions/{version}/compare/{other} (the `CompareJobVersions` operationId).
+func (c *Client) CompareJobVersions(ctx context.Context, id JobID, version Version, other int, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCompareJobVersionsRequest(c.Server, id, version, other)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestoreJobVersion Go back to a version of a job
+//
+// Makes a new version with the definition of an old one, which is checked as `PUT` would check it: a calendar that is gone or a `runAt` that has passed answers 400. No version is lost. Restoring what the job has already makes no version. With `If-Match`, only if nobody changed the definition meanwhile.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/versions/{version}/restore (the `RestoreJobVersion` operationId).
+func (c *Client) RestoreJobVersion(ctx context.Context, id JobID, version Version, params *RestoreJobVersionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestoreJobVersionRequest(c.Server, id, version, params)
 	if err != nil {
 		return nil, err
 	}
@@ -2398,6 +2550,68 @@ func NewGetJobRequest(server string, id JobID) (*http.Request, error) {
 	return req, nil
 }
 
+// NewPatchJobRequestWithApplicationMergePatchPlusJSONBody calls the generic PatchJob builder with application/merge-patch+json body
+func NewPatchJobRequestWithApplicationMergePatchPlusJSONBody(server string, id JobID, params *PatchJobParams, body PatchJobApplicationMergePatchPlusJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPatchJobRequestWithBody(server, id, params, "application/merge-patch+json", bodyReader)
+}
+
+// NewPatchJobRequestWithBody constructs an http.Request for the PatchJob method, with any body, and a specified content type
+func NewPatchJobRequestWithBody(server string, id JobID, params *PatchJobParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewUpdateJobRequest calls the generic UpdateJob builder with application/json body
 func NewUpdateJobRequest(server string, id JobID, params *UpdateJobParams, body UpdateJobJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -3121,6 +3335,224 @@ func NewValidateStoredJobRequestWithBody(server string, id JobID, contentType st
 	return req, nil
 }
 
+// NewListJobVersionsRequest constructs an http.Request for the ListJobVersions method
+func NewListJobVersionsRequest(server string, id JobID, params *ListJobVersionsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/%s/versions", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetJobVersionRequest constructs an http.Request for the GetJobVersion method
+func NewGetJobVersionRequest(server string, id JobID, version Version) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "version", version, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/%s/versions/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCompareJobVersionsRequest constructs an http.Request for the CompareJobVersions method
+func NewCompareJobVersionsRequest(server string, id JobID, version Version, other int) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "version", version, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "other", other, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/%s/versions/%s/compare/%s", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRestoreJobVersionRequest constructs an http.Request for the RestoreJobVersion method
+func NewRestoreJobVersionRequest(server string, id JobID, version Version, params *RestoreJobVersionParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "version", version, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/%s/versions/%s/restore", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewGetHealthRequest constructs an http.Request for the GetHealth method
 func NewGetHealthRequest(server string) (*http.Request, error) {
 	var err error
@@ -3480,6 +3912,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/scheduler/jobs/{id} (the `GetJob` operationId).
 	GetJobWithResponse(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*GetJobResponse, error)
 
+	// PatchJobWithBodyWithResponse Change parts of a job's definition
+	//
+	// Takes a JSON merge patch (RFC 7396) of the definition: a field that is given replaces what is stored, objects (`config`, `retryConfig`) are merged name by name, lists are replaced, and null removes, which means the default. The result is checked as a whole, as `PUT` would check it, and `details` names the fields of the result. Otherwise as `PUT`: a new version, an inactive job becomes active, a paused one stays paused. A patch that changes nothing makes no version. With `If-Match`, only if nobody changed the definition meanwhile; without it, the patch is applied to what is there.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/scheduler/jobs/{id} (the `PatchJob` operationId).
+	PatchJobWithBodyWithResponse(ctx context.Context, id JobID, params *PatchJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PatchJobResponse, error)
+
+	// PatchJobWithApplicationMergePatchPlusJSONBodyWithResponse Change parts of a job's definition
+	//
+	// Takes a JSON merge patch (RFC 7396) of the definition: a field that is given replaces what is stored, objects (`config`, `retryConfig`) are merged name by name, lists are replaced, and null removes, which means the default. The result is checked as a whole, as `PUT` would check it, and `details` names the fields of the result. Otherwise as `PUT`: a new version, an inactive job becomes active, a paused one stays paused. A patch that changes nothing makes no version. With `If-Match`, only if nobody changed the definition meanwhile; without it, the patch is applied to what is there.
+	//
+	// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/scheduler/jobs/{id} (the `PatchJob` operationId).
+	PatchJobWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, id JobID, params *PatchJobParams, body PatchJobApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*PatchJobResponse, error)
+
 	// UpdateJobWithBodyWithResponse Replace a job's definition
 	//
 	// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile.
@@ -3650,6 +4100,42 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/scheduler/jobs/{id}/validate (the `ValidateStoredJob` operationId).
 	ValidateStoredJobWithResponse(ctx context.Context, id JobID, body ValidateStoredJobJSONRequestBody, reqEditors ...RequestEditorFn) (*ValidateStoredJobResponse, error)
+
+	// ListJobVersionsWithResponse List a job's versions
+	//
+	// Every definition that the job had, newest first, with who made it, when, and which fields it changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/scheduler/jobs/{id}/versions (the `ListJobVersions` operationId).
+	ListJobVersionsWithResponse(ctx context.Context, id JobID, params *ListJobVersionsParams, reqEditors ...RequestEditorFn) (*ListJobVersionsResponse, error)
+
+	// GetJobVersionWithResponse Read a version of a job
+	//
+	// The whole definition, and what it changed of the version before.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/scheduler/jobs/{id}/versions/{version} (the `GetJobVersion` operationId).
+	GetJobVersionWithResponse(ctx context.Context, id JobID, version Version, reqEditors ...RequestEditorFn) (*GetJobVersionResponse, error)
+
+	// CompareJobVersionsWithResponse Compare two versions of a job
+	//
+	// What changes from `version` to `other`, in either direction; empty where both say the same.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/scheduler/jobs/{id}/versions/{version}/compare/{other} (the `CompareJobVersions` operationId).
+	CompareJobVersionsWithResponse(ctx context.Context, id JobID, version Version, other int, reqEditors ...RequestEditorFn) (*CompareJobVersionsResponse, error)
+
+	// RestoreJobVersionWithResponse Go back to a version of a job
+	//
+	// Makes a new version with the definition of an old one, which is checked as `PUT` would check it: a calendar that is gone or a `runAt` that has passed answers 400. No version is lost. Restoring what the job has already makes no version. With `If-Match`, only if nobody changed the definition meanwhile.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/versions/{version}/restore (the `RestoreJobVersion` operationId).
+	RestoreJobVersionWithResponse(ctx context.Context, id JobID, version Version, params *RestoreJobVersionParams, reqEditors ...RequestEditorFn) (*RestoreJobVersionResponse, error)
 
 	// GetHealthWithResponse How the service and what it depends on are
 	//
@@ -5878,6 +6364,131 @@ func (r GetJobResponse) ContentType() string {
 	return ""
 }
 
+// PatchJobResponse200Headers the declared response headers of an HTTP 200 response for PatchJob
+type PatchJobResponse200Headers struct {
+	ETag *string
+}
+
+// PatchJobResponse401Headers the declared response headers of an HTTP 401 response for PatchJob
+type PatchJobResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// PatchJobResponse503Headers the declared response headers of an HTTP 503 response for PatchJob
+type PatchJobResponse503Headers struct {
+	RetryAfter *int
+}
+
+type PatchJobResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Job
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *JobNotFound
+	// JSON412 the response for an HTTP 412 `application/json` response
+	JSON412 *PreconditionFailed
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PatchJobResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *PatchJobResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *PatchJobResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PatchJobResponse) GetJSON200() *Job {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r PatchJobResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r PatchJobResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r PatchJobResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r PatchJobResponse) GetJSON404() *JobNotFound {
+	return r.JSON404
+}
+
+// GetJSON412 returns the response for an HTTP 412 `application/json` response
+func (r PatchJobResponse) GetJSON412() *PreconditionFailed {
+	return r.JSON412
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r PatchJobResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r PatchJobResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r PatchJobResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r PatchJobResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r PatchJobResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PatchJobResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PatchJobResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PatchJobResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // UpdateJobResponse200Headers the declared response headers of an HTTP 200 response for UpdateJob
 type UpdateJobResponse200Headers struct {
 	ETag *string
@@ -7282,6 +7893,436 @@ func (r ValidateStoredJobResponse) ContentType() string {
 	return ""
 }
 
+// ListJobVersionsResponse401Headers the declared response headers of an HTTP 401 response for ListJobVersions
+type ListJobVersionsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// ListJobVersionsResponse503Headers the declared response headers of an HTTP 503 response for ListJobVersions
+type ListJobVersionsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type ListJobVersionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobVersionPage
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *JobNotFound
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListJobVersionsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ListJobVersionsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListJobVersionsResponse) GetJSON200() *JobVersionPage {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListJobVersionsResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListJobVersionsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListJobVersionsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ListJobVersionsResponse) GetJSON404() *JobNotFound {
+	return r.JSON404
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ListJobVersionsResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ListJobVersionsResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListJobVersionsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ListJobVersionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListJobVersionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListJobVersionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListJobVersionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetJobVersionResponse401Headers the declared response headers of an HTTP 401 response for GetJobVersion
+type GetJobVersionResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// GetJobVersionResponse503Headers the declared response headers of an HTTP 503 response for GetJobVersion
+type GetJobVersionResponse503Headers struct {
+	RetryAfter *int
+}
+
+type GetJobVersionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobVersion
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *VersionNotFound
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetJobVersionResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetJobVersionResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetJobVersionResponse) GetJSON200() *JobVersion {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetJobVersionResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetJobVersionResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetJobVersionResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetJobVersionResponse) GetJSON404() *VersionNotFound {
+	return r.JSON404
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r GetJobVersionResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GetJobVersionResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetJobVersionResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r GetJobVersionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetJobVersionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetJobVersionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetJobVersionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CompareJobVersionsResponse401Headers the declared response headers of an HTTP 401 response for CompareJobVersions
+type CompareJobVersionsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// CompareJobVersionsResponse503Headers the declared response headers of an HTTP 503 response for CompareJobVersions
+type CompareJobVersionsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type CompareJobVersionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobComparison
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *VersionNotFound
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CompareJobVersionsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *CompareJobVersionsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CompareJobVersionsResponse) GetJSON200() *JobComparison {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CompareJobVersionsResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CompareJobVersionsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CompareJobVersionsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CompareJobVersionsResponse) GetJSON404() *VersionNotFound {
+	return r.JSON404
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r CompareJobVersionsResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r CompareJobVersionsResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CompareJobVersionsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r CompareJobVersionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CompareJobVersionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CompareJobVersionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CompareJobVersionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RestoreJobVersionResponse200Headers the declared response headers of an HTTP 200 response for RestoreJobVersion
+type RestoreJobVersionResponse200Headers struct {
+	ETag *string
+}
+
+// RestoreJobVersionResponse401Headers the declared response headers of an HTTP 401 response for RestoreJobVersion
+type RestoreJobVersionResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// RestoreJobVersionResponse503Headers the declared response headers of an HTTP 503 response for RestoreJobVersion
+type RestoreJobVersionResponse503Headers struct {
+	RetryAfter *int
+}
+
+type RestoreJobVersionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Job
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *VersionNotFound
+	// JSON412 the response for an HTTP 412 `application/json` response
+	JSON412 *PreconditionFailed
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestoreJobVersionResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RestoreJobVersionResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RestoreJobVersionResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RestoreJobVersionResponse) GetJSON200() *Job {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RestoreJobVersionResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RestoreJobVersionResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RestoreJobVersionResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RestoreJobVersionResponse) GetJSON404() *VersionNotFound {
+	return r.JSON404
+}
+
+// GetJSON412 returns the response for an HTTP 412 `application/json` response
+func (r RestoreJobVersionResponse) GetJSON412() *PreconditionFailed {
+	return r.JSON412
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RestoreJobVersionResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r RestoreJobVersionResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RestoreJobVersionResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r RestoreJobVersionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestoreJobVersionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestoreJobVersionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestoreJobVersionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetHealthResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -7872,6 +8913,36 @@ func (c *ClientWithResponses) GetJobWithResponse(ctx context.Context, id JobID, 
 	return ParseGetJobResponse(rsp)
 }
 
+// PatchJobWithBodyWithResponse Change parts of a job's definition
+//
+// Takes a JSON merge patch (RFC 7396) of the definition: a field that is given replaces what is stored, objects (`config`, `retryConfig`) are merged name by name, lists are replaced, and null removes, which means the default. The result is checked as a whole, as `PUT` would check it, and `details` names the fields of the result. Otherwise as `PUT`: a new version, an inactive job becomes active, a paused one stays paused. A patch that changes nothing makes no version. With `If-Match`, only if nobody changed the definition meanwhile; without it, the patch is applied to what is there.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/scheduler/jobs/{id} (the `PatchJob` operationId).
+func (c *ClientWithResponses) PatchJobWithBodyWithResponse(ctx context.Context, id JobID, params *PatchJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PatchJobResponse, error) {
+	rsp, err := c.PatchJobWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePatchJobResponse(rsp)
+}
+
+// PatchJobWithApplicationMergePatchPlusJSONBodyWithResponse Change parts of a job's definition
+//
+// Takes a JSON merge patch (RFC 7396) of the definition: a field that is given replaces what is stored, objects (`config`, `retryConfig`) are merged name by name, lists are replaced, and null removes, which means the default. The result is checked as a whole, as `PUT` would check it, and `details` names the fields of the result. Otherwise as `PUT`: a new version, an inactive job becomes active, a paused one stays paused. A patch that changes nothing makes no version. With `If-Match`, only if nobody changed the definition meanwhile; without it, the patch is applied to what is there.
+//
+// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/scheduler/jobs/{id} (the `PatchJob` operationId).
+func (c *ClientWithResponses) PatchJobWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, id JobID, params *PatchJobParams, body PatchJobApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*PatchJobResponse, error) {
+	rsp, err := c.PatchJobWithApplicationMergePatchPlusJSONBody(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePatchJobResponse(rsp)
+}
+
 // UpdateJobWithBodyWithResponse Replace a job's definition
 //
 // Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile.
@@ -8155,6 +9226,66 @@ func (c *ClientWithResponses) ValidateStoredJobWithResponse(ctx context.Context,
 		return nil, err
 	}
 	return ParseValidateStoredJobResponse(rsp)
+}
+
+// ListJobVersionsWithResponse List a job's versions
+//
+// Every definition that the job had, newest first, with who made it, when, and which fields it changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/scheduler/jobs/{id}/versions (the `ListJobVersions` operationId).
+func (c *ClientWithResponses) ListJobVersionsWithResponse(ctx context.Context, id JobID, params *ListJobVersionsParams, reqEditors ...RequestEditorFn) (*ListJobVersionsResponse, error) {
+	rsp, err := c.ListJobVersions(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListJobVersionsResponse(rsp)
+}
+
+// GetJobVersionWithResponse Read a version of a job
+//
+// The whole definition, and what it changed of the version before.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/scheduler/jobs/{id}/versions/{version} (the `GetJobVersion` operationId).
+func (c *ClientWithResponses) GetJobVersionWithResponse(ctx context.Context, id JobID, version Version, reqEditors ...RequestEditorFn) (*GetJobVersionResponse, error) {
+	rsp, err := c.GetJobVersion(ctx, id, version, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetJobVersionResponse(rsp)
+}
+
+// CompareJobVersionsWithResponse Compare two versions of a job
+//
+// What changes from `version` to `other`, in either direction; empty where both say the same.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/scheduler/jobs/{id}/versions/{version}/compare/{other} (the `CompareJobVersions` operationId).
+func (c *ClientWithResponses) CompareJobVersionsWithResponse(ctx context.Context, id JobID, version Version, other int, reqEditors ...RequestEditorFn) (*CompareJobVersionsResponse, error) {
+	rsp, err := c.CompareJobVersions(ctx, id, version, other, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCompareJobVersionsResponse(rsp)
+}
+
+// RestoreJobVersionWithResponse Go back to a version of a job
+//
+// Makes a new version with the definition of an old one, which is checked as `PUT` would check it: a calendar that is gone or a `runAt` that has passed answers 400. No version is lost. Restoring what the job has already makes no version. With `If-Match`, only if nobody changed the definition meanwhile.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/versions/{version}/restore (the `RestoreJobVersion` operationId).
+func (c *ClientWithResponses) RestoreJobVersionWithResponse(ctx context.Context, id JobID, version Version, params *RestoreJobVersionParams, reqEditors ...RequestEditorFn) (*RestoreJobVersionResponse, error) {
+	rsp, err := c.RestoreJobVersion(ctx, id, version, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestoreJobVersionResponse(rsp)
 }
 
 // GetHealthWithResponse How the service and what it depends on are
@@ -10356,6 +11487,128 @@ func ParseGetJobResponse(rsp *http.Response) (*GetJobResponse, error) {
 	return response, nil
 }
 
+// ParsePatchJobResponse parses an HTTP response from a PatchJobWithResponse call
+func ParsePatchJobResponse(rsp *http.Response) (*PatchJobResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PatchJobResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Job
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest JobNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
+		var dest PreconditionFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON412 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PatchJobResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers PatchJobResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers PatchJobResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseUpdateJobResponse parses an HTTP response from a UpdateJobWithResponse call
 func ParseUpdateJobResponse(rsp *http.Response) (*UpdateJobResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -11705,6 +12958,415 @@ func ParseValidateStoredJobResponse(rsp *http.Response) (*ValidateStoredJobRespo
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers ValidateStoredJobResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListJobVersionsResponse parses an HTTP response from a ListJobVersionsWithResponse call
+func ParseListJobVersionsResponse(rsp *http.Response) (*ListJobVersionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListJobVersionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobVersionPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest JobNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ListJobVersionsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers ListJobVersionsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetJobVersionResponse parses an HTTP response from a GetJobVersionWithResponse call
+func ParseGetJobVersionResponse(rsp *http.Response) (*GetJobVersionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetJobVersionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobVersion
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest VersionNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers GetJobVersionResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers GetJobVersionResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCompareJobVersionsResponse parses an HTTP response from a CompareJobVersionsWithResponse call
+func ParseCompareJobVersionsResponse(rsp *http.Response) (*CompareJobVersionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CompareJobVersionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobComparison
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest VersionNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers CompareJobVersionsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers CompareJobVersionsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestoreJobVersionResponse parses an HTTP response from a RestoreJobVersionWithResponse call
+func ParseRestoreJobVersionResponse(rsp *http.Response) (*RestoreJobVersionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestoreJobVersionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Job
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest VersionNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
+		var dest PreconditionFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON412 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestoreJobVersionResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers RestoreJobVersionResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RestoreJobVersionResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -699,6 +699,24 @@ type CalendarSummary struct {
 	Version     int                `json:"version"`
 }
 
+// Change A field that differs. Of objects, the field within; lists count as one field.
+type Change struct {
+	// Field Where it stands, with dots.
+	//
+	// Example: config.headers.Accept
+	Field string `json:"field"`
+
+	// From The value before; absent where there was none.
+	//
+	// Example: text/plain
+	From interface{} `json:"from,omitempty"`
+
+	// To The value after; absent where there is none.
+	//
+	// Example: application/json
+	To interface{} `json:"to,omitempty"`
+}
+
 // ClockChange What a clock change does to an occurrence: `moved`, its local time does not exist and it runs later; `repeated`, it is the second pass of a local time that comes twice.
 type ClockChange string
 
@@ -1068,6 +1086,14 @@ type JobCalendar struct {
 // JobCalendarMode `exclude`: not within the calendar's days; `include`: only within them.
 type JobCalendarMode string
 
+// JobComparison defines model for JobComparison.
+type JobComparison struct {
+	Changes []Change           `json:"changes"`
+	From    int                `json:"from"`
+	JobID   openapi_types.UUID `json:"jobId"`
+	To      int                `json:"to"`
+}
+
 // JobPage defines model for JobPage.
 type JobPage struct {
 	HasMore bool  `json:"hasMore"`
@@ -1076,6 +1102,11 @@ type JobPage struct {
 	// NextCursor For the next page; null on the last one.
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
 }
+
+// JobPatch A part of a `JobSpec`, with null for what is to be removed.
+//
+// Example: {"endDate":null,"timezone":"Asia/Shanghai"}
+type JobPatch = json.RawMessage
 
 // JobSpec What a tenant may say of a job. At most one of `cronExpression`, `interval` and `runAt`; with none of them the job runs only when triggered.
 type JobSpec struct {
@@ -1184,6 +1215,50 @@ type JobValidation struct {
 
 // JobValidationValid Always true: what is not valid is answered 400, with every field.
 type JobValidationValid bool
+
+// JobVersion A version of a job.
+type JobVersion struct {
+	// Changes What it changed of the version before; empty for the first version.
+	Changes   []Change  `json:"changes"`
+	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy The `sub` of who made it.
+	CreatedBy string `json:"createdBy"`
+
+	// Definition What a tenant may say of a job. At most one of `cronExpression`, `interval` and `runAt`; with none of them the job runs only when triggered.
+	Definition JobSpec            `json:"definition"`
+	JobID      openapi_types.UUID `json:"jobId"`
+
+	// RestoredFrom The version that it brought back.
+	RestoredFrom nullable.Nullable[int] `json:"restoredFrom"`
+	Version      int                    `json:"version"`
+}
+
+// JobVersionPage defines model for JobVersionPage.
+type JobVersionPage struct {
+	HasMore bool                `json:"hasMore"`
+	Items   []JobVersionSummary `json:"items"`
+
+	// NextCursor For the next page; null on the last one.
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// JobVersionSummary A version of a job without its definition.
+type JobVersionSummary struct {
+	// ChangedFields The fields that differ from the version before, as paths with dots, in order; empty for the first version.
+	//
+	// Example: ["config.url","timezone"]
+	ChangedFields []string  `json:"changedFields"`
+	CreatedAt     time.Time `json:"createdAt"`
+
+	// CreatedBy The `sub` of who made it.
+	CreatedBy string             `json:"createdBy"`
+	JobID     openapi_types.UUID `json:"jobId"`
+
+	// RestoredFrom The version that it brought back.
+	RestoredFrom nullable.Nullable[int] `json:"restoredFrom"`
+	Version      int                    `json:"version"`
+}
 
 // Liveness defines model for Liveness.
 type Liveness struct {
@@ -1424,6 +1499,9 @@ type Limit = int
 // To defines model for To.
 type To = time.Time
 
+// Version defines model for Version.
+type Version = int
+
 // AlreadyRunning The form of every error.
 type AlreadyRunning = Error
 
@@ -1480,6 +1558,9 @@ type Unavailable = Error
 
 // UnsupportedMediaType The form of every error.
 type UnsupportedMediaType = Error
+
+// VersionNotFound The form of every error.
+type VersionNotFound = Error
 
 // ListAPIKeysParams defines parameters for ListAPIKeys.
 type ListAPIKeysParams struct {
@@ -1574,6 +1655,12 @@ type CreateJobParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// PatchJobParams defines parameters for PatchJob.
+type PatchJobParams struct {
+	// IfMatch The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // UpdateJobParams defines parameters for UpdateJob.
 type UpdateJobParams struct {
 	// IfMatch The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
@@ -1631,6 +1718,21 @@ type TriggerJobParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListJobVersionsParams defines parameters for ListJobVersions.
+type ListJobVersionsParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// RestoreJobVersionParams defines parameters for RestoreJobVersion.
+type RestoreJobVersionParams struct {
+	// IfMatch The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
 type CreateAPIKeyJSONRequestBody = APIKeySpec
 
@@ -1648,6 +1750,9 @@ type CreateJobJSONRequestBody = JobSpec
 
 // ValidateJobJSONRequestBody defines body for ValidateJob for application/json ContentType.
 type ValidateJobJSONRequestBody = JobSpec
+
+// PatchJobApplicationMergePatchPlusJSONRequestBody defines body for PatchJob for application/merge-patch+json ContentType.
+type PatchJobApplicationMergePatchPlusJSONRequestBody = JobPatch
 
 // UpdateJobJSONRequestBody defines body for UpdateJob for application/json ContentType.
 type UpdateJobJSONRequestBody = JobSpec

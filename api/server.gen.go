@@ -78,6 +78,9 @@ type ServerInterface interface {
 	// GetJob Read a job
 	// (GET /api/v1/scheduler/jobs/{id})
 	GetJob(w http.ResponseWriter, r *http.Request, id JobID)
+	// PatchJob Change parts of a job's definition
+	// (PATCH /api/v1/scheduler/jobs/{id})
+	PatchJob(w http.ResponseWriter, r *http.Request, id JobID, params PatchJobParams)
 	// UpdateJob Replace a job's definition
 	// (PUT /api/v1/scheduler/jobs/{id})
 	UpdateJob(w http.ResponseWriter, r *http.Request, id JobID, params UpdateJobParams)
@@ -114,6 +117,18 @@ type ServerInterface interface {
 	// ValidateStoredJob Check a stored job, or a change of it
 	// (POST /api/v1/scheduler/jobs/{id}/validate)
 	ValidateStoredJob(w http.ResponseWriter, r *http.Request, id JobID)
+	// ListJobVersions List a job's versions
+	// (GET /api/v1/scheduler/jobs/{id}/versions)
+	ListJobVersions(w http.ResponseWriter, r *http.Request, id JobID, params ListJobVersionsParams)
+	// GetJobVersion Read a version of a job
+	// (GET /api/v1/scheduler/jobs/{id}/versions/{version})
+	GetJobVersion(w http.ResponseWriter, r *http.Request, id JobID, version Version)
+	// CompareJobVersions Compare two versions of a job
+	// (GET /api/v1/scheduler/jobs/{id}/versions/{version}/compare/{other})
+	CompareJobVersions(w http.ResponseWriter, r *http.Request, id JobID, version Version, other int)
+	// RestoreJobVersion Go back to a version of a job
+	// (POST /api/v1/scheduler/jobs/{id}/versions/{version}/restore)
+	RestoreJobVersion(w http.ResponseWriter, r *http.Request, id JobID, version Version, params RestoreJobVersionParams)
 	// GetHealth How the service and what it depends on are
 	// (GET /health)
 	GetHealth(w http.ResponseWriter, r *http.Request)
@@ -249,6 +264,12 @@ func (_ Unimplemented) GetJob(w http.ResponseWriter, r *http.Request, id JobID) 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// PatchJob Change parts of a job's definition
+// (PATCH /api/v1/scheduler/jobs/{id})
+func (_ Unimplemented) PatchJob(w http.ResponseWriter, r *http.Request, id JobID, params PatchJobParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // UpdateJob Replace a job's definition
 // (PUT /api/v1/scheduler/jobs/{id})
 func (_ Unimplemented) UpdateJob(w http.ResponseWriter, r *http.Request, id JobID, params UpdateJobParams) {
@@ -318,6 +339,30 @@ func (_ Unimplemented) TriggerJob(w http.ResponseWriter, r *http.Request, id Job
 // ValidateStoredJob Check a stored job, or a change of it
 // (POST /api/v1/scheduler/jobs/{id}/validate)
 func (_ Unimplemented) ValidateStoredJob(w http.ResponseWriter, r *http.Request, id JobID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListJobVersions List a job's versions
+// (GET /api/v1/scheduler/jobs/{id}/versions)
+func (_ Unimplemented) ListJobVersions(w http.ResponseWriter, r *http.Request, id JobID, params ListJobVersionsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetJobVersion Read a version of a job
+// (GET /api/v1/scheduler/jobs/{id}/versions/{version})
+func (_ Unimplemented) GetJobVersion(w http.ResponseWriter, r *http.Request, id JobID, version Version) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CompareJobVersions Compare two versions of a job
+// (GET /api/v1/scheduler/jobs/{id}/versions/{version}/compare/{other})
+func (_ Unimplemented) CompareJobVersions(w http.ResponseWriter, r *http.Request, id JobID, version Version, other int) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RestoreJobVersion Go back to a version of a job
+// (POST /api/v1/scheduler/jobs/{id}/versions/{version}/restore)
+func (_ Unimplemented) RestoreJobVersion(w http.ResponseWriter, r *http.Request, id JobID, version Version, params RestoreJobVersionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1134,6 +1179,56 @@ func (siw *ServerInterfaceWrapper) GetJob(w http.ResponseWriter, r *http.Request
 	handler.ServeHTTP(w, r)
 }
 
+// PatchJob operation middleware
+func (siw *ServerInterfaceWrapper) PatchJob(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PatchJobParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PatchJob(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // UpdateJob operation middleware
 func (siw *ServerInterfaceWrapper) UpdateJob(w http.ResponseWriter, r *http.Request) {
 
@@ -1675,6 +1770,199 @@ func (siw *ServerInterfaceWrapper) ValidateStoredJob(w http.ResponseWriter, r *h
 	handler.ServeHTTP(w, r)
 }
 
+// ListJobVersions operation middleware
+func (siw *ServerInterfaceWrapper) ListJobVersions(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListJobVersionsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListJobVersions(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetJobVersion operation middleware
+func (siw *ServerInterfaceWrapper) GetJobVersion(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "version" -------------
+	var version Version
+
+	err = runtime.BindStyledParameterWithOptions("simple", "version", chi.URLParam(r, "version"), &version, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "version", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetJobVersion(w, r, id, version)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CompareJobVersions operation middleware
+func (siw *ServerInterfaceWrapper) CompareJobVersions(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "version" -------------
+	var version Version
+
+	err = runtime.BindStyledParameterWithOptions("simple", "version", chi.URLParam(r, "version"), &version, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "version", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "other" -------------
+	var other int
+
+	err = runtime.BindStyledParameterWithOptions("simple", "other", chi.URLParam(r, "other"), &other, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "other", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CompareJobVersions(w, r, id, version, other)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RestoreJobVersion operation middleware
+func (siw *ServerInterfaceWrapper) RestoreJobVersion(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "version" -------------
+	var version Version
+
+	err = runtime.BindStyledParameterWithOptions("simple", "version", chi.URLParam(r, "version"), &version, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "version", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RestoreJobVersionParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RestoreJobVersion(w, r, id, version, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetHealth operation middleware
 func (siw *ServerInterfaceWrapper) GetHealth(w http.ResponseWriter, r *http.Request) {
 
@@ -1843,6 +2131,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}", wrapper.GetJob)
 	})
 	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/api/v1/scheduler/jobs/{id}", wrapper.PatchJob)
+	})
+	r.Group(func(r chi.Router) {
 		r.Put(options.BaseURL+"/api/v1/scheduler/jobs/{id}", wrapper.UpdateJob)
 	})
 	r.Group(func(r chi.Router) {
@@ -1853,6 +2144,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/schedule", wrapper.PreviewSchedule)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/versions", wrapper.ListJobVersions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/versions/{version}", wrapper.GetJobVersion)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/versions/{version}/compare/{other}", wrapper.CompareJobVersions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/versions/{version}/restore", wrapper.RestoreJobVersion)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/trigger", wrapper.TriggerJob)
@@ -1990,6 +2293,8 @@ type UnavailableJSONResponse struct {
 }
 
 type UnsupportedMediaTypeJSONResponse Error
+
+type VersionNotFoundJSONResponse Error
 
 type ListAPIKeysRequestObject struct {
 	Params ListAPIKeysParams
@@ -4776,6 +5081,174 @@ func (response GetJob503JSONResponse) VisitGetJobResponse(w http.ResponseWriter)
 	return err
 }
 
+type PatchJobRequestObject struct {
+	ID     JobID `json:"id"`
+	Params PatchJobParams
+	Body   *PatchJobApplicationMergePatchPlusJSONRequestBody
+}
+
+type PatchJobResponseObject interface {
+	VisitPatchJobResponse(w http.ResponseWriter) error
+}
+
+type PatchJob200ResponseHeaders struct {
+	ETag *string
+}
+
+type PatchJob200JSONResponse struct {
+	Body    Job
+	Headers PatchJob200ResponseHeaders
+}
+
+func (response PatchJob200JSONResponse) VisitPatchJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchJob400JSONResponse struct{ InvalidJSONResponse }
+
+func (response PatchJob400JSONResponse) VisitPatchJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchJob401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response PatchJob401JSONResponse) VisitPatchJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchJob403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response PatchJob403JSONResponse) VisitPatchJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchJob404JSONResponse struct{ JobNotFoundJSONResponse }
+
+func (response PatchJob404JSONResponse) VisitPatchJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchJob412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response PatchJob412JSONResponse) VisitPatchJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchJob413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response PatchJob413JSONResponse) VisitPatchJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchJob415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response PatchJob415JSONResponse) VisitPatchJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchJob500JSONResponse struct{ InternalJSONResponse }
+
+func (response PatchJob500JSONResponse) VisitPatchJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchJob503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PatchJob503JSONResponse) VisitPatchJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type UpdateJobRequestObject struct {
 	ID     JobID `json:"id"`
 	Params UpdateJobParams
@@ -6609,6 +7082,540 @@ func (response ValidateStoredJob503JSONResponse) VisitValidateStoredJobResponse(
 	return err
 }
 
+type ListJobVersionsRequestObject struct {
+	ID     JobID `json:"id"`
+	Params ListJobVersionsParams
+}
+
+type ListJobVersionsResponseObject interface {
+	VisitListJobVersionsResponse(w http.ResponseWriter) error
+}
+
+type ListJobVersions200JSONResponse JobVersionPage
+
+func (response ListJobVersions200JSONResponse) VisitListJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobVersions400JSONResponse struct{ InvalidJSONResponse }
+
+func (response ListJobVersions400JSONResponse) VisitListJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobVersions401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListJobVersions401JSONResponse) VisitListJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobVersions403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListJobVersions403JSONResponse) VisitListJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobVersions404JSONResponse struct{ JobNotFoundJSONResponse }
+
+func (response ListJobVersions404JSONResponse) VisitListJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobVersions413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response ListJobVersions413JSONResponse) VisitListJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobVersions500JSONResponse struct{ InternalJSONResponse }
+
+func (response ListJobVersions500JSONResponse) VisitListJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListJobVersions503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListJobVersions503JSONResponse) VisitListJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobVersionRequestObject struct {
+	ID      JobID   `json:"id"`
+	Version Version `json:"version"`
+}
+
+type GetJobVersionResponseObject interface {
+	VisitGetJobVersionResponse(w http.ResponseWriter) error
+}
+
+type GetJobVersion200JSONResponse JobVersion
+
+func (response GetJobVersion200JSONResponse) VisitGetJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobVersion400JSONResponse struct{ InvalidJSONResponse }
+
+func (response GetJobVersion400JSONResponse) VisitGetJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobVersion401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetJobVersion401JSONResponse) VisitGetJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobVersion403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetJobVersion403JSONResponse) VisitGetJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobVersion404JSONResponse struct{ VersionNotFoundJSONResponse }
+
+func (response GetJobVersion404JSONResponse) VisitGetJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobVersion413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response GetJobVersion413JSONResponse) VisitGetJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobVersion500JSONResponse struct{ InternalJSONResponse }
+
+func (response GetJobVersion500JSONResponse) VisitGetJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobVersion503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetJobVersion503JSONResponse) VisitGetJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompareJobVersionsRequestObject struct {
+	ID      JobID   `json:"id"`
+	Version Version `json:"version"`
+	Other   int     `json:"other"`
+}
+
+type CompareJobVersionsResponseObject interface {
+	VisitCompareJobVersionsResponse(w http.ResponseWriter) error
+}
+
+type CompareJobVersions200JSONResponse JobComparison
+
+func (response CompareJobVersions200JSONResponse) VisitCompareJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompareJobVersions400JSONResponse struct{ InvalidJSONResponse }
+
+func (response CompareJobVersions400JSONResponse) VisitCompareJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompareJobVersions401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response CompareJobVersions401JSONResponse) VisitCompareJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompareJobVersions403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response CompareJobVersions403JSONResponse) VisitCompareJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompareJobVersions404JSONResponse struct{ VersionNotFoundJSONResponse }
+
+func (response CompareJobVersions404JSONResponse) VisitCompareJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompareJobVersions413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response CompareJobVersions413JSONResponse) VisitCompareJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompareJobVersions500JSONResponse struct{ InternalJSONResponse }
+
+func (response CompareJobVersions500JSONResponse) VisitCompareJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompareJobVersions503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response CompareJobVersions503JSONResponse) VisitCompareJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreJobVersionRequestObject struct {
+	ID      JobID   `json:"id"`
+	Version Version `json:"version"`
+	Params  RestoreJobVersionParams
+}
+
+type RestoreJobVersionResponseObject interface {
+	VisitRestoreJobVersionResponse(w http.ResponseWriter) error
+}
+
+type RestoreJobVersion200ResponseHeaders struct {
+	ETag *string
+}
+
+type RestoreJobVersion200JSONResponse struct {
+	Body    Job
+	Headers RestoreJobVersion200ResponseHeaders
+}
+
+func (response RestoreJobVersion200JSONResponse) VisitRestoreJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreJobVersion400JSONResponse struct{ InvalidJSONResponse }
+
+func (response RestoreJobVersion400JSONResponse) VisitRestoreJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreJobVersion401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RestoreJobVersion401JSONResponse) VisitRestoreJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreJobVersion403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RestoreJobVersion403JSONResponse) VisitRestoreJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreJobVersion404JSONResponse struct{ VersionNotFoundJSONResponse }
+
+func (response RestoreJobVersion404JSONResponse) VisitRestoreJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreJobVersion412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response RestoreJobVersion412JSONResponse) VisitRestoreJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreJobVersion413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response RestoreJobVersion413JSONResponse) VisitRestoreJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreJobVersion500JSONResponse struct{ InternalJSONResponse }
+
+func (response RestoreJobVersion500JSONResponse) VisitRestoreJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreJobVersion503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RestoreJobVersion503JSONResponse) VisitRestoreJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetHealthRequestObject struct {
 }
 
@@ -6888,6 +7895,9 @@ type StrictServerInterface interface {
 	// GetJob Read a job
 	// (GET /api/v1/scheduler/jobs/{id})
 	GetJob(ctx context.Context, request GetJobRequestObject) (GetJobResponseObject, error)
+	// PatchJob Change parts of a job's definition
+	// (PATCH /api/v1/scheduler/jobs/{id})
+	PatchJob(ctx context.Context, request PatchJobRequestObject) (PatchJobResponseObject, error)
 	// UpdateJob Replace a job's definition
 	// (PUT /api/v1/scheduler/jobs/{id})
 	UpdateJob(ctx context.Context, request UpdateJobRequestObject) (UpdateJobResponseObject, error)
@@ -6924,6 +7934,18 @@ type StrictServerInterface interface {
 	// ValidateStoredJob Check a stored job, or a change of it
 	// (POST /api/v1/scheduler/jobs/{id}/validate)
 	ValidateStoredJob(ctx context.Context, request ValidateStoredJobRequestObject) (ValidateStoredJobResponseObject, error)
+	// ListJobVersions List a job's versions
+	// (GET /api/v1/scheduler/jobs/{id}/versions)
+	ListJobVersions(ctx context.Context, request ListJobVersionsRequestObject) (ListJobVersionsResponseObject, error)
+	// GetJobVersion Read a version of a job
+	// (GET /api/v1/scheduler/jobs/{id}/versions/{version})
+	GetJobVersion(ctx context.Context, request GetJobVersionRequestObject) (GetJobVersionResponseObject, error)
+	// CompareJobVersions Compare two versions of a job
+	// (GET /api/v1/scheduler/jobs/{id}/versions/{version}/compare/{other})
+	CompareJobVersions(ctx context.Context, request CompareJobVersionsRequestObject) (CompareJobVersionsResponseObject, error)
+	// RestoreJobVersion Go back to a version of a job
+	// (POST /api/v1/scheduler/jobs/{id}/versions/{version}/restore)
+	RestoreJobVersion(ctx context.Context, request RestoreJobVersionRequestObject) (RestoreJobVersionResponseObject, error)
 	// GetHealth How the service and what it depends on are
 	// (GET /health)
 	GetHealth(ctx context.Context, request GetHealthRequestObject) (GetHealthResponseObject, error)
@@ -7539,6 +8561,40 @@ func (sh *strictHandler) GetJob(w http.ResponseWriter, r *http.Request, id JobID
 	}
 }
 
+// PatchJob operation middleware
+func (sh *strictHandler) PatchJob(w http.ResponseWriter, r *http.Request, id JobID, params PatchJobParams) {
+	var request PatchJobRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	var body PatchJobApplicationMergePatchPlusJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PatchJob(ctx, request.(PatchJobRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PatchJob")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PatchJobResponseObject); ok {
+		if err := validResponse.VisitPatchJobResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // UpdateJob operation middleware
 func (sh *strictHandler) UpdateJob(w http.ResponseWriter, r *http.Request, id JobID, params UpdateJobParams) {
 	var request UpdateJobRequestObject
@@ -7916,6 +8972,116 @@ func (sh *strictHandler) ValidateStoredJob(w http.ResponseWriter, r *http.Reques
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ValidateStoredJobResponseObject); ok {
 		if err := validResponse.VisitValidateStoredJobResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListJobVersions operation middleware
+func (sh *strictHandler) ListJobVersions(w http.ResponseWriter, r *http.Request, id JobID, params ListJobVersionsParams) {
+	var request ListJobVersionsRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListJobVersions(ctx, request.(ListJobVersionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListJobVersions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListJobVersionsResponseObject); ok {
+		if err := validResponse.VisitListJobVersionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetJobVersion operation middleware
+func (sh *strictHandler) GetJobVersion(w http.ResponseWriter, r *http.Request, id JobID, version Version) {
+	var request GetJobVersionRequestObject
+
+	request.ID = id
+	request.Version = version
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetJobVersion(ctx, request.(GetJobVersionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetJobVersion")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetJobVersionResponseObject); ok {
+		if err := validResponse.VisitGetJobVersionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CompareJobVersions operation middleware
+func (sh *strictHandler) CompareJobVersions(w http.ResponseWriter, r *http.Request, id JobID, version Version, other int) {
+	var request CompareJobVersionsRequestObject
+
+	request.ID = id
+	request.Version = version
+	request.Other = other
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CompareJobVersions(ctx, request.(CompareJobVersionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CompareJobVersions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CompareJobVersionsResponseObject); ok {
+		if err := validResponse.VisitCompareJobVersionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RestoreJobVersion operation middleware
+func (sh *strictHandler) RestoreJobVersion(w http.ResponseWriter, r *http.Request, id JobID, version Version, params RestoreJobVersionParams) {
+	var request RestoreJobVersionRequestObject
+
+	request.ID = id
+	request.Version = version
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RestoreJobVersion(ctx, request.(RestoreJobVersionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RestoreJobVersion")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RestoreJobVersionResponseObject); ok {
+		if err := validResponse.VisitRestoreJobVersionResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -13,18 +13,58 @@ import (
 	"github.com/google/uuid"
 )
 
+const GetJobVersions = `-- name: GetJobVersions :many
+SELECT job_id, version, tenant_id, spec, created_by, created_at, restored_from FROM job_versions WHERE tenant_id = $1 AND job_id = $2 AND version = ANY ($3::int[]) ORDER BY version
+`
+
+type GetJobVersionsParams struct {
+	TenantID uuid.UUID
+	JobID    uuid.UUID
+	Versions []int32
+}
+
+// Some versions of one job, in order; a number below 1 is none.
+func (q *Queries) GetJobVersions(ctx context.Context, arg GetJobVersionsParams) ([]JobVersion, error) {
+	rows, err := q.db.Query(ctx, GetJobVersions, arg.TenantID, arg.JobID, arg.Versions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []JobVersion
+	for rows.Next() {
+		var i JobVersion
+		if err := rows.Scan(
+			&i.JobID,
+			&i.Version,
+			&i.TenantID,
+			&i.Spec,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.RestoredFrom,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const InsertJobVersion = `-- name: InsertJobVersion :exec
-INSERT INTO job_versions (job_id, version, tenant_id, spec, created_by, created_at)
-VALUES ($1, $2, $3, $4, $5, $6::timestamptz)
+INSERT INTO job_versions (job_id, version, tenant_id, spec, created_by, created_at, restored_from)
+VALUES ($1, $2, $3, $4, $5, $6::timestamptz, $7)
 `
 
 type InsertJobVersionParams struct {
-	JobID     uuid.UUID
-	Version   int32
-	TenantID  uuid.UUID
-	Spec      json.RawMessage
-	CreatedBy string
-	Now       time.Time
+	JobID        uuid.UUID
+	Version      int32
+	TenantID     uuid.UUID
+	Spec         json.RawMessage
+	CreatedBy    string
+	Now          time.Time
+	RestoredFrom *int32
 }
 
 func (q *Queries) InsertJobVersion(ctx context.Context, arg InsertJobVersionParams) error {
@@ -35,8 +75,65 @@ func (q *Queries) InsertJobVersion(ctx context.Context, arg InsertJobVersionPara
 		arg.Spec,
 		arg.CreatedBy,
 		arg.Now,
+		arg.RestoredFrom,
 	)
 	return err
+}
+
+const ListJobVersions = `-- name: ListJobVersions :many
+SELECT v.version, v.created_by, v.created_at, v.restored_from, v.spec, p.spec AS previous
+FROM job_versions v LEFT JOIN job_versions p ON p.job_id = v.job_id AND p.version = v.version - 1
+WHERE v.tenant_id = $1 AND v.job_id = $2 AND v.version < $3
+ORDER BY v.version DESC LIMIT $4
+`
+
+type ListJobVersionsParams struct {
+	TenantID      uuid.UUID
+	JobID         uuid.UUID
+	BeforeVersion int32
+	PageSize      int32
+}
+
+type ListJobVersionsRow struct {
+	Version      int32
+	CreatedBy    string
+	CreatedAt    time.Time
+	RestoredFrom *int32
+	Spec         json.RawMessage
+	Previous     json.RawMessage
+}
+
+// Newest first, each with the definition that it replaced. Walks the key.
+func (q *Queries) ListJobVersions(ctx context.Context, arg ListJobVersionsParams) ([]ListJobVersionsRow, error) {
+	rows, err := q.db.Query(ctx, ListJobVersions,
+		arg.TenantID,
+		arg.JobID,
+		arg.BeforeVersion,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListJobVersionsRow
+	for rows.Next() {
+		var i ListJobVersionsRow
+		if err := rows.Scan(
+			&i.Version,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.RestoredFrom,
+			&i.Spec,
+			&i.Previous,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ListJobVersionsByKeys = `-- name: ListJobVersionsByKeys :many

@@ -93,6 +93,16 @@ type Execution struct {
 	BackfillID        *uuid.UUID
 }
 
+type JobVersion struct {
+	JobID        uuid.UUID
+	Version      int32
+	TenantID     uuid.UUID
+	Spec         json.RawMessage
+	CreatedBy    string
+	CreatedAt    time.Time
+	RestoredFrom *int32
+}
+
 type ScheduledJob struct {
 	ID                   uuid.UUID
 	TenantID             uuid.UUID

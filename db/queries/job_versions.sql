@@ -1,6 +1,6 @@
 -- name: InsertJobVersion :exec
-INSERT INTO job_versions (job_id, version, tenant_id, spec, created_by, created_at)
-VALUES (@job_id, @version, @tenant_id, @spec, @created_by, @now::timestamptz);
+INSERT INTO job_versions (job_id, version, tenant_id, spec, created_by, created_at, restored_from)
+VALUES (@job_id, @version, @tenant_id, @spec, @created_by, @now::timestamptz, sqlc.narg(restored_from));
 
 -- name: ListJobVersionsByKeys :many
 -- Cross-tenant: the worker reads the definitions that it does not hold yet.
@@ -9,3 +9,14 @@ SELECT v.job_id, v.version, v.tenant_id, v.spec
 FROM job_versions v
 JOIN (SELECT unnest(@job_ids::uuid[]) AS job_id, unnest(@versions::int[]) AS version) k
   ON v.job_id = k.job_id AND v.version = k.version;
+
+-- name: GetJobVersions :many
+-- Some versions of one job, in order; a number below 1 is none.
+SELECT * FROM job_versions WHERE tenant_id = @tenant_id AND job_id = @job_id AND version = ANY (@versions::int[]) ORDER BY version;
+
+-- name: ListJobVersions :many
+-- Newest first, each with the definition that it replaced. Walks the key.
+SELECT v.version, v.created_by, v.created_at, v.restored_from, v.spec, p.spec AS previous
+FROM job_versions v LEFT JOIN job_versions p ON p.job_id = v.job_id AND p.version = v.version - 1
+WHERE v.tenant_id = @tenant_id AND v.job_id = @job_id AND v.version < @before_version
+ORDER BY v.version DESC LIMIT @page_size;

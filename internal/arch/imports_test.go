@@ -60,10 +60,11 @@ executor/function | executor fault                                              
 promoter          | backfill calendar clock db:store.go execution fault fleet job partition postgres queue schedule telemetry | sync                 |
 worker            | clock db:store.go executor fleet job postgres queue telemetry                              |                      |
 rest/strictjson   | fault                                                                                      |                      |
+rest/patch        |                                                                                            |                      |
 rest/cursor       |                                                                                            |                      |
 rest/contract     | api fault rest/strictjson                                                                  | kin-openapi          |
 rest/reference    |                                                                                            | swgui                |
-rest              | api apikey backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/reference rest/strictjson schedule schedule/ics telemetry tenant | chi oapi             | kin-openapi
+rest              | api apikey backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
 app               | apikey backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease partition postgres promoter queue rest telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency identity job postgres queue tenant |                      |

@@ -76,7 +76,7 @@ func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec) (
 	if err != nil {
 		return Job{}, fmt.Errorf("insert job: %w", err)
 	}
-	if err := insertVersion(ctx, tx, row, who.Subject); err != nil {
+	if err := insertVersion(ctx, tx, row, author{by: who.Subject}); err != nil {
 		return Job{}, err
 	}
 	return fromRow(row)
@@ -136,7 +136,19 @@ func (s *Store) CountDueAt(ctx context.Context, who tenant.Actor, at time.Time) 
 // Update replaces a job's definition by a new version. With ifVersion other
 // than zero, only if the job still has that version. An instant that is due
 // already and not yet promoted still runs, with the new definition.
-func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec Spec, ifVersion int) (job Job, err error) {
+func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec Spec, ifVersion int) (Job, error) {
+	return s.replace(ctx, who, id, edit{spec: spec, ifVersion: ifVersion})
+}
+
+// edit is a new definition of a job.
+type edit struct {
+	spec      Spec
+	ifVersion int // only if the job has this version; 0: any
+	restored  int // the version that it brings back; 0: none
+}
+
+func (s *Store) replace(ctx context.Context, who tenant.Actor, id uuid.UUID, e edit) (job Job, err error) {
+	spec, ifVersion := e.spec, e.ifVersion
 	insert, err := insertParams(spec)
 	if err != nil {
 		return Job{}, err
@@ -171,7 +183,7 @@ func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec
 		if job, err = fromRow(row); err != nil {
 			return err
 		}
-		return insertVersion(ctx, tx, row, who.Subject)
+		return insertVersion(ctx, tx, row, author{who.Subject, e.restored})
 	})
 	return job, err
 }
@@ -274,7 +286,13 @@ func lock(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) 
 	return fromRow(row)
 }
 
-func insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, by string) error {
+// author is who made a version, and from which other one.
+type author struct {
+	by       string
+	restored int
+}
+
+func insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, from author) error {
 	job, err := fromRow(row)
 	if err != nil {
 		return err
@@ -284,7 +302,8 @@ func insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, by
 		return fmt.Errorf("write the job version: %w", err)
 	}
 	err = tx.InsertJobVersion(ctx, db.InsertJobVersionParams{
-		JobID: row.ID, Version: row.Version, TenantID: row.TenantID, Spec: spec, CreatedBy: by, Now: tx.At,
+		JobID: row.ID, Version: row.Version, TenantID: row.TenantID, Spec: spec, CreatedBy: from.by, Now: tx.At,
+		RestoredFrom: orNil(int32(from.restored)),
 	})
 	if err != nil {
 		return fmt.Errorf("insert job version: %w", err)

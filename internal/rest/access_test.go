@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"encoding/base64"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -55,6 +56,12 @@ var samples = map[string]request{
 	"getHealth":         {method: "GET", path: "/health"},
 	"getLiveness":       {method: "GET", path: "/health/live"},
 	"getReadiness":      {method: "GET", path: "/health/ready"},
+
+	"patchJob":           {method: "PATCH", path: base + "/jobs/{id}", body: `{"name":"{new}"}`, header: map[string]string{"Content-Type": mergePatch}},
+	"listJobVersions":    {method: "GET", path: base + "/jobs/{id}/versions"},
+	"getJobVersion":      {method: "GET", path: base + "/jobs/{id}/versions/1"},
+	"compareJobVersions": {method: "GET", path: base + "/jobs/{id}/versions/1/compare/1"},
+	"restoreJobVersion":  {method: "POST", path: base + "/jobs/{id}/versions/1/restore"},
 }
 
 // sampleOf is the good request for an operation, with the id of a thing of an
@@ -201,6 +208,11 @@ func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 		for _, header := range []map[string]string{nil, {"If-Match": `"1"`, "Idempotency-Key": "k"}} {
 			foreign, unknown := sample, sample
 			foreign.token, unknown.token = theirs, theirs
+			header := maps.Clone(header)
+			if header == nil {
+				header = map[string]string{}
+			}
+			maps.Copy(header, sample.header)
 			foreign.header, unknown.header = header, header
 			nobody := uuid.NewString()
 			unknown.path = strings.Replace(sample.path, id.String(), nobody, 1)

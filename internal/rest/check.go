@@ -49,7 +49,11 @@ func (s *server) check(next http.Handler) http.Handler {
 	})
 }
 
-const jsonMedia = "application/json"
+// isJSON reports whether a body of this media type is read here; any other is
+// its handler's.
+func isJSON(media string) bool {
+	return media == "application/json" || media == "application/merge-patch+json"
+}
 
 // readBody reads the whole body, which the cap bounds; blank is nothing.
 func readBody(r *http.Request, operation *contract.Operation) ([]byte, error) {
@@ -62,7 +66,7 @@ func readBody(r *http.Request, operation *contract.Operation) ([]byte, error) {
 		return nil, fault.Wrap(fault.Invalid, codeInvalid, "the body did not arrive whole", err)
 	}
 	media := operation.MediaType()
-	if trimmed := bytes.TrimSpace(body); len(trimmed) == 0 || media == jsonMedia {
+	if trimmed := bytes.TrimSpace(body); len(trimmed) == 0 || isJSON(media) {
 		body = trimmed // of another text the lines are counted
 	}
 	if media != "" && len(body) > 0 && !isMedia(r.Header, media) {
@@ -93,7 +97,7 @@ func (s *server) checkBody(ctx context.Context, operation *contract.Operation, b
 		return nil
 	case !takes:
 		return []fault.Field{{Path: "body", Rule: "unexpected", Message: "is not taken by this operation"}}
-	case operation.MediaType() != jsonMedia:
+	case !isJSON(operation.MediaType()):
 		return nil // its handler reads it
 	}
 	value, fields := strictjson.Decode(body)

@@ -92,7 +92,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	for _, test := range []struct{ method, path, allow string }{
 		{"PATCH", "/jobs", "GET, POST"},
 		{"DELETE", "/jobs", "GET, POST"},
-		{"POST", "/jobs/" + id, "GET, PUT, DELETE"},
+		{"POST", "/jobs/" + id, "GET, PUT, PATCH, DELETE"},
 		{"GET", "/jobs/" + id + "/trigger", "POST"},
 		{"OPTIONS", "/executions", "GET"},
 		{"HEAD", "/jobs", "GET, POST"},

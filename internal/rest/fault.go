@@ -26,6 +26,7 @@ const (
 	codeMethod    = "METHOD_NOT_ALLOWED"
 	codeTooLarge  = "BODY_TOO_LARGE"
 	codeMediaType = "UNSUPPORTED_MEDIA_TYPE"
+	codeOutdated  = "PRECONDITION_FAILED"
 )
 
 // answers is the one table from fault to HTTP. The first line that fits is the
@@ -44,7 +45,7 @@ var answers = []struct {
 	{fault.Unauthenticated, "", http.StatusUnauthorized, "UNAUTHORIZED"},
 	{fault.Forbidden, "", http.StatusForbidden, "FORBIDDEN"},
 	{fault.NotFound, "", http.StatusNotFound, "NOT_FOUND"},
-	{fault.Conflict, "PRECONDITION_FAILED", http.StatusPreconditionFailed, "PRECONDITION_FAILED"},
+	{fault.Conflict, codeOutdated, http.StatusPreconditionFailed, codeOutdated},
 	{fault.Conflict, "IDEMPOTENCY_KEY_REUSED", http.StatusUnprocessableEntity, "IDEMPOTENCY_KEY_REUSED"},
 	{fault.Conflict, "", http.StatusConflict, "CONFLICT"},
 	{fault.TooMany, "", http.StatusTooManyRequests, "RATE_LIMITED"},
@@ -149,6 +150,10 @@ func challenge(r *http.Request) string {
 // refuseUndecoded answers what the contract allows and Go's types cannot hold,
 // such as the whole number 1e2.
 func (s *server) refuseUndecoded(w http.ResponseWriter, r *http.Request, err error) {
+	s.refuse(w, r, wrong(undecoded(err)))
+}
+
+func undecoded(err error) fault.Field {
 	field := fault.Field{Path: "body", Rule: "type", Message: "cannot be read as what is described"}
 	var typed *json.UnmarshalTypeError
 	var parameter *api.InvalidParamFormatError
@@ -158,7 +163,13 @@ func (s *server) refuseUndecoded(w http.ResponseWriter, r *http.Request, err err
 	case errors.As(err, &parameter):
 		field.Path = parameter.ParamName
 	}
-	s.refuse(w, r, wrong(field))
+	return field
+}
+
+// isOutdated reports whether somebody changed meanwhile what was to be changed.
+func isOutdated(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Code == codeOutdated
 }
 
 // wrong is the fault of a request with these fields. The code is the first that

@@ -125,7 +125,7 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 // noMethod answers a known path with another method, and says which ones it
 // has.
 func (s *server) noMethod(router chi.Router) http.HandlerFunc {
-	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}
+	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 	return func(w http.ResponseWriter, r *http.Request) {
 		path := r.URL.Path
 		if r.URL.RawPath != "" {

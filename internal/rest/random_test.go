@@ -89,6 +89,9 @@ func (g generator) request(t *rapid.T) request {
 	if strings.HasSuffix(template, "/import") {
 		r.header["Content-Type"] = "text/calendar"
 	}
+	if r.method == http.MethodPatch {
+		r.header["Content-Type"] = mergePatch
+	}
 	if operation.RequestBody != nil || rapid.IntRange(0, 20).Draw(t, "unasked body") == 0 {
 		r.body = g.body(t, operation)
 	}
@@ -107,6 +110,9 @@ func headerText(text string) string {
 
 // text draws the text of a parameter: mostly what its schema allows.
 func (g generator) text(t *rapid.T, name string, schema *openapi3.Schema) string {
+	if (name == "version" || name == "other") && rapid.Bool().Draw(t, "known version") {
+		return "1"
+	}
 	if name == "id" || name == "jobId" || name == "backfillId" {
 		if rapid.IntRange(0, 9).Draw(t, "known id") > 0 {
 			return rapid.SampledFrom(append(g.ids, g.ids[2:]...)).Draw(t, name).String()
@@ -132,7 +138,12 @@ func (g generator) body(t *rapid.T, operation *openapi3.Operation) string {
 		return rapid.SampledFrom([]string{holidays, strings.ToLower(holidays), holidays[:len(holidays)/2], holidays + holidays, "x", "\x00\xff", ""}).Draw(t, "file")
 	}
 	if operation.RequestBody != nil {
-		schema = operation.RequestBody.Value.Content.Get("application/json").Schema.Value
+		for _, form := range operation.RequestBody.Value.Content {
+			schema = form.Schema.Value
+		}
+		if form := operation.RequestBody.Value.Content[mergePatch]; form != nil {
+			schema = g.spec.Components.Schemas["JobSpec"].Value
+		}
 	}
 	value := g.value(t, schema, 4)
 	if schema.Properties["jobType"] != nil && rapid.IntRange(0, 2).Draw(t, "nearly right") > 0 {

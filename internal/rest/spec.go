@@ -120,6 +120,33 @@ func viewJob(j job.Job) api.Job {
 	}
 }
 
+// definitionOf is a definition as the contract writes it, all fields given, with
+// which the same definition could be sent again.
+func definitionOf(s job.Spec) api.JobSpec {
+	tags, calendars, retry := append([]string{}, s.Tags...), viewNamed(s.Calendars), viewRetry(s.Retry)
+	gap, overlap := api.DstGap(s.DSTGap), api.DstOverlap(s.DSTOverlap)
+	policy, misfire := api.OverlapPolicy(s.Overlap), api.MisfirePolicy(s.Misfire.Policy)
+	return api.JobSpec{
+		Name: s.Name, Description: &s.Description, Tags: &tags,
+		CronExpression: given(textOrNull(s.CronExpression)), Interval: given(intervalOrNull(s.Interval)), RunAt: given(orNull(s.RunAt)),
+		Timezone: &s.Timezone, StartDate: given(orNull(s.StartDate)), EndDate: given(orNull(s.EndDate)),
+		JobType: api.JobType(s.Type), Config: s.Config, RetryConfig: &retry, Timeout: &s.Timeout, Priority: &s.Priority,
+		JitterSeconds: &s.JitterSeconds, DstGap: &gap, DstOverlap: &overlap, Calendars: &calendars,
+		MaxExecutions: given(numberOrNull(s.MaxExecutions)), MaxConcurrent: &s.MaxConcurrent,
+		OverlapPolicy: &policy, OverlapQueueLimit: &s.OverlapQueueLimit,
+		MisfirePolicy: &misfire, MisfireLimit: &s.Misfire.Limit, MisfireGraceSeconds: &s.Misfire.GraceSeconds,
+		DisableAfterFailures: given(numberOrNull(s.DisableAfterFailures)),
+	}
+}
+
+// given leaves out what is null.
+func given[T any](n nullable.Nullable[T]) nullable.Nullable[T] {
+	if n.IsNull() {
+		return nil
+	}
+	return n
+}
+
 func viewNamed(named []job.Calendar) []api.JobCalendar {
 	view := make([]api.JobCalendar, len(named))
 	for i, c := range named {

@@ -154,7 +154,7 @@ func (o *Operation) strayParameters(query url.Values, header http.Header) []faul
 // CheckBody reports everything about a JSON body, as strictjson decoded it,
 // that the contract does not allow.
 func (o *Operation) CheckBody(value any) []fault.Field {
-	schema := o.body.Content["application/json"].Schema.Value
+	schema := o.body.Content[o.MediaType()].Schema.Value
 	err := schema.VisitJSON(value, slices.Concat(o.formats, []openapi3.SchemaValidationOption{openapi3.MultiErrors(), openapi3.VisitAsRequest()})...)
 	if err == nil {
 		return nil

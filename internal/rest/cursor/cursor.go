@@ -1,9 +1,9 @@
 // Package cursor writes a place in a list as an opaque text, and reads back
 // only what it wrote itself, for the same caller and the same list.
 //
-// It owns the format and its signature. It refuses to carry anything but an
-// instant and an id: tenant, list and filters are signed and not contained, so
-// a cursor tells nothing and fits nowhere else. Called by rest for each list.
+// It owns the format and its signature. It refuses to carry anything but what
+// an item is sorted by and its id: tenant, list, filters and sort are signed and
+// not contained, so a cursor fits nowhere else. Called by rest for each list.
 package cursor
 
 import (
@@ -22,7 +22,9 @@ import (
 const (
 	version = 1
 	macSize = 16 // bytes; 128 bits cannot be guessed through an API
-	size    = 1 + 8 + 16 + macSize
+	least   = 1 + 8 + 16 + macSize
+	// most leaves room for a text of 200 characters.
+	most = least + 800
 )
 
 // ErrInvalid is the answer to every text that Encode did not write for this
@@ -42,11 +44,13 @@ type List struct {
 	Filters string
 }
 
-// Place is a position in a list: the last item of a page. The instant counts in
-// whole microseconds.
+// Place is a position in a list: the last item of a page, by what the list is
+// sorted by. The instant counts in whole microseconds; a text has at most 800
+// bytes.
 type Place struct {
-	At time.Time
-	ID uuid.UUID
+	At   time.Time
+	Text string
+	ID   uuid.UUID
 }
 
 // Codec signs and checks cursors. It may be used by any number of goroutines.
@@ -64,30 +68,29 @@ func New(secret []byte) (*Codec, error) {
 
 // Encode writes a place in a list.
 func (c *Codec) Encode(list List, place Place) string {
-	raw := make([]byte, 0, size)
+	raw := make([]byte, 0, least+len(place.Text))
 	raw = append(raw, version)
 	raw = binary.BigEndian.AppendUint64(raw, uint64(place.At.UnixMicro()))
 	raw = append(raw, place.ID[:]...)
+	raw = append(raw, place.Text...)
 	return encoding.EncodeToString(append(raw, c.sign(list, raw)...))
 }
 
 // Decode reads what Encode wrote for the same list, or returns ErrInvalid.
 func (c *Codec) Decode(list List, text string) (Place, error) {
-	if len(text) != encoding.EncodedLen(size) {
-		return Place{}, ErrInvalid
-	}
-	// The decoder skips line breaks, so the length is checked again.
+	// The decoder skips line breaks, so the length of the text is checked too.
 	raw, err := encoding.DecodeString(text)
-	if err != nil || len(raw) != size {
+	if err != nil || len(raw) < least || len(raw) > most || len(text) != encoding.EncodedLen(len(raw)) {
 		return Place{}, ErrInvalid
 	}
-	body, mac := raw[:size-macSize], raw[size-macSize:]
+	body, mac := raw[:len(raw)-macSize], raw[len(raw)-macSize:]
 	if raw[0] != version || !hmac.Equal(mac, c.sign(list, body)) {
 		return Place{}, ErrInvalid
 	}
 	return Place{
-		At: time.UnixMicro(int64(binary.BigEndian.Uint64(body[1:9]))).UTC(),
-		ID: uuid.UUID(body[9:]),
+		At:   time.UnixMicro(int64(binary.BigEndian.Uint64(body[1:9]))).UTC(),
+		ID:   uuid.UUID(body[9:25]),
+		Text: string(body[25:]),
 	}, nil
 }
 
@@ -95,9 +98,8 @@ func (c *Codec) Decode(list List, text string) (Place, error) {
 // fixed length or is preceded by it, so no two lists sign the same bytes.
 func (c *Codec) sign(list List, body []byte) []byte {
 	mac := hmac.New(sha256.New, c.key)
-	mac.Write(body)
 	mac.Write(list.Tenant[:])
-	for _, part := range []string{list.Route, list.Filters} {
+	for _, part := range []string{string(body), list.Route, list.Filters} {
 		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		mac.Write([]byte(part))
 	}
