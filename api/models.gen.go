@@ -991,7 +991,7 @@ type Job struct {
 	AuditedAt nullable.Nullable[time.Time] `json:"auditedAt"`
 	Calendars []JobCalendar                `json:"calendars"`
 
-	// Config As it was sent, apart from the order of names and white space.
+	// Config As it was sent, apart from the order of names and white space, and with `***` in the place of each credential.
 	Config    json.RawMessage `json:"config"`
 	CreatedAt time.Time       `json:"createdAt"`
 
@@ -1113,7 +1113,7 @@ type JobSpec struct {
 	// Calendars Calendars that each have to admit an instant. An id that is not one of the tenant's calendars is refused.
 	Calendars *[]JobCalendar `json:"calendars,omitempty"`
 
-	// Config What to run: for `http` see `HttpConfig`, for `function` see `FunctionConfig`. It is checked field by field against the schema of the `jobType`.
+	// Config What to run: for `http` see `HttpConfig`, for `function` see `FunctionConfig`. It is checked field by field against the schema of the `jobType`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body` and `parameters`, stands for a stored secret. Credentials that stand here themselves are stored encrypted and shown as `***` ever after: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused.
 	//
 	// Example: {"method":"POST","url":"https://example.com/report"}
 	Config json.RawMessage `json:"config"`
@@ -1417,6 +1417,48 @@ type ScheduleWarning struct {
 	Message string `json:"message"`
 }
 
+// Secret What may be shown of a secret.
+type Secret struct {
+	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy Who stored the first value.
+	CreatedBy   string             `json:"createdBy"`
+	Description string             `json:"description"`
+	ID          openapi_types.UUID `json:"id"`
+
+	// KeyID The id of the operator's key that the value is encrypted with.
+	KeyID string `json:"keyId"`
+
+	// Name Example: billing-key
+	Name      string             `json:"name"`
+	TenantID  openapi_types.UUID `json:"tenantId"`
+	UpdatedAt time.Time          `json:"updatedAt"`
+
+	// UpdatedBy Who stored the value as it is.
+	UpdatedBy string `json:"updatedBy"`
+
+	// Version Counts the values.
+	Version int `json:"version"`
+}
+
+// SecretPage defines model for SecretPage.
+type SecretPage struct {
+	HasMore bool     `json:"hasMore"`
+	Items   []Secret `json:"items"`
+
+	// NextCursor For the next page; null on the last.
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// SecretValue defines model for SecretValue.
+type SecretValue struct {
+	// Description For people; where it is left out, that of the value before stays.
+	Description *string `json:"description,omitempty"`
+
+	// Value At most 65,536 bytes. No operation answers it.
+	Value *string `json:"value,omitempty"`
+}
+
 // StatusCodes One code, a range or a list of these. As `expectedStatusCode`, what counts as success: by default any 2xx. As `retryOnStatusCodes`, what is retried, and then nothing else is: by default 408, 425, 429 and 5xx.
 //
 // Example: 200-299
@@ -1496,6 +1538,9 @@ type JobID = openapi_types.UUID
 // Limit defines model for Limit.
 type Limit = int
 
+// SecretName defines model for SecretName.
+type SecretName = string
+
 // To defines model for To.
 type To = time.Time
 
@@ -1543,6 +1588,12 @@ type NotRetryable = Error
 
 // PreconditionFailed The form of every error.
 type PreconditionFailed = Error
+
+// SecretNotFound The form of every error.
+type SecretNotFound = Error
+
+// SecretsUnavailable The form of every error.
+type SecretsUnavailable = Error
 
 // TooLarge The form of every error.
 type TooLarge = Error
@@ -1733,6 +1784,15 @@ type RestoreJobVersionParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListSecretsParams defines parameters for ListSecrets.
+type ListSecretsParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
 type CreateAPIKeyJSONRequestBody = APIKeySpec
 
@@ -1774,6 +1834,9 @@ type TriggerJobJSONRequestBody = TriggerRequest
 
 // ValidateStoredJobJSONRequestBody defines body for ValidateStoredJob for application/json ContentType.
 type ValidateStoredJobJSONRequestBody = JobSpec
+
+// PutSecretJSONRequestBody defines body for PutSecret for application/json ContentType.
+type PutSecretJSONRequestBody = SecretValue
 
 // Getter for additional properties for DependencyDetails. Returns the specified
 // element and whether it was found

@@ -137,10 +137,11 @@ func (q *Queries) ListJobVersions(ctx context.Context, arg ListJobVersionsParams
 }
 
 const ListJobVersionsByKeys = `-- name: ListJobVersionsByKeys :many
-SELECT v.job_id, v.version, v.tenant_id, v.spec
+SELECT v.job_id, v.version, v.tenant_id, v.spec, c.sealed
 FROM job_versions v
 JOIN (SELECT unnest($1::uuid[]) AS job_id, unnest($2::int[]) AS version) k
   ON v.job_id = k.job_id AND v.version = k.version
+LEFT JOIN job_credentials c ON c.job_id = v.job_id AND c.version = v.version
 `
 
 type ListJobVersionsByKeysParams struct {
@@ -153,6 +154,7 @@ type ListJobVersionsByKeysRow struct {
 	Version  int32
 	TenantID uuid.UUID
 	Spec     json.RawMessage
+	Sealed   []byte
 }
 
 // Cross-tenant: the worker reads the definitions that it does not hold yet.
@@ -171,6 +173,7 @@ func (q *Queries) ListJobVersionsByKeys(ctx context.Context, arg ListJobVersions
 			&i.Version,
 			&i.TenantID,
 			&i.Spec,
+			&i.Sealed,
 		); err != nil {
 			return nil, err
 		}

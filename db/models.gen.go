@@ -151,6 +151,7 @@ type ScheduledJob struct {
 	AuditedAt            *time.Time
 	AuditDifference      *int64
 	ConcurrencyKey       string
+	SecretNames          []string
 }
 
 type ServiceGauge struct {

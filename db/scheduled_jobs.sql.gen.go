@@ -211,7 +211,7 @@ func (q *Queries) DeleteJob(ctx context.Context, arg DeleteJobParams) error {
 }
 
 const GetJob = `-- name: GetJob :one
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 `
 
 type GetJobParams struct {
@@ -270,6 +270,7 @@ func (q *Queries) GetJob(ctx context.Context, arg GetJobParams) (ScheduledJob, e
 		&i.AuditedAt,
 		&i.AuditDifference,
 		&i.ConcurrencyKey,
+		&i.SecretNames,
 	)
 	return i, err
 }
@@ -280,14 +281,15 @@ INSERT INTO scheduled_jobs (
     cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
     job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at,
     jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, max_concurrent, overlap_policy, overlap_queue_limit,
-    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at)
+    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at, secret_names)
 VALUES (
     $1, $2, $3, $4, $5::text[], $6, $7::timestamptz, $7::timestamptz,
     $8, $9, $10, $11, $12, $13, $14,
     $15, $16, $17, $18, $19, $20, $21, $22, $23,
     $24, $25, $26, $27, $28, $29, $30, $31,
-    $32, $33, $34, $35, $6, $7::timestamptz)
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key
+    $32, $33, $34, $35, $6, $7::timestamptz,
+    $36::text[])
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names
 `
 
 type InsertJobParams struct {
@@ -326,6 +328,7 @@ type InsertJobParams struct {
 	MisfireLimit         int32
 	MisfireGraceSeconds  int32
 	DisableAfterFailures *int32
+	SecretNames          []string
 }
 
 func (q *Queries) InsertJob(ctx context.Context, arg InsertJobParams) (ScheduledJob, error) {
@@ -365,6 +368,7 @@ func (q *Queries) InsertJob(ctx context.Context, arg InsertJobParams) (Scheduled
 		arg.MisfireLimit,
 		arg.MisfireGraceSeconds,
 		arg.DisableAfterFailures,
+		arg.SecretNames,
 	)
 	var i ScheduledJob
 	err := row.Scan(
@@ -415,6 +419,7 @@ func (q *Queries) InsertJob(ctx context.Context, arg InsertJobParams) (Scheduled
 		&i.AuditedAt,
 		&i.AuditDifference,
 		&i.ConcurrencyKey,
+		&i.SecretNames,
 	)
 	return i, err
 }
@@ -437,7 +442,7 @@ func (q *Queries) JobExists(ctx context.Context, arg JobExistsParams) (bool, err
 }
 
 const ListJobs = `-- name: ListJobs :many
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key FROM scheduled_jobs
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names FROM scheduled_jobs
 WHERE tenant_id = $1 AND deleted_at IS NULL
   AND ($2::text IS NULL OR status = $2)
   AND ($3::text IS NULL OR job_type = $3)
@@ -520,6 +525,7 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Scheduled
 			&i.AuditedAt,
 			&i.AuditDifference,
 			&i.ConcurrencyKey,
+			&i.SecretNames,
 		); err != nil {
 			return nil, err
 		}
@@ -613,7 +619,7 @@ func (q *Queries) ListJobsToAudit(ctx context.Context, arg ListJobsToAuditParams
 }
 
 const LockJob = `-- name: LockJob :one
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 FOR NO KEY UPDATE
 `
 
@@ -676,6 +682,7 @@ func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (ScheduledJob,
 		&i.AuditedAt,
 		&i.AuditDifference,
 		&i.ConcurrencyKey,
+		&i.SecretNames,
 	)
 	return i, err
 }
@@ -819,9 +826,9 @@ UPDATE scheduled_jobs SET
     overlap_queue_limit = $25, misfire_policy = $26, misfire_limit = $27,
     misfire_grace_seconds = $28, disable_after_failures = $29,
     status = $30, status_reason = $31, status_by = $32, status_at = $33,
-    next_execution_at = $34
-WHERE tenant_id = $35 AND id = $36
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key
+    next_execution_at = $34, secret_names = $35::text[]
+WHERE tenant_id = $36 AND id = $37
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names
 `
 
 type UpdateJobParams struct {
@@ -859,6 +866,7 @@ type UpdateJobParams struct {
 	StatusBy             string
 	StatusAt             time.Time
 	NextExecutionAt      *time.Time
+	SecretNames          []string
 	TenantID             uuid.UUID
 	ID                   uuid.UUID
 }
@@ -899,6 +907,7 @@ func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (Scheduled
 		arg.StatusBy,
 		arg.StatusAt,
 		arg.NextExecutionAt,
+		arg.SecretNames,
 		arg.TenantID,
 		arg.ID,
 	)
@@ -951,6 +960,7 @@ func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (Scheduled
 		&i.AuditedAt,
 		&i.AuditDifference,
 		&i.ConcurrencyKey,
+		&i.SecretNames,
 	)
 	return i, err
 }
@@ -961,7 +971,7 @@ UPDATE scheduled_jobs SET
     paused_until = $5, resume_policy = $6,
     next_execution_at = $7, updated_at = $4::timestamptz
 WHERE tenant_id = $8 AND id = $9
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names
 `
 
 type UpdateJobStatusParams struct {
@@ -1037,6 +1047,7 @@ func (q *Queries) UpdateJobStatus(ctx context.Context, arg UpdateJobStatusParams
 		&i.AuditedAt,
 		&i.AuditDifference,
 		&i.ConcurrencyKey,
+		&i.SecretNames,
 	)
 	return i, err
 }

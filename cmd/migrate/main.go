@@ -1,5 +1,6 @@
-// Command migrate brings the schema of the database up to date and ends. Its configuration is in the environment; see the
-// table in the README.
+// Command migrate brings the schema of the database up to date and ends. Named after it, another task does its work instead:
+// rotate-secrets puts what is sealed under the first of SECRETS_KEYS. Its configuration is in the environment; see the table
+// in the README.
 package main
 
 import (
@@ -25,7 +26,15 @@ func main() {
 	}
 	log := telemetry.NewLogger(os.Stderr, c.LogLevel)
 	log.LogAttrs(ctx, slog.LevelInfo, "configuration", config.Dump(c)...)
-	if err := app.Migrate(ctx, c, log); err != nil {
+	task := app.Migrate
+	if len(os.Args) > 1 {
+		var known bool
+		if task, known = app.Tasks()[os.Args[1]]; !known {
+			fmt.Fprintf(os.Stderr, "migrate: there is no task %q; without one the schema is brought up to date\n", os.Args[1])
+			os.Exit(2)
+		}
+	}
+	if err := task(ctx, c, log); err != nil {
 		log.ErrorContext(ctx, "migrate stopped", "error", err)
 		os.Exit(1)
 	}

@@ -5,10 +5,11 @@ VALUES (@job_id, @version, @tenant_id, @spec, @created_by, @now::timestamptz, sq
 -- name: ListJobVersionsByKeys :many
 -- Cross-tenant: the worker reads the definitions that it does not hold yet.
 -- A version never changes, so it may keep them.
-SELECT v.job_id, v.version, v.tenant_id, v.spec
+SELECT v.job_id, v.version, v.tenant_id, v.spec, c.sealed
 FROM job_versions v
 JOIN (SELECT unnest(@job_ids::uuid[]) AS job_id, unnest(@versions::int[]) AS version) k
-  ON v.job_id = k.job_id AND v.version = k.version;
+  ON v.job_id = k.job_id AND v.version = k.version
+LEFT JOIN job_credentials c ON c.job_id = v.job_id AND c.version = v.version;
 
 -- name: GetJobVersions :many
 -- Some versions of one job, in order; a number below 1 is none.

@@ -4,13 +4,14 @@ INSERT INTO scheduled_jobs (
     cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
     job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at,
     jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, max_concurrent, overlap_policy, overlap_queue_limit,
-    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at)
+    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at, secret_names)
 VALUES (
     @id, @tenant_id, @name, @description, @tags::text[], @created_by, @now::timestamptz, @now::timestamptz,
     sqlc.narg(cron_expression), @timezone, sqlc.narg(interval_ms), sqlc.narg(run_at), @anchor_at, sqlc.narg(start_date), sqlc.narg(end_date),
     @job_type, @config, @retry_config, @max_attempts, @timeout_seconds, @priority, @status, @status_reason, sqlc.narg(next_execution_at),
     @jitter_seconds, @dst_gap, @dst_overlap, @calendars, sqlc.narg(max_executions), @max_concurrent, @overlap_policy, @overlap_queue_limit,
-    @misfire_policy, @misfire_limit, @misfire_grace_seconds, sqlc.narg(disable_after_failures), @created_by, @now::timestamptz)
+    @misfire_policy, @misfire_limit, @misfire_grace_seconds, sqlc.narg(disable_after_failures), @created_by, @now::timestamptz,
+    @secret_names::text[])
 RETURNING *;
 
 -- name: GetJob :one
@@ -45,7 +46,7 @@ UPDATE scheduled_jobs SET
     overlap_queue_limit = @overlap_queue_limit, misfire_policy = @misfire_policy, misfire_limit = @misfire_limit,
     misfire_grace_seconds = @misfire_grace_seconds, disable_after_failures = sqlc.narg(disable_after_failures),
     status = @status, status_reason = @status_reason, status_by = @status_by, status_at = @status_at,
-    next_execution_at = sqlc.narg(next_execution_at)
+    next_execution_at = sqlc.narg(next_execution_at), secret_names = @secret_names::text[]
 WHERE tenant_id = @tenant_id AND id = @id
 RETURNING *;
 

@@ -21,6 +21,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -60,10 +61,14 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 		return err
 	}
 	defer closeExecutors()
+	ring, err := newRing(c.SecretsKeys)
+	if err != nil {
+		return err
+	}
 	programs := apikey.NewStore(db)
 	handler, err := rest.New(rest.Deps{
-		Jobs: job.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule), Executions: execution.NewStore(db),
-		Backfills: backfill.NewStore(db), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
+		Jobs: job.NewStore(db).Sealing(ring), Secrets: secret.NewStore(db, ring), Calendars: calendar.NewStore(db, job.Reschedule),
+		Executions: execution.NewStore(db), Backfills: backfill.NewStore(db), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Keys: programs, Authenticate: programs.Before(tokens.Authenticate), CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
 		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL)},
 		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.Cursors()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,

@@ -9,6 +9,14 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
+// Tasks are what cmd/migrate does instead of migrating, by the name that
+// follows its own.
+func Tasks() map[string]func(context.Context, config.Migrate, *slog.Logger) error {
+	return map[string]func(context.Context, config.Migrate, *slog.Logger) error{
+		"rotate-secrets": RotateSecrets,
+	}
+}
+
 // Migrate brings the schema up to date, makes the partitions of the coming
 // months, and, where DATABASE_URL is set, makes its login a member of the
 // processes' roles.

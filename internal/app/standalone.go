@@ -17,6 +17,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/devstack"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 )
 
 // Standalone is the other processes in one, for a laptop, a demonstration or a
@@ -35,11 +36,18 @@ func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, out 
 		return err
 	}
 	if c.API.JWTSecret.Reveal() == "" && c.API.JWKSURL.IsZero() {
-		key, err := keptKey(filepath.Join(c.DataDir, "jwt-key"))
+		key, err := kept(filepath.Join(c.DataDir, "jwt-key"), randomKey)
 		if err != nil {
 			return err
 		}
 		c = c.WithJWTSecret(key)
+	}
+	if c.API.SecretsKeys.Reveal() == "" {
+		keys, err := kept(filepath.Join(c.DataDir, "secrets-keys"), func() string { return keyring.Generate("standalone") })
+		if err != nil {
+			return err
+		}
+		c = c.WithSecretsKeys(keys)
 	}
 	if err := Migrate(ctx, c.Migrate, log); err != nil {
 		return err
@@ -141,23 +149,28 @@ func (s *stores) about(c config.Standalone) string {
 	return database + "; " + redis
 }
 
-// keptKey reads the signing key of the last start, or makes one.
-func keptKey(path string) (string, error) {
-	kept, err := os.ReadFile(path)
-	if err == nil && len(kept) >= 32 {
-		return string(kept), nil
+// kept reads the key of the last start from a file, or makes one. It is the
+// owner's alone to read.
+func kept(path string, generate func() string) (string, error) {
+	found, err := os.ReadFile(path)
+	if err == nil && len(found) >= 32 {
+		return string(found), nil
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("read the signing key of development tokens: %w", err)
+		return "", fmt.Errorf("read a key: %w", err)
 	}
-	random := make([]byte, 48)
-	_, _ = rand.Read(random) // it never fails; see its documentation
-	key := base64.RawURLEncoding.EncodeToString(random)
+	key := generate()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", fmt.Errorf("keep the signing key of development tokens: %w", err)
+		return "", fmt.Errorf("keep a key: %w", err)
 	}
 	if err := os.WriteFile(path, []byte(key), 0o600); err != nil {
-		return "", fmt.Errorf("keep the signing key of development tokens: %w", err)
+		return "", fmt.Errorf("keep a key: %w", err)
 	}
 	return key, nil
+}
+
+func randomKey() string {
+	random := make([]byte, 48)
+	_, _ = rand.Read(random) // it never fails; see its documentation
+	return base64.RawURLEncoding.EncodeToString(random)
 }

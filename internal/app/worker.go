@@ -16,6 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/executor/http"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/worker"
 )
 
@@ -57,7 +58,13 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 		return err
 	}
 	defer close()
-	d := worker.Deps{DB: db, Beat: beat, Executor: executors, Hints: hints, Metrics: p.metrics, Log: p.log}
+	keys, err := newRing(c.SecretsKeys)
+	if err != nil {
+		return err
+	}
+	d := worker.Deps{
+		DB: db, Beat: beat, Executor: executors, Secrets: secret.NewResolver(db, keys), Hints: hints, Metrics: p.metrics, Log: p.log,
+	}
 	w, intake, err := p.intake(c, d)
 	if err != nil {
 		return err

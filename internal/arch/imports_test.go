@@ -28,8 +28,9 @@ schedule/ics      | fault schedule                                              
 api               |                                                                                            | chi kin-openapi oapi |
 db                |                                                                                            | pgx                  |
 migrations        |                                                                                            |                      |
+secret/keyring    |                                                                                            |                      |
 # what every process stands on
-config            |                                                                                            |                      |
+config            | secret/keyring |                      |
 telemetry         |                                                                                            | prometheus           |
 postgres          | db fault migrations                                                                        | goose pgx            | sync
 devstack/child    |                                                                                            |                      |
@@ -47,10 +48,11 @@ identity          | clock fault tenant                                          
 apikey            | clock db:store.go fault identity postgres tenant                                           |                      |
 identity/jwks     | clock fault                                                                                |                      |
 # what runs
+secret            | db:store.go fault postgres secret/keyring tenant | |
 calendar          | db:store.go fault idempotency postgres schedule tenant                                     |                      |
-job               | calendar db:store.go fault idempotency postgres schedule tenant                            |                      |
-execution         | db:store.go fault idempotency job postgres tenant                                          |                      |
-backfill          | calendar db:store.go execution fault idempotency job postgres schedule tenant              |                      |
+job               | calendar db:store.go fault idempotency postgres schedule secret secret/keyring tenant |                      |
+execution         | db:store.go fault idempotency job postgres secret tenant |                      |
+backfill          | calendar db:store.go execution fault idempotency job postgres schedule secret tenant |                      |
 executor          | fault                                                                                      |                      |
 egress            |                                                                                            | ssrf                 |
 queue             | clock fault                                                                                | asynq go-redis       |
@@ -58,15 +60,15 @@ executor/http     | clock egress executor fault                                 
 executor/function | executor fault                                                                             |                      |
 # the processes: the three of them never import one another
 promoter          | backfill calendar clock db:store.go execution fault fleet job partition postgres queue schedule telemetry | sync                 |
-worker            | clock db:store.go executor fleet job postgres queue telemetry                              |                      |
+worker            | clock db:store.go executor fault fleet job postgres queue secret telemetry |                      |
 rest/strictjson   | fault                                                                                      |                      |
 rest/patch        |                                                                                            |                      |
 rest/cursor       |                                                                                            |                      |
 rest/contract     | api fault rest/strictjson                                                                  | kin-openapi          |
 rest/reference    |                                                                                            | swgui                |
-rest              | api apikey backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics telemetry tenant | chi oapi             | kin-openapi
+rest              | api apikey backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
-app               | apikey backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease partition postgres promoter queue rest telemetry tenant worker | sync                 |
+app               | apikey backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease partition postgres promoter queue rest secret secret/keyring telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency identity job postgres queue tenant |                      |
 cmd/api           | app config telemetry                                                                       |                      |
 cmd/bench         | bench                                                                                      |                      |

@@ -58,6 +58,12 @@ var crossTenant = map[string]string{
 	"LockRunningCount":   "auditor, before it recounts",
 	"RecountRunning":     "auditor, for counts that it holds locked",
 
+	"LockSecretsToRewrap":        "the rotation of keys",
+	"RewrapSecrets":              "the rotation of keys",
+	"LockJobCredentialsToRewrap": "the rotation of keys",
+	"RewrapJobCredentials":       "the rotation of keys",
+	"CountSealedByKey":           "the rotation of keys",
+
 	"CountActiveExecutions": "the service's gauges",
 	"CreatePartition":       "partition upkeep",
 	"OldestDue":             "partition upkeep",

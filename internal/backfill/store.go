@@ -16,6 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/schedule"
+	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -64,6 +65,9 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r
 }
 
 func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.UUID, r Request) (Backfill, error) {
+	if fields := secret.Inline(r.Parameters); len(fields) > 0 {
+		return Backfill{}, fault.Wrong("VALIDATION_FAILED", "the parameters are not valid: see details", fields...)
+	}
 	version, p, err := prepare(ctx, tx, who, jobID, r)
 	if err != nil {
 		return Backfill{}, err

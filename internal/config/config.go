@@ -103,6 +103,7 @@ type API struct {
 	Process
 	Stores
 	Tokens
+	SecretsKeys      Secret         `env:"SECRETS_KEYS" default:"" form:"keys" doc:"keys of secrets and of credentials in jobs, the first one encrypts; the same for API and worker; without any, both are refused; standalone makes one below DATA_DIR"`
 	HTTPAddr         string         `env:"HTTP_ADDR" default:":3009" form:"address" doc:"address that the REST API listens on"`
 	JobTimeout       time.Duration  `env:"SCHEDULER_JOB_TIMEOUT_MS" default:"300000" min:"1000" max:"86400000" doc:"time limit of one attempt of a job that names none, in whole seconds"`
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"networks that jobs may reach although they are private; the same for API and worker"`
@@ -124,6 +125,7 @@ type Worker struct {
 	Process
 	Stores
 	Lease
+	SecretsKeys      Secret         `env:"SECRETS_KEYS" default:"" form:"keys" doc:"see API"`
 	Slots            int            `env:"SCHEDULER_MAX_CONCURRENT_JOBS" default:"100" min:"1" max:"10000" doc:"executions that one worker runs at once"`
 	TenantMaxRunning int            `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"see Promoter"`
 	DrainTimeout     time.Duration  `env:"SCHEDULER_DRAIN_TIMEOUT_MS" default:"25000" min:"0" max:"600000" doc:"how long a worker told to stop lets what it runs finish before it hands it back"`
@@ -137,6 +139,7 @@ type Migrate struct {
 	LogLevel    slog.Level `env:"LOG_LEVEL" default:"info" doc:"least level of the log lines that are written"`
 	OwnerURL    URL        `env:"DATABASE_OWNER_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the owner of the schema; in standalone set together with DATABASE_URL"`
 	DatabaseURL URL        `env:"DATABASE_URL" scheme:"postgres,postgresql" default:"" doc:"see Stores"`
+	SecretsKeys Secret     `env:"SECRETS_KEYS" default:"" form:"keys" doc:"see API"`
 }
 
 // Standalone is the configuration of cmd/standalone: the other processes in
@@ -154,6 +157,14 @@ type Standalone struct {
 // made.
 func (s Standalone) WithJWTSecret(key string) Standalone {
 	s.API.JWTSecret = newSecret(key)
+	return s
+}
+
+// WithSecretsKeys returns the configuration with the keys of secrets that
+// standalone made, in each of its processes.
+func (s Standalone) WithSecretsKeys(keys string) Standalone {
+	made := newSecret(keys)
+	s.API.SecretsKeys, s.Worker.SecretsKeys, s.Migrate.SecretsKeys = made, made, made
 	return s
 }
 

@@ -18,6 +18,9 @@ import (
 func (v variable) parse(text string) (any, error) {
 	switch v.kind {
 	case reflect.TypeFor[Secret]():
+		if v.form == "keys" {
+			return parseKeys(text)
+		}
 		return parseSecret(text, int(v.min))
 	case reflect.TypeFor[URL]():
 		return v.parseScheme(text)
@@ -44,6 +47,9 @@ func (v variable) parse(text string) (any, error) {
 func (v variable) right() string {
 	switch v.kind {
 	case reflect.TypeFor[Secret]():
+		if v.form == "keys" {
+			return "id:key, or several separated by commas, each key as `openssl rand -base64 32` prints it"
+		}
 		return fmt.Sprintf("at least %d random bytes, such as `openssl rand -base64 48` prints", v.min)
 	case reflect.TypeFor[URL]():
 		return "a URL such as " + example(v.schemes[0])
@@ -71,6 +77,9 @@ func (v variable) right() string {
 func (v variable) bounds() string {
 	switch v.kind {
 	case reflect.TypeFor[Secret]():
+		if v.form == "keys" {
+			return "id:base64 of 32 bytes, comma-separated"
+		}
 		return fmt.Sprintf("≥ %d random bytes", v.min)
 	case reflect.TypeFor[URL]():
 		return strings.Join(v.schemes, ":// or ") + "://"

@@ -14,6 +14,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -143,6 +144,9 @@ type demand struct {
 }
 
 func request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (Execution, error) {
+	if fields := secret.Inline(d.parameters); len(fields) > 0 {
+		return Execution{}, fault.Wrong("VALIDATION_FAILED", "the parameters are not valid: see details", fields...)
+	}
 	j, err := tx.LockJob(ctx, db.LockJobParams{TenantID: who.TenantID, ID: d.job})
 	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
 		return Execution{}, job.NotFound()

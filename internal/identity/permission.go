@@ -31,6 +31,8 @@ var least = map[Permission]Role{
 	"jobs:control":       Operator,
 	"executions:control": Operator,
 	"jobs:write":         Developer,
+	"secrets:read":       Developer,
+	"secrets:write":      Developer,
 	"keys:read":          Admin,
 	"keys:write":         Admin,
 }

@@ -13,15 +13,26 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/secret"
+	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 // Store keeps a tenant's jobs. Each method acts for one tenant; the id of
 // another tenant's job is answered as one that does not exist.
-type Store struct{ db *postgres.DB }
+type Store struct {
+	db    *postgres.DB
+	vault *secret.Vault
+}
 
-// NewStore makes a store.
-func NewStore(db *postgres.DB) *Store { return &Store{db: db} }
+// NewStore makes a store that refuses definitions with credentials in them.
+func NewStore(db *postgres.DB) *Store { return &Store{db: db, vault: secret.NewVault(nil)} }
+
+// Sealing is the store with keys, under which it keeps the credentials that
+// stand in definitions.
+func (s *Store) Sealing(keys *keyring.Ring) *Store {
+	return &Store{db: s.db, vault: secret.NewVault(keys)}
+}
 
 // Position is a place in a list of jobs, newest first.
 type Position struct {
@@ -48,14 +59,14 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, spec Spec, key ide
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		store := idempotency.Store{Queries: tx.Queries}
 		job, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Job, error) {
-			return create(ctx, tx, who, spec)
+			return s.create(ctx, tx, who, spec)
 		})
 		return err
 	})
 	return job, replayed, err
 }
 
-func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec) (Job, error) {
+func (s *Store) create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec) (Job, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Job{}, fmt.Errorf("make a job id: %w", err)
@@ -72,11 +83,16 @@ func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec) (
 	if p.NextExecutionAt, err = bound(spec, calendars, Job{ID: id, AnchorAt: tx.At}, tx.At); err != nil {
 		return Job{}, err
 	}
+	protected, err := s.vault.Protect(ctx, tx, who, spec.Config)
+	if err != nil {
+		return Job{}, err
+	}
+	p.Config, p.SecretNames = protected.Config, protected.Names
 	row, err := tx.InsertJob(ctx, p)
 	if err != nil {
 		return Job{}, fmt.Errorf("insert job: %w", err)
 	}
-	if err := insertVersion(ctx, tx, row, author{by: who.Subject}); err != nil {
+	if err := s.insertVersion(ctx, tx, row, author{by: who.Subject}, protected); err != nil {
 		return Job{}, err
 	}
 	return fromRow(row)
@@ -168,6 +184,15 @@ func (s *Store) replace(ctx context.Context, who tenant.Actor, id uuid.UUID, e e
 			return fault.New(fault.Conflict, "PRECONDITION_FAILED",
 				fmt.Sprintf("the job is at version %d now: read it again and repeat the change", old.Version))
 		}
+		before, stored := secret.Version{Tenant: who.TenantID, Job: id, Number: old.Version}, old.Config
+		if e.restored != 0 { // its credentials come back with it
+			before.Number, stored = e.restored, spec.Config
+		}
+		protected, err := s.vault.ProtectNext(ctx, tx, before, stored, spec.Config)
+		if err != nil {
+			return err
+		}
+		spec.Config, insert.Config, insert.SecretNames = protected.Config, protected.Config, protected.Names
 		p := updateParams(insert)
 		p.TenantID, p.ID, p.Now = who.TenantID, id, tx.At
 		state := old.Edited(spec, who.Subject, tx.At)
@@ -183,7 +208,7 @@ func (s *Store) replace(ctx context.Context, who tenant.Actor, id uuid.UUID, e e
 		if job, err = fromRow(row); err != nil {
 			return err
 		}
-		return insertVersion(ctx, tx, row, author{who.Subject, e.restored})
+		return s.insertVersion(ctx, tx, row, author{who.Subject, e.restored}, protected)
 	})
 	return job, err
 }
@@ -292,7 +317,7 @@ type author struct {
 	restored int
 }
 
-func insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, from author) error {
+func (s *Store) insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, from author, protected secret.Protected) error {
 	job, err := fromRow(row)
 	if err != nil {
 		return err
@@ -308,7 +333,7 @@ func insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, fr
 	if err != nil {
 		return fmt.Errorf("insert job version: %w", err)
 	}
-	return nil
+	return s.vault.Store(ctx, tx, secret.Version{Tenant: row.TenantID, Job: row.ID, Number: int(row.Version)}, protected)
 }
 
 // missing turns "no row" into the answer for a job that is not there.

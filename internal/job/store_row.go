@@ -82,7 +82,7 @@ func updateParams(p db.InsertJobParams) db.UpdateJobParams {
 		JitterSeconds: p.JitterSeconds, DstGap: p.DstGap, DstOverlap: p.DstOverlap, Calendars: p.Calendars,
 		MaxExecutions: p.MaxExecutions, MaxConcurrent: p.MaxConcurrent, OverlapPolicy: p.OverlapPolicy, OverlapQueueLimit: p.OverlapQueueLimit,
 		MisfirePolicy: p.MisfirePolicy, MisfireLimit: p.MisfireLimit, MisfireGraceSeconds: p.MisfireGraceSeconds,
-		DisableAfterFailures: p.DisableAfterFailures,
+		DisableAfterFailures: p.DisableAfterFailures, SecretNames: p.SecretNames,
 	}
 }
 

@@ -46,6 +46,10 @@ var samples = map[string]request{
 	"getCalendar":       {method: "GET", path: base + "/calendars/{id}"},
 	"updateCalendar":    {method: "PUT", path: base + "/calendars/{id}", body: `{"name":"{new}","days":[]}`},
 	"deleteCalendar":    {method: "DELETE", path: base + "/calendars/{id}"},
+	"putSecret":         {method: "PUT", path: base + "/secrets/{new}", body: `{"value":"0123456789"}`},
+	"listSecrets":       {method: "GET", path: base + "/secrets"},
+	"getSecret":         {method: "GET", path: base + "/secrets/{id}"},
+	"deleteSecret":      {method: "DELETE", path: base + "/secrets/{id}"},
 	"listExecutions":    {method: "GET", path: base + "/executions"},
 	"getExecution":      {method: "GET", path: base + "/executions/{id}"},
 	"createApiKey":      {method: "POST", path: base + "/api-keys", body: `{"name":"deployment","scopes":["jobs:read"]}`},
@@ -87,6 +91,8 @@ func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner ten
 		id = key.ID
 	case "getCalendar", "updateCalendar", "deleteCalendar":
 		id = b.makeCalendar(t, owner, calendar.Day{Start: "2026-12-25"}).ID
+	case "getSecret", "deleteSecret":
+		b.makeSecret(t, owner, id.String(), "0123456789")
 	case "getBackfill", "cancelBackfill":
 		sample.path = strings.Replace(sample.path, "{backfill}", b.makeBackfill(t, owner, id).ID.String(), 1)
 	}
@@ -248,7 +254,7 @@ func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 func (b *bundle) snapshot(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "backfills", "api_keys"} {
+	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "backfills", "api_keys", "secrets", "job_credentials"} {
 		var text string
 		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT coalesce(json_agg(t ORDER BY t::text)::text, '') FROM "+table+" t").Scan(&text); err != nil {
 			t.Fatal(err)

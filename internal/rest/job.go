@@ -152,7 +152,11 @@ func (s *server) checkOverrides(ctx context.Context, id uuid.UUID, parameters js
 	if err != nil {
 		return err
 	}
-	if fields := s.CheckParameters(found.Type, found.Config, parameters); len(fields) > 0 {
+	secrets, err := s.Jobs.CheckParameters(ctx, callOf(ctx).who.Actor, parameters)
+	if err != nil {
+		return err
+	}
+	if fields := append(s.CheckParameters(found.Type, found.Config, parameters), secrets...); len(fields) > 0 {
 		return wrong(fields...)
 	}
 	return nil

@@ -31,6 +31,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
 	"github.com/scheduler-service/scheduler/internal/rest/reference"
+	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -44,6 +45,7 @@ type Deps struct {
 	Executions *execution.Store
 	Backfills  *backfill.Store
 	Calendars  *calendar.Store
+	Secrets    *secret.Store
 	Tenants    *tenant.Store
 	Keys       *apikey.Store
 

@@ -33,6 +33,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/rest"
+	secrets "github.com/scheduler-service/scheduler/internal/secret"
+	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -80,6 +82,7 @@ type bundle struct {
 	spec       *openapi3.T
 	db         *postgres.DB
 	engine     *postgres.DB
+	keys       *keyring.Ring
 	jobs       *job.Store
 	executions *execution.Store
 	backfills  *backfill.Store
@@ -102,10 +105,14 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 		theirs: tenant.Actor{TenantID: uuid.New(), Subject: "eve"},
 		db:     open(t, database.URL, postgres.API), engine: open(t, database.URL, postgres.Engine),
 	}
+	var err error
+	if b.keys, err = keyring.Parse(keyring.Generate("k1")); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := b.engine.Pool().Exec(t.Context(), "SELECT create_job_executions_partition(now())"); err != nil {
 		t.Fatal(err)
 	}
-	b.jobs, b.executions, b.backfills = job.NewStore(b.db), execution.NewStore(b.db), backfill.NewStore(b.db)
+	b.jobs, b.executions, b.backfills = job.NewStore(b.db).Sealing(b.keys), execution.NewStore(b.db), backfill.NewStore(b.db)
 	now := func() time.Time { return b.now }
 	tokens, err := identity.NewTokens(identity.Config{Secret: secret, Issuer: issuer, Audience: "scheduler", Clock: now})
 	if err != nil {
@@ -114,7 +121,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	keys := apikey.NewStore(b.db)
 	b.deps = rest.Deps{
 		Keys: keys,
-		Jobs: b.jobs, Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true),
+		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true),
 		Authenticate: keys.Before(tokens.Authenticate), CheckConfig: checkConfig,
 		CheckParameters: func(string, json.RawMessage, json.RawMessage) []fault.Field { return b.refuse },
 		Hint: func(ctx context.Context, _ int, id uuid.UUID) {
@@ -290,6 +297,17 @@ func (b *bundle) makeCalendar(t *testing.T, who tenant.Actor, days ...calendar.D
 	return made
 }
 
+// makeSecret stores a secret without the API.
+func (b *bundle) makeSecret(t testing.TB, who tenant.Actor, name, value string) {
+	t.Helper()
+	if err := tenant.NewStore(b.db, true).Admit(t.Context(), who.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.deps.Secrets.Put(t.Context(), who, secrets.Draft{Name: name, Value: keyring.NewText(value)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // makeKey stores an API key without the API.
 func (b *bundle) makeKey(t testing.TB, who tenant.Actor, scopes ...identity.Permission) (apikey.Key, string) {
 	t.Helper()
@@ -328,7 +346,7 @@ func (b *bundle) makeBackfill(t testing.TB, who tenant.Actor, of uuid.UUID) back
 func (b *bundle) stored(t *testing.T) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
-	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "api_keys"} {
+	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "api_keys", "secrets", "job_credentials"} {
 		var n int
 		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
 			t.Fatal(err)

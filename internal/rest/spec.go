@@ -66,7 +66,17 @@ func (s *server) faultsOf(ctx context.Context, spec job.Spec) ([]fault.Field, er
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(fields, more, s.CheckConfig(spec.Type, spec.Config)), nil
+	secrets, err := s.Jobs.CheckSecrets(ctx, callOf(ctx).who.Actor, spec.Config, fresh(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(fields, more, s.CheckConfig(spec.Type, spec.Config), secrets), nil
+}
+
+// fresh tells whether a definition that a request holds is of no stored job.
+func fresh(ctx context.Context) bool {
+	operation := callOf(ctx).operation
+	return operation != nil && (operation.ID == "createJob" || operation.ID == "validateJob")
 }
 
 // fieldsOf takes the fields out of an Invalid error; any other is handed back.

@@ -10,6 +10,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/secret"
 )
 
 // Why a run's context ends before its time.
@@ -69,10 +70,18 @@ func (a *attempt) execute(d definition) executor.Outcome {
 	defer cancel()
 	returned := context.AfterFunc(timed, func() { time.AfterFunc(grace, a.giveUp) })
 	defer returned() // before cancel
-	return a.worker.Executor.Execute(timed, a.jobType, executor.Run{
-		ExecutionID: a.id, JobID: a.job, TenantID: a.tenant, Attempt: a.attempt, ScheduledAt: a.scheduledAt,
-		Config: d.spec.Config, Parameters: a.parameters, Timeout: a.timeout,
+	ready, err := a.worker.resolve(timed, secret.Ask{
+		Of:     secret.Version{Tenant: a.tenant, Job: a.job, Number: a.version},
+		Config: d.spec.Config, Parameters: a.parameters, Sealed: d.sealed,
 	})
+	if err != nil {
+		return a.worker.unresolved(timed, a.claimed, err)
+	}
+	out := a.worker.Executor.Execute(timed, a.jobType, executor.Run{
+		ExecutionID: a.id, JobID: a.job, TenantID: a.tenant, Attempt: a.attempt, ScheduledAt: a.scheduledAt,
+		Config: ready.Config, Parameters: ready.Parameters, Timeout: a.timeout,
+	})
+	return masked(ready.Mask, out)
 }
 
 // giveUp ends a run that goes on although its context ended: a goroutine cannot

@@ -20,9 +20,10 @@ type versionKey struct {
 
 // definition is a job version as a run needs it, or why it cannot be read.
 type definition struct {
-	spec job.Spec
-	err  error
-	size int
+	spec   job.Spec
+	sealed []byte // the credentials that stand masked in its config; nil is none
+	err    error
+	size   int
 }
 
 // specs keeps job versions, so that a claim does not read a definition that

@@ -123,7 +123,7 @@ func (s *store) versions(ctx context.Context, keys []versionKey) (map[versionKey
 	}
 	out := make(map[versionKey]definition, len(rows))
 	for _, r := range rows {
-		d := definition{size: len(r.Spec) + 256}
+		d := definition{sealed: r.Sealed, size: len(r.Spec) + len(r.Sealed) + 256}
 		d.err = json.Unmarshal(r.Spec, &d.spec)
 		out[versionKey{r.JobID, int(r.Version)}] = d
 	}

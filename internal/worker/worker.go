@@ -24,6 +24,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
@@ -76,6 +77,7 @@ type Deps struct {
 	// crowded pool never costs the lease.
 	Beat     *postgres.DB
 	Executor *executor.Registry
+	Secrets  *secret.Resolver // nil where no job refers to any
 	Hints    hints
 	// Away says that no hints come now; Seek asks it. Nil: there never are any.
 	Away    func() bool

@@ -23,6 +23,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/promoter"
 	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/secret"
+	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 	"github.com/scheduler-service/scheduler/internal/worker"
@@ -67,6 +69,7 @@ type bundle struct {
 	hints      hints
 	run        func(ctx context.Context, run executor.Run) executor.Outcome
 	away       func() bool // what its workers believe about hints
+	keys       *keyring.Ring
 }
 
 func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
@@ -138,6 +141,7 @@ func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worke
 		DB: b.engine, Beat: open(b.t, b.database.URL, postgres.Engine), Hints: b.hints,
 		Executor: executor.NewRegistry(map[string]executor.Executor{"function": scripted(b.run)}),
 		Metrics:  telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), Away: b.away,
+		Secrets: secret.NewResolver(b.engine, b.keys),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -186,21 +190,6 @@ func (b *bundle) exec(sql string, args ...any) {
 	defer conn.Close(b.t.Context())
 	if _, err := conn.Exec(b.t.Context(), sql, args...); err != nil {
 		b.t.Fatal(err)
-	}
-}
-
-// eventually waits for a condition that other goroutines bring about.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(limit)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within %v: %s", limit, what)
-		}
 	}
 }
 

@@ -1,0 +1,59 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/secret"
+	"github.com/scheduler-service/scheduler/internal/secret/keyring"
+)
+
+// newRing makes the keys of what is kept secret; none are configured where the
+// ring is empty.
+func newRing(keys config.Secret) (*keyring.Ring, error) {
+	ring, err := keyring.Parse(keys.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("SECRETS_KEYS: %w", err)
+	}
+	return ring, nil
+}
+
+// RotateSecrets puts everything that is sealed under the first of the keys,
+// beside the running service. It fails where something is left that none of
+// the keys opens.
+func RotateSecrets(ctx context.Context, c config.Migrate, log *slog.Logger) error {
+	ring, err := newRing(c.SecretsKeys)
+	if err != nil {
+		return err
+	}
+	if ring.Current() == "" {
+		return errors.New("SECRETS_KEYS: is not set; give the new key first and the old ones after it")
+	}
+	db, err := engineOf(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	done, err := secret.Rotate(ctx, db, ring)
+	if err != nil {
+		return err
+	}
+	log.InfoContext(ctx, "secrets are under the first key", "rewrapped", done.Rewrapped, "unopened", done.Unopened, "sealed_by_key", done.Sealed)
+	if done.Unopened > 0 {
+		return fmt.Errorf("%d envelopes are under keys that SECRETS_KEYS does not name, or were changed: give those keys too", done.Unopened)
+	}
+	return nil
+}
+
+// engineOf opens the database of the processes for a command that looks at all
+// tenants.
+func engineOf(ctx context.Context, c config.Migrate) (*postgres.DB, error) {
+	if c.DatabaseURL.IsZero() {
+		return nil, errors.New("DATABASE_URL: is not set; this command works as the processes do")
+	}
+	return postgres.Open(ctx, postgres.Config{URL: c.DatabaseURL.Reveal(), Role: postgres.Engine, Name: "scheduler-migrate", MaxConns: 2})
+}
