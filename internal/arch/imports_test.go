@@ -79,6 +79,7 @@ cmd/worker        | app config telemetry                                        
 # proof
 chaos             | api app clock config devstack devstack/child identity postgres                            | oapi pgx:store.go          |
 cmd/chaos         | chaos                                                                                     |                      |
+model             | execution job schedule                                                                    |                            |
 e2e               |                                                                                            |                      | oapi
 deploy/probe      |                                                                                            |                      |
 `

@@ -1,0 +1,192 @@
+package model
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+)
+
+// maxLost is how many workers one execution may lose, as the sweeper says.
+const maxLost = 3
+
+func (o completeExecutions) do(t *tables, at time.Time) (a answer) {
+	// Everything is read on the snapshot from before, as the parts of the
+	// statement are.
+	verdicts := make([]verdict, 0, len(o.Outcomes))
+	accepted := make([]outcome, 0, len(o.Outcomes))
+	for _, d := range o.Outcomes {
+		r := t.row(d.ID)
+		if r == nil || !t.mayComplete(r, d) {
+			continue
+		}
+		verdicts = append(verdicts, verdict{ID: r.ID, Status: t.judge(r, d), Next: t.nextInLine(r)})
+		accepted = append(accepted, d)
+	}
+	for i, v := range verdicts {
+		d, r := accepted[i], t.row(v.ID)
+		if v.Status == execution.Retrying {
+			r.failed(d.Error)
+			r.letGo(execution.Retrying)
+			r.AvailableAt, r.SweepAt = at.Add(d.Retry), at.Add(d.Retry+3*time.Second)
+			continue
+		}
+		over := r.end(v.Status, at)
+		over.ErrorType = d.Error
+		if v.Status == execution.Cancelled {
+			over.Reason = cancelledRunning
+		}
+		t.remove(r.ID)
+		t.record(over)
+	}
+	a.Verdicts = verdicts
+	return a
+}
+
+const cancelledRunning = "cancelled while running"
+
+// mayComplete is the fence.
+func (t *tables) mayComplete(r *activeRow, d outcome) bool {
+	switch t.bug {
+	case noToken:
+		return !r.waits() && r.Attempt == d.Attempt
+	case noAttempt:
+		return !r.waits() // neither number nor token
+	default:
+		return !r.waits() && r.Attempt == d.Attempt && r.Token == d.Token
+	}
+}
+
+func (t *tables) judge(r *activeRow, d outcome) execution.Status {
+	switch {
+	case !r.CancelAt.IsZero() && t.bug != successWins:
+		return execution.Cancelled
+	case d.Succeeded:
+		return execution.Completed
+	case d.Retry < 0 || r.Attempt >= r.MaxAttempts:
+		return execution.Failed
+	default:
+		return execution.Retrying
+	}
+}
+
+// nextInLine are the runs of the same job whose turn it is.
+func (t *tables) nextInLine(of *activeRow) (ids []uuid.UUID) {
+	var rows []*activeRow
+	for i := range t.active {
+		if r := &t.active[i]; r.Job == of.Job && r.Gate > 0 && r.waits() && r.ID != of.ID {
+			rows = append(rows, r)
+		}
+	}
+	slices.SortFunc(rows, byTurn)
+	for _, r := range rows[:min(len(rows), max(of.Gate, 1))] {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+func (o releaseExecutions) do(t *tables, at time.Time) (a answer) {
+	for _, given := range o.Rows {
+		r := t.row(given.ID)
+		if r == nil || r.waits() || r.Token != given.Token {
+			continue
+		}
+		status := execution.Pending
+		if !r.CancelAt.IsZero() {
+			status = execution.Running // the sweeper ends it
+		}
+		r.letGo(status)
+		r.MaxAttempts++
+		r.AvailableAt, r.SweepAt = at, at.Add(5*time.Second)
+		a.IDs = append(a.IDs, r.ID)
+	}
+	return a
+}
+
+func (o reclaimExecutions) do(t *tables, at time.Time) (a answer) {
+	var over []overRow
+	for i := range t.active {
+		r := &t.active[i]
+		w := t.worker(r.Worker)
+		lost := w == nil || w.Dead
+		if r.waits() || r.SweepAt.After(at.Add(5*time.Second)) || !lost && !r.DeadlineAt.Before(at) || o.Locked.holds(r.ID) {
+			continue
+		}
+		v := verdict{ID: r.ID, Lost: lost, Status: t.afterLoss(r, lost)}
+		a.Verdicts = append(a.Verdicts, v)
+		kind := "TIMEOUT"
+		if lost {
+			kind = "SYSTEM_ERROR"
+		}
+		if v.Status == execution.Pending {
+			r.failed(kind)
+			r.letGo(execution.Pending)
+			if lost {
+				r.MaxAttempts++
+				r.Lost++
+			}
+			r.AvailableAt, r.SweepAt = at, at.Add(5*time.Second)
+			continue
+		}
+		o := r.end(v.Status, at)
+		if v.Status == execution.Cancelled {
+			o.Reason = cancelledRunning
+		} else {
+			o.ErrorType = kind
+		}
+		over = append(over, o)
+	}
+	for _, o := range over {
+		t.remove(o.ID)
+		t.record(o)
+	}
+	return a
+}
+
+// afterLoss is what becomes of a run that is taken from its worker.
+func (t *tables) afterLoss(r *activeRow, lost bool) execution.Status {
+	switch {
+	case !r.CancelAt.IsZero():
+		return execution.Cancelled
+	case lost && r.Lost+1 < maxLost:
+		return execution.Pending
+	case lost || r.Attempt >= r.MaxAttempts:
+		return execution.Failed
+	default:
+		return execution.Pending
+	}
+}
+
+func (o redispatchExecutions) do(t *tables, at time.Time) (a answer) {
+	for i := range t.active {
+		r := &t.active[i]
+		if !r.waits() || r.SweepAt.After(at) || r.AvailableAt.After(at) || o.Locked.holds(r.ID) {
+			continue
+		}
+		r.SweepAt = at.Add(min(5*time.Second<<min(r.Dispatched, 4), time.Minute))
+		r.Dispatched = min(r.Dispatched+1, 30)
+		a.IDs = append(a.IDs, r.ID)
+	}
+	return a
+}
+
+func (o expediteExecutions) do(t *tables, at time.Time) (a answer) {
+	for i := range t.active {
+		r := &t.active[i]
+		if !r.waits() || !r.SweepAt.After(at) || o.Locked.holds(r.ID) {
+			continue
+		}
+		r.SweepAt, r.Dispatched = later(at, r.AvailableAt), 0
+		a.Count++
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

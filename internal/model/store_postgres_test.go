@@ -1,0 +1,457 @@
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+	"github.com/scheduler-service/scheduler/internal/promoter"
+	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/schedule"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// real carries the operations out on PostgreSQL, with the statements that
+// production sends: promotion by the promoter itself, the rest by the
+// generated queries, because production's stores take no instant for them.
+type real struct {
+	api, engine *postgres.DB
+	q           *db.Queries
+	admin       *pgx.Conn // also the other transaction that holds rows locked
+	who         tenant.Actor
+	metrics     *telemetry.Metrics
+}
+
+func newReal(t *testing.T) *real {
+	t.Helper()
+	database := pgtest.New(t)
+	open := func(role postgres.Role) *postgres.DB {
+		pool, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: role, Name: "model", MaxConns: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		return pool
+	}
+	s := &real{
+		api: open(postgres.API), engine: open(postgres.Engine), who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"},
+		metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
+	}
+	s.q = db.New(s.engine.Pool())
+	if err := tenant.NewStore(s.api, true).Admit(t.Context(), s.who.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.admin, err = pgx.Connect(t.Context(), database.AdminURL); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.admin.Close(context.WithoutCancel(t.Context())) })
+	return s
+}
+
+// sent takes down the hints of a promotion.
+type sent struct{ ids []uuid.UUID }
+
+func (s *sent) Publish(_ context.Context, _ queue.Lane, ids []uuid.UUID) error {
+	s.ids = append(s.ids, ids...)
+	return nil
+}
+func (s *sent) Watch(context.Context) (bool, error)               { return false, nil }
+func (s *sent) Depth(context.Context) (map[queue.Lane]int, error) { return nil, nil }
+
+// do carries out one operation, if need be while others hold rows locked.
+func (s *real) do(ctx context.Context, o op, at time.Time) (answer, error) {
+	held, table := lockedBy(o)
+	if len(held) == 0 {
+		return s.one(ctx, o, at)
+	}
+	tx, err := s.admin.Begin(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if _, err := tx.Exec(ctx, "SELECT 1 FROM "+table+" WHERE id = ANY ($1) FOR UPDATE", []uuid.UUID(held)); err != nil {
+		return answer{}, err
+	}
+	return s.one(ctx, o, at)
+}
+
+func lockedBy(o op) (held locked, table string) {
+	switch o := o.(type) {
+	case claimExecutions:
+		return o.Locked, "active_executions"
+	case claimGatedExecutions:
+		return o.Locked, "active_executions"
+	case reclaimExecutions:
+		return o.Locked, "active_executions"
+	case redispatchExecutions:
+		return o.Locked, "active_executions"
+	case expediteExecutions:
+		return o.Locked, "active_executions"
+	case promote:
+		return o.Locked, "scheduled_jobs"
+	case resumePausedJobs:
+		return o.Locked, "scheduled_jobs"
+	}
+	return nil, ""
+}
+
+func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error) {
+	switch o := o.(type) {
+	case promote:
+		return s.promote(ctx, at)
+	case createJob, pauseJob, resumeJob, deleteJob, triggerJob:
+		err = s.api.InTenant(ctx, s.who.TenantID, func(tx *postgres.Tx) error {
+			a, err = s.command(ctx, tx, o, at)
+			return err
+		})
+		return a, err
+	case registerWorker:
+		return a, s.q.InsertWorker(ctx, db.InsertWorkerParams{ID: o.Worker, Now: &at, LeaseSeconds: o.Lease.Seconds(), Host: "host", Slots: 1})
+	case renewWorker:
+		n, err := s.q.RenewWorker(ctx, db.RenewWorkerParams{ID: o.Worker, Now: &at, LeaseSeconds: o.Lease.Seconds()})
+		return answer{Stands: n == 1}, err
+	case retireWorker:
+		return a, s.q.RetireWorker(ctx, o.Worker)
+	case markDeadWorkers:
+		rows, err := s.q.MarkDeadWorkers(ctx, &at)
+		for _, r := range rows {
+			a.IDs = append(a.IDs, r.ID)
+		}
+		return a, err
+	case resumePausedJobs:
+		rows, err := s.q.ResumePausedJobs(ctx, &at)
+		for _, r := range rows {
+			a.IDs = append(a.IDs, r.ID)
+		}
+		return a, err
+	case claimExecutions, listGatedJobs, claimGatedExecutions, listClaimableExecutions, listHeldExecutions:
+		return s.claim(ctx, o, at)
+	case completeExecutions:
+		return s.complete(ctx, o, at)
+	case releaseExecutions:
+		p := db.ReleaseExecutionsParams{Now: &at}
+		for _, r := range o.Rows {
+			p.Ids, p.LeaseTokens = append(p.Ids, r.ID), append(p.LeaseTokens, r.Token)
+		}
+		rows, err := s.q.ReleaseExecutions(ctx, p)
+		for _, r := range rows {
+			a.IDs = append(a.IDs, r.ID)
+		}
+		return a, err
+	case reclaimExecutions:
+		rows, err := s.q.ReclaimExecutions(ctx, db.ReclaimExecutionsParams{Now: &at, MaxLost: maxLost, BatchSize: 1000})
+		for _, r := range rows {
+			a.Verdicts = append(a.Verdicts, verdict{ID: r.ID, Status: execution.Status(r.Verdict), Lost: r.WorkerLost})
+		}
+		return a, err
+	case redispatchExecutions:
+		rows, err := s.q.RedispatchExecutions(ctx, db.RedispatchExecutionsParams{Now: &at, BatchSize: 1000})
+		for _, r := range rows {
+			a.IDs = append(a.IDs, r.ID)
+		}
+		return a, err
+	case expediteExecutions:
+		n, err := s.q.ExpediteExecutions(ctx, &at)
+		return answer{Count: int(n)}, err
+	}
+	return a, fmt.Errorf("no statement for %T", o)
+}
+
+func (s *real) promote(ctx context.Context, at time.Time) (answer, error) {
+	var hints sent
+	p := promoter.New(promoter.Deps{
+		DB: s.engine, Hints: &hints, Metrics: s.metrics, Log: slog.New(slog.DiscardHandler), CatchupPerSecond: int(time.Second / catchupEvery),
+	})
+	_, err := p.Pass(ctx, at)
+	return answer{IDs: hints.ids}, err
+}
+
+func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err error) {
+	add := func(r db.ClaimExecutionsRow) {
+		a.Claims = append(a.Claims, claimed{ID: r.ID, Job: r.JobID, Attempt: int(r.Attempt), Max: int(r.MaxAttempts), Token: *r.LeaseToken})
+	}
+	switch o := o.(type) {
+	case claimExecutions:
+		rows, err := s.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs})
+		for _, r := range rows {
+			add(r)
+		}
+		return a, err
+	case listGatedJobs:
+		a.IDs, err = s.q.ListGatedJobs(ctx, db.ListGatedJobsParams{Now: &at, Ids: o.IDs})
+		return a, err
+	case claimGatedExecutions:
+		jobs, err := s.q.ListGatedJobs(ctx, db.ListGatedJobsParams{Now: &at, Ids: o.IDs})
+		if err != nil {
+			return a, err
+		}
+		return a, s.engine.InTx(ctx, func(tx *postgres.Tx) error {
+			if err := tx.LockJobs(ctx, jobs); err != nil {
+				return err
+			}
+			rows, err := tx.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs})
+			for _, r := range rows {
+				add(db.ClaimExecutionsRow(r))
+			}
+			return err
+		})
+	case listClaimableExecutions:
+		found, err := s.q.ListClaimableExecutions(ctx, db.ListClaimableExecutionsParams{
+			Now: &at, BatchSize: 1000, WindowSize: 1000, WaitedMs: int32(o.Waited.Milliseconds()),
+		})
+		return answer{IDs: found.Ids}, err
+	case listHeldExecutions:
+		rows, err := s.q.ListHeldExecutions(ctx, db.ListHeldExecutionsParams{Now: &at, WorkerID: &o.Worker})
+		for _, r := range rows {
+			a.Held = append(a.Held, heldRow{ID: r.ID, Token: *r.LeaseToken, Cancelling: r.Cancelling})
+		}
+		return a, err
+	}
+	return a, nil
+}
+
+func (s *real) complete(ctx context.Context, o completeExecutions, at time.Time) (a answer, err error) {
+	n := len(o.Outcomes)
+	p := db.CompleteExecutionsParams{
+		Now: &at, Results: make([]string, n), ErrorMessages: make([]string, n), ErrorStacks: make([]string, n),
+		DurationsMs: make([]int64, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
+	}
+	for _, d := range o.Outcomes {
+		p.Ids, p.Attempts, p.LeaseTokens = append(p.Ids, d.ID), append(p.Attempts, int32(d.Attempt)), append(p.LeaseTokens, d.Token)
+		p.Succeeded, p.ErrorTypes = append(p.Succeeded, d.Succeeded), append(p.ErrorTypes, d.Error)
+		p.RetryMs = append(p.RetryMs, max(-1, d.Retry.Milliseconds()))
+	}
+	rows, err := s.q.CompleteExecutions(ctx, p)
+	for _, r := range rows {
+		v := verdict{ID: r.ID, Status: execution.Status(r.Verdict)}
+		v.Next = append(v.Next, r.NextIds...) // nil when there are none
+		a.Verdicts = append(a.Verdicts, v)
+	}
+	return a, err
+}
+
+// command repeats what the stores of job and execution do, at an instant of
+// the test's own.
+func (s *real) command(ctx context.Context, tx *postgres.Tx, o op, at time.Time) (a answer, err error) {
+	var id uuid.UUID
+	switch o := o.(type) {
+	case createJob:
+		return a, s.create(ctx, tx, o, at)
+	case pauseJob:
+		id = o.Job
+	case resumeJob:
+		id = o.Job
+	case deleteJob:
+		id = o.Job
+	case triggerJob:
+		id = o.Job
+	}
+	old, err := tx.LockJob(ctx, db.LockJobParams{TenantID: s.who.TenantID, ID: id})
+	if err == pgx.ErrNoRows {
+		return answer{Refused: notFound}, nil
+	}
+	if err != nil {
+		return a, err
+	}
+	p := db.UpdateJobStatusParams{TenantID: s.who.TenantID, ID: id, Now: at, NextExecutionAt: old.NextExecutionAt}
+	switch o := o.(type) {
+	case pauseJob:
+		if old.Status == string(job.Inactive) {
+			return answer{Refused: conflict}, nil
+		}
+		p.Status, p.PausedUntil = string(job.Paused), orNull(o.Until)
+	case resumeJob:
+		p.Status = string(job.Active)
+		switch {
+		case old.Status == p.Status:
+			return a, nil
+		case old.Status == string(job.Paused) && old.NextExecutionAt != nil && !old.NextExecutionAt.After(at):
+			policy := old.MisfirePolicy
+			if o.Missed != "" {
+				policy = string(o.Missed)
+			}
+			p.ResumePolicy = &policy
+		default:
+			compiled, err := schedule.Compile(job.Spec{Interval: job.Duration(time.Duration(*old.IntervalMs) * time.Millisecond), Timezone: "UTC"}.Definition(id.String(), old.AnchorAt, nil))
+			if err != nil {
+				return a, err
+			}
+			next, _ := compiled.Next(at)
+			p.NextExecutionAt = &next
+		}
+	case deleteJob:
+		if err := tx.DeleteJob(ctx, db.DeleteJobParams{TenantID: s.who.TenantID, ID: id, Now: at}); err != nil {
+			return a, err
+		}
+		if _, err := tx.CancelWaitingByJob(ctx, db.CancelWaitingByJobParams{TenantID: s.who.TenantID, JobID: id, Now: at, Reason: "the job was deleted"}); err != nil {
+			return a, err
+		}
+		_, err := tx.RequestCancelByJob(ctx, db.RequestCancelByJobParams{TenantID: s.who.TenantID, JobID: id, Now: at})
+		return a, err
+	case triggerJob:
+		return s.trigger(ctx, tx, o, old, at)
+	}
+	_, err = tx.UpdateJobStatus(ctx, p)
+	return a, err
+}
+
+func (s *real) create(ctx context.Context, tx *postgres.Tx, o createJob, at time.Time) error {
+	compiled, err := schedule.Compile(o.Spec.Definition(o.Job.String(), at, nil))
+	if err != nil {
+		return err
+	}
+	next, _ := compiled.Next(at)
+	interval := time.Duration(o.Spec.Interval).Milliseconds()
+	p := db.InsertJobParams{
+		ID: o.Job, TenantID: s.who.TenantID, Name: "model", Tags: []string{}, Now: at, Timezone: "UTC", IntervalMs: &interval, AnchorAt: at,
+		JobType: "function", Config: json.RawMessage("{}"), RetryConfig: json.RawMessage("{}"), MaxAttempts: int32(o.Spec.Retry.MaxRetries + 1),
+		TimeoutSeconds: int32(o.Spec.Timeout), Priority: int16(o.Spec.Priority), Status: string(job.Active), NextExecutionAt: &next,
+		DstGap: "shift", DstOverlap: "first", Calendars: json.RawMessage("[]"), MaxConcurrent: int32(o.Spec.MaxConcurrent),
+		OverlapPolicy: string(o.Spec.Overlap), OverlapQueueLimit: int32(o.Spec.OverlapQueueLimit),
+		MisfirePolicy: string(o.Spec.Misfire.Policy), MisfireLimit: int32(o.Spec.Misfire.Limit), MisfireGraceSeconds: int32(o.Spec.Misfire.GraceSeconds),
+	}
+	if n := o.Spec.MaxExecutions; n > 0 {
+		p.MaxExecutions = &n
+	}
+	_, err = tx.InsertJob(ctx, p)
+	return err
+}
+
+func (s *real) trigger(ctx context.Context, tx *postgres.Tx, o triggerJob, j db.ScheduledJob, at time.Time) (a answer, err error) {
+	counts, err := tx.CountActiveByJobs(ctx, []uuid.UUID{j.ID})
+	if err != nil {
+		return a, err
+	}
+	var places job.Places
+	for _, c := range counts {
+		places = job.Places{Taken: int(c.Taken), Waiting: int(c.Waiting)}
+	}
+	admission := job.Spec{Overlap: job.Overlap(j.OverlapPolicy), MaxConcurrent: int(j.MaxConcurrent)}.AdmitTrigger(places)
+	if !admission.Run {
+		return answer{Refused: conflict}, nil
+	}
+	p := db.InsertRequestedExecutionParams{
+		ID: o.ID, TenantID: s.who.TenantID, JobID: j.ID, JobVersion: j.Version, ScheduledAt: at, TriggerType: string(execution.Manual),
+		JobType: j.JobType, Priority: j.Priority, MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: at, SweepAt: at.Add(execution.SweepAfter),
+	}
+	if admission.Gated {
+		p.ConcurrencyLimit = int16(j.MaxConcurrent)
+	}
+	if err := tx.InsertRequestedExecution(ctx, p); err != nil {
+		return a, err
+	}
+	return answer{IDs: []uuid.UUID{o.ID}}, tx.CountJobRun(ctx, db.CountJobRunParams{TenantID: s.who.TenantID, ID: j.ID, At: at})
+}
+
+func orNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// clear empties the tables for the next sequence.
+func (s *real) clear(ctx context.Context) error {
+	_, err := s.admin.Exec(ctx, "DELETE FROM active_executions; DELETE FROM job_executions; DELETE FROM scheduled_jobs; DELETE FROM workers")
+	return err
+}
+
+// state reads everything back, in one round trip.
+func (s *real) state(ctx context.Context) (*tables, error) {
+	var t tables
+	var batch pgx.Batch
+	read := func(sql string, scan func(row pgx.CollectableRow) error) {
+		batch.Queue(sql).Query(func(rows pgx.Rows) error {
+			_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, scan(row) })
+			return err
+		})
+	}
+	read(`SELECT id, status, next_execution_at, last_execution_at, execution_count, paused_until, coalesce(resume_policy, ''), deleted_at IS NOT NULL
+	      FROM scheduled_jobs ORDER BY id`, func(row pgx.CollectableRow) error {
+		var r jobRow
+		err := row.Scan(&r.ID, &r.Status, zero{&r.Next}, zero{&r.Last}, &r.Count, zero{&r.Until}, &r.Resume, &r.Deleted)
+		t.jobs = append(t.jobs, r)
+		return err
+	})
+	read(`SELECT id, job_id, scheduled_at, trigger_type, status, priority, attempt, max_attempts, lost_count, dispatch_seq, concurrency_limit, timeout_ms,
+	             attempts, available_at, sweep_at, started_at, attempt_started_at, deadline_at, cancel_requested_at,
+	             coalesce(worker_id, '00000000-0000-0000-0000-000000000000'), coalesce(lease_token, '00000000-0000-0000-0000-000000000000')
+	      FROM active_executions ORDER BY id`, func(row pgx.CollectableRow) error {
+		var r activeRow
+		var timeout int
+		err := row.Scan(&r.ID, &r.Job, zero{&r.At}, &r.Trigger, &r.Status, &r.Priority, &r.Attempt, &r.MaxAttempts, &r.Lost, &r.Dispatched, &r.Gate, &timeout,
+			tried{&r.Failures}, zero{&r.AvailableAt}, zero{&r.SweepAt}, zero{&r.StartedAt}, zero{&r.AttemptedAt}, zero{&r.DeadlineAt}, zero{&r.CancelAt}, &r.Worker, &r.Token)
+		r.Timeout = time.Duration(timeout) * time.Millisecond
+		t.active = append(t.active, r)
+		return err
+	})
+	read(`SELECT id, job_id, scheduled_at, trigger_type, status, reason, attempt, max_attempts, attempts, coalesce(error_type, ''), started_at, completed_at,
+	             coalesce(missed_count, 0), missed_until,
+	             coalesce(worker_id, '00000000-0000-0000-0000-000000000000'), coalesce(lease_token, '00000000-0000-0000-0000-000000000000')
+	      FROM job_executions ORDER BY id, scheduled_at`, func(row pgx.CollectableRow) error {
+		var r overRow
+		err := row.Scan(&r.ID, &r.Job, zero{&r.At}, &r.Trigger, &r.Status, &r.Reason, &r.Attempt, &r.MaxAttempts, tried{&r.Failures}, &r.ErrorType,
+			zero{&r.StartedAt}, zero{&r.CompletedAt}, &r.MissedCount, zero{&r.MissedUntil}, &r.Worker, &r.Token)
+		if r.Status == execution.Skipped || r.Status == execution.Missed {
+			r.Reason = "" // words for people
+		}
+		t.over = append(t.over, r)
+		return err
+	})
+	read("SELECT id, expires_at, dead FROM workers ORDER BY id", func(row pgx.CollectableRow) error {
+		var r workerRow
+		err := row.Scan(&r.ID, zero{&r.ExpiresAt}, &r.Dead)
+		t.workers = append(t.workers, r)
+		return err
+	})
+	return &t, s.admin.SendBatch(ctx, &batch).Close()
+}
+
+// zero reads NULL as the zero time.
+type zero struct{ to *time.Time }
+
+// Scan implements sql.Scanner.
+func (z zero) Scan(v any) error {
+	if at, ok := v.(time.Time); ok {
+		*z.to = at.UTC()
+	}
+	return nil
+}
+
+// tried reads the list of earlier attempts.
+type tried struct{ to *[]failure }
+
+// Scan implements sql.Scanner.
+func (f tried) Scan(v any) error {
+	var list []execution.Attempt
+	if err := json.Unmarshal([]byte(fmt.Sprintf("%s", v)), &list); err != nil {
+		return err
+	}
+	for _, a := range list {
+		*f.to = append(*f.to, failure{Number: a.Number, Type: a.Error.Type})
+	}
+	return nil
+}
+
+// sorted puts the parts of an answer whose order means nothing in one.
+func (a answer) sorted() answer {
+	slices.SortFunc(a.IDs, compareIDs)
+	slices.SortFunc(a.Claims, func(x, y claimed) int { return compareIDs(x.ID, y.ID) })
+	slices.SortFunc(a.Verdicts, func(x, y verdict) int { return compareIDs(x.ID, y.ID) })
+	slices.SortFunc(a.Held, func(x, y heldRow) int { return compareIDs(x.ID, y.ID) })
+	return a
+}

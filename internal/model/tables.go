@@ -1,0 +1,201 @@
+package model
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/schedule"
+)
+
+// tables are what the database holds of the protocol, with the columns that
+// decide something. Zero times and ids stand for NULL. Every operation is one
+// statement, or one transaction that holds the locks which make it one.
+type tables struct {
+	jobs    []jobRow
+	active  []activeRow // ordered by id
+	over    []overRow   // in the order of their insertion
+	workers []workerRow
+
+	bug bug // the planted one; none outside the tests of the checker
+}
+
+// jobRow is a row of scheduled_jobs.
+type jobRow struct {
+	ID      uuid.UUID
+	Status  job.Status
+	Next    time.Time
+	Last    time.Time
+	Count   int64
+	Until   time.Time // of a pause that ends by itself
+	Resume  job.MisfirePolicy
+	Deleted bool
+
+	spec     job.Spec
+	schedule *schedule.Schedule
+	lock     int // the session whose transaction holds the row; 0: none
+}
+
+// activeRow is a row of active_executions.
+type activeRow struct {
+	ID, Job     uuid.UUID
+	At          time.Time // scheduled_at
+	Trigger     execution.Trigger
+	Status      execution.Status
+	Priority    int
+	Attempt     int
+	MaxAttempts int
+	Lost        int
+	Dispatched  int
+	Gate        int // concurrency_limit
+	Timeout     time.Duration
+	Failures    []failure
+	AvailableAt time.Time
+	SweepAt     time.Time
+	StartedAt   time.Time
+	AttemptedAt time.Time // attempt_started_at
+	DeadlineAt  time.Time
+	CancelAt    time.Time
+	Worker      uuid.UUID
+	Token       uuid.UUID
+}
+
+func (r *activeRow) waits() bool { return r.Status != execution.Running }
+
+// holdsPlace says that the row counts against its job's limit.
+func (r *activeRow) holdsPlace() bool { return !r.waits() || r.Gate == 0 }
+
+// failure is an attempt that did not end its execution.
+type failure struct {
+	Number int
+	Type   string
+}
+
+// overRow is a row of job_executions.
+type overRow struct {
+	ID, Job     uuid.UUID
+	At          time.Time
+	Trigger     execution.Trigger
+	Status      execution.Status
+	Reason      string
+	Attempt     int
+	MaxAttempts int
+	Failures    []failure
+	ErrorType   string
+	StartedAt   time.Time
+	CompletedAt time.Time
+	MissedCount int
+	MissedUntil time.Time
+	Worker      uuid.UUID
+	Token       uuid.UUID
+}
+
+// workerRow is a row of workers.
+type workerRow struct {
+	ID        uuid.UUID
+	ExpiresAt time.Time
+	Dead      bool
+}
+
+// clone is a copy that later operations do not change: a standby's state.
+func (t *tables) clone() *tables {
+	c := &tables{
+		jobs: slices.Clone(t.jobs), active: slices.Clone(t.active), over: slices.Clone(t.over), workers: slices.Clone(t.workers), bug: t.bug,
+	}
+	for i := range c.jobs {
+		c.jobs[i].lock = 0 // the sessions are gone
+	}
+	return c
+}
+
+func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
+
+func (t *tables) find(id uuid.UUID) (int, bool) {
+	return slices.BinarySearchFunc(t.active, id, func(r activeRow, id uuid.UUID) int { return compareIDs(r.ID, id) })
+}
+
+func (t *tables) row(id uuid.UUID) *activeRow {
+	if i, ok := t.find(id); ok {
+		return &t.active[i]
+	}
+	return nil
+}
+
+func (t *tables) job(id uuid.UUID) *jobRow {
+	for i := range t.jobs {
+		if t.jobs[i].ID == id {
+			return &t.jobs[i]
+		}
+	}
+	return nil
+}
+
+func (t *tables) worker(id uuid.UUID) *workerRow {
+	for i := range t.workers {
+		if t.workers[i].ID == id {
+			return &t.workers[i]
+		}
+	}
+	return nil
+}
+
+// insert adds a row, ON CONFLICT (id) DO NOTHING.
+func (t *tables) insert(r activeRow) {
+	if i, ok := t.find(r.ID); !ok {
+		t.active = slices.Insert(t.active, i, r)
+	}
+}
+
+func (t *tables) remove(id uuid.UUID) {
+	if i, ok := t.find(id); ok {
+		t.active = slices.Delete(t.active, i, i+1)
+	}
+}
+
+// ended says that the history has a row, by its primary key.
+func (t *tables) ended(id uuid.UUID, at time.Time) bool {
+	return slices.ContainsFunc(t.over, func(o overRow) bool { return o.ID == id && o.At.Equal(at) })
+}
+
+// record adds to the history, ON CONFLICT (id, scheduled_at) DO NOTHING.
+func (t *tables) record(o overRow) {
+	if !t.ended(o.ID, o.At) {
+		t.over = append(t.over, o)
+	}
+}
+
+// end is the record of an active row that is over.
+func (r *activeRow) end(status execution.Status, at time.Time) overRow {
+	return overRow{
+		ID: r.ID, Job: r.Job, At: r.At, Trigger: r.Trigger, Status: status, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
+		Failures: r.Failures, StartedAt: r.StartedAt, CompletedAt: at, Worker: r.Worker, Token: r.Token,
+	}
+}
+
+// letGo takes a row from its worker.
+func (r *activeRow) letGo(status execution.Status) {
+	r.Status, r.Worker, r.Token, r.DeadlineAt, r.Dispatched = status, uuid.Nil, uuid.Nil, time.Time{}, 0
+}
+
+// failed appends without touching what a clone shares.
+func (r *activeRow) failed(kind string) {
+	r.Failures = append(slices.Clone(r.Failures), failure{Number: r.Attempt, Type: kind})
+}
+
+// places are the runs of a job that are not over: CountActiveByJobs.
+func (t *tables) places(id uuid.UUID) (p job.Places) {
+	for i := range t.active {
+		switch r := &t.active[i]; {
+		case r.Job != id:
+		case r.holdsPlace():
+			p.Taken++
+		default:
+			p.Waiting++
+		}
+	}
+	return p
+}
