@@ -2,20 +2,29 @@ package model
 
 // bug is a rule of the protocol that is broken on purpose, to show that the
 // checker and the contract notice.
-type bug int
+type bug string
 
 const (
-	noBug            bug = iota
-	noToken              // outcomes are fenced on the attempt's number alone
-	noAttempt            // outcomes are not fenced at all
-	ignoresLease         // a claim does not ask whether the worker's lease stands
-	ignoresGate          // a run that waits for a place is claimed as any other
-	claimsRunning        // a claim takes what runs elsewhere
-	countsBeforeLock     // places are counted in the statement that waits for the lock
-	successWins          // a success beats a requested end
-	noSkipLocked         // a promoter takes a job that another one holds
-	advancesOnly         // a promotion advances without inserting
-	insertsOnly          // a promotion inserts without advancing
-	insertsEnded         // a run is inserted although the history has it
-	deletesOnly          // a deletion leaves the executions alone
+	noBug            bug = ""
+	noToken          bug = "outcomes are fenced on the attempt's number alone"
+	noFence          bug = "outcomes are not fenced at all"
+	ignoresLease     bug = "a claim does not ask whether the worker's lease stands"
+	ignoresGate      bug = "a run that waits for a place is claimed as any other"
+	claimsRunning    bug = "a claim takes what runs elsewhere"
+	sameAttempt      bug = "a claim does not count the attempt"
+	countsBeforeLock bug = "places are counted in the statement that waits for the lock"
+	successWins      bug = "a success beats a requested end"
+	needsWorkerRow   bug = "what runs on a worker that is unknown is not handed on"
+	noSkipLocked     bug = "a promoter takes a job that another one holds"
+	advancesOnly     bug = "a promotion advances without inserting"
+	insertsOnly      bug = "a promotion inserts without advancing"
+	deletesOnly      bug = "a deletion leaves the executions alone"
 )
+
+// bugs are all of them.
+func bugs() []bug {
+	return []bug{
+		noToken, noFence, ignoresLease, ignoresGate, claimsRunning, sameAttempt, countsBeforeLock, successWins, needsWorkerRow, noSkipLocked,
+		advancesOnly, insertsOnly, deletesOnly,
+	}
+}

@@ -25,7 +25,7 @@ func (o claimExecutions) do(t *tables, at time.Time) (a answer) {
 			ours = !r.waits()
 		}
 		if fresh || ours {
-			a.Claims = append(a.Claims, r.claim(o.Worker, o.Token, at))
+			a.Claims = append(a.Claims, t.give(r, o.Worker, o.Token, at))
 		}
 	}
 	return a
@@ -40,9 +40,9 @@ func (t *tables) stands(id uuid.UUID, at time.Time) bool {
 	return w != nil && !w.Dead && w.ExpiresAt.After(at)
 }
 
-// claim gives the row to a worker; a claim that is repeated counts once.
-func (r *activeRow) claim(worker, token uuid.UUID, at time.Time) claimed {
-	if r.waits() {
+// give gives the row to a worker; a claim that is repeated counts once.
+func (t *tables) give(r *activeRow, worker, token uuid.UUID, at time.Time) claimed {
+	if r.waits() && (t.bug != sameAttempt || r.Attempt == 0) {
 		r.Attempt++
 	}
 	r.Status, r.Worker, r.Token = execution.Running, worker, token
@@ -68,15 +68,29 @@ func (o listGatedJobs) do(t *tables, at time.Time) (a answer) {
 }
 
 func (o lockJobs) do(t *tables, _ time.Time) (a answer) {
+	if t.bug == countsBeforeLock {
+		t.count(o)
+		return a
+	}
 	for _, id := range o.Jobs {
 		if j := t.job(id); j != nil {
 			j.lock = o.Session
 		}
 	}
-	if t.bug == countsBeforeLock {
-		a.Count = 1 // the counts of this moment are what counts
-	}
 	return a
+}
+
+// count remembers the places of this moment: what one statement would see that
+// locks and counts.
+func (t *tables) count(o lockJobs) {
+	if t.counted == nil {
+		t.counted = map[int]map[uuid.UUID]int{}
+	}
+	taken := map[uuid.UUID]int{}
+	for _, id := range o.Jobs {
+		taken[id] = t.places(id).Taken
+	}
+	t.counted[o.Session] = taken
 }
 
 func (o claimGatedExecutions) do(t *tables, at time.Time) (a answer) {
@@ -99,12 +113,15 @@ func (o claimGatedExecutions) do(t *tables, at time.Time) (a answer) {
 	slices.SortFunc(jobs, compareIDs)
 	for _, id := range jobs {
 		taken := t.places(id).Taken
+		if t.bug == countsBeforeLock {
+			taken = t.counted[o.Session][id]
+		}
 		rows := byJob[id]
 		slices.SortFunc(rows, byTurn)
 		for place, r := range rows {
 			// A place is ranked before it is known whether its row is locked.
 			if place < r.Gate-taken && !o.Locked.holds(r.ID) {
-				a.Claims = append(a.Claims, r.claim(o.Worker, o.Token, at))
+				a.Claims = append(a.Claims, t.give(r, o.Worker, o.Token, at))
 			}
 		}
 	}

@@ -27,6 +27,9 @@ func (o completeExecutions) do(t *tables, at time.Time) (a answer) {
 	}
 	for i, v := range verdicts {
 		d, r := accepted[i], t.row(v.ID)
+		if r == nil {
+			continue // the same twice, which only a broken fence accepts
+		}
 		if v.Status == execution.Retrying {
 			r.failed(d.Error)
 			r.letGo(execution.Retrying)
@@ -52,7 +55,7 @@ func (t *tables) mayComplete(r *activeRow, d outcome) bool {
 	switch t.bug {
 	case noToken:
 		return !r.waits() && r.Attempt == d.Attempt
-	case noAttempt:
+	case noFence:
 		return !r.waits() // neither number nor token
 	default:
 		return !r.waits() && r.Attempt == d.Attempt && r.Token == d.Token
@@ -110,8 +113,9 @@ func (o reclaimExecutions) do(t *tables, at time.Time) (a answer) {
 	for i := range t.active {
 		r := &t.active[i]
 		w := t.worker(r.Worker)
-		lost := w == nil || w.Dead
-		if r.waits() || r.SweepAt.After(at.Add(5*time.Second)) || !lost && !r.DeadlineAt.Before(at) || o.Locked.holds(r.ID) {
+		lost := w == nil && t.bug != needsWorkerRow || w != nil && w.Dead
+		late := !r.DeadlineAt.IsZero() && r.DeadlineAt.Before(at)
+		if r.waits() || r.SweepAt.After(at.Add(5*time.Second)) || !lost && !late || o.Locked.holds(r.ID) {
 			continue
 		}
 		v := verdict{ID: r.ID, Lost: lost, Status: t.afterLoss(r, lost)}

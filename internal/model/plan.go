@@ -36,9 +36,9 @@ type plan struct {
 
 // step is what a job's row becomes.
 type step struct {
-	job        uuid.UUID
-	next, last time.Time // zero: never, none
-	runs       int
+	job             uuid.UUID
+	due, next, last time.Time // what it was due at; zero: never, none
+	runs            int
 }
 
 // catchup spreads late runs.
@@ -95,7 +95,7 @@ func (p *plan) owe(j *dueJob, instants []time.Time, missed overRow, next time.Ti
 	if missed.MissedCount += cut; missed.MissedCount > 0 {
 		p.unrun(j, execution.Missed, missed)
 	}
-	s := step{job: j.id, next: next}
+	s := step{job: j.id, due: j.due, next: next}
 	full := func() bool { return j.spec.MaxExecutions > 0 && j.count+int64(s.runs) >= j.spec.MaxExecutions }
 	for _, at := range instants[cut:] {
 		if full() {

@@ -27,6 +27,7 @@ func (o claimDueJobs) do(t *tables, at time.Time) (a answer) {
 		}
 		a.due = append(a.due, due)
 	}
+	a.At = at
 	slices.SortStableFunc(a.due, func(x, y dueJob) int { return cmp.Or(x.due.Compare(y.due), compareIDs(x.id, y.id)) })
 	return a
 }
@@ -42,7 +43,7 @@ func (o writePromotion) do(t *tables, _ time.Time) (a answer) {
 	}
 	if t.bug != advancesOnly {
 		for _, r := range p.runs {
-			if !t.ended(r.ID, r.At) || t.bug == insertsEnded {
+			if !t.ended(r.ID, r.At) {
 				t.insert(r)
 			}
 		}

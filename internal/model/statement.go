@@ -22,9 +22,10 @@ type answer struct {
 	Claims   []claimed
 	Verdicts []verdict
 	Held     []heldRow
-	Stands   bool   // the lease does
-	Count    int    // rows
-	Refused  string // why it was not done; never for what a fault did
+	Stands   bool      // the lease does
+	Count    int       // rows
+	Refused  string    // why it was not done; never for what a fault did
+	At       time.Time // the instant of a transaction that goes on
 	due      []dueJob
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
-	"github.com/scheduler-service/scheduler/internal/promoter"
+	production "github.com/scheduler-service/scheduler/internal/promoter"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
@@ -173,7 +173,7 @@ func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error
 
 func (s *real) promote(ctx context.Context, at time.Time) (answer, error) {
 	var hints sent
-	p := promoter.New(promoter.Deps{
+	p := production.New(production.Deps{
 		DB: s.engine, Hints: &hints, Metrics: s.metrics, Log: slog.New(slog.DiscardHandler), CatchupPerSecond: int(time.Second / catchupEvery),
 	})
 	_, err := p.Pass(ctx, at)

@@ -21,7 +21,8 @@ type tables struct {
 	over    []overRow   // in the order of their insertion
 	workers []workerRow
 
-	bug bug // the planted one; none outside the tests of the checker
+	bug     bug                       // the planted one; none outside the tests of the checker
+	counted map[int]map[uuid.UUID]int // by session, see countsBeforeLock
 }
 
 // jobRow is a row of scheduled_jobs.

@@ -1,0 +1,23 @@
+package model
+
+import "testing"
+
+// A checker that never fails proves nothing: each rule that is broken on
+// purpose is found by some seed, and soon.
+func TestCheckerFindsBrokenRules(t *testing.T) {
+	t.Parallel()
+	for _, broken := range bugs() {
+		t.Run(string(broken), func(t *testing.T) {
+			t.Parallel()
+			for n := uint64(1); n <= 500; n++ {
+				s := setupOf(n)
+				s.bug = broken
+				if violation, _ := s.run(); violation != "" {
+					t.Logf("seed %d: %s", n, violation)
+					return
+				}
+			}
+			t.Error("no seed finds it")
+		})
+	}
+}

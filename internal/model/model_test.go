@@ -1,0 +1,52 @@
+package model
+
+import (
+	"flag"
+	"sync"
+	"testing"
+)
+
+var (
+	seeds = flag.Uint64("seeds", 2000, "how many seeds the model lives through")
+	seed  = flag.Uint64("seed", 0, "the one seed to live through again, with its history; 0: none")
+)
+
+func setupOf(seed uint64) setup { return setup{seed: seed, failover: seed%4 == 0} }
+
+// Nothing promised breaks, whatever the seed does.
+func TestPromisesHoldForEverySeed(t *testing.T) {
+	t.Parallel()
+	if *seed != 0 {
+		t.Log(setupOf(*seed).replay())
+		if violation, _ := setupOf(*seed).run(); violation != "" {
+			t.Error(violation)
+		}
+		return
+	}
+	const batch = 50
+	var mu sync.Mutex
+	var all tally
+	var wait sync.WaitGroup
+	next := make(chan uint64)
+	for range 2 {
+		wait.Go(func() {
+			for from := range next {
+				for n := from; n < min(from+batch, *seeds+1); n++ {
+					violation, seen := setupOf(n).run()
+					mu.Lock()
+					all.add(seen)
+					mu.Unlock()
+					if violation != "" {
+						t.Errorf("seed %d: %s", n, violation)
+					}
+				}
+			}
+		})
+	}
+	for n := uint64(1); n <= *seeds && !t.Failed(); n += batch {
+		next <- n
+	}
+	close(next)
+	wait.Wait()
+	t.Logf("%+v", all)
+}

@@ -1,0 +1,159 @@
+package model
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/job"
+)
+
+// trouble is the next fault, and the one after it.
+func (w *world) trouble() {
+	if !w.faulty {
+		return
+	}
+	k, p := w.workers[w.intn(len(w.workers))], w.promoters[w.intn(len(w.promoters))]
+	switch w.intn(10) {
+	case 0, 1:
+		w.kill(&k.process, k.boot)
+	case 2:
+		w.kill(&p.process, p.boot)
+	case 3, 4:
+		w.freeze(&k.process, w.between(time.Second, 20*time.Second))
+	case 5:
+		w.freeze(&p.process, w.between(time.Second, 10*time.Second))
+	case 6:
+		w.logf("redis is wiped")
+		w.redis.wipe()
+	case 7:
+		w.logf("redis is away")
+		w.redis.away = true
+		w.after(w.between(time.Second, 10*time.Second), nil, func() { w.redis.away = false })
+	case 8:
+		w.downUntil = w.now.Add(w.between(100*time.Millisecond, 12*time.Second))
+		w.logf("the database is away until %.3f", w.downUntil.Sub(epoch).Seconds())
+		w.dropSessions()
+	default:
+		k.leave()
+	}
+	if w.failover && w.oneIn(3) {
+		w.failOver()
+	}
+	w.after(w.between(500*time.Millisecond, 8*time.Second), nil, w.trouble)
+}
+
+// kill ends a process at once; what it sent goes on. Another takes its place.
+func (w *world) kill(who *process, boot func()) {
+	w.logf("%s is killed", who.name)
+	w.seen.killed++
+	who.life++
+	w.freeze(who, w.between(0, 5*time.Second)) // until it is started again
+	for _, session := range slices.Sorted(maps.Keys(w.open)) {
+		if w.open[session].who == who {
+			w.after(time.Duration(session%5)*20*time.Millisecond, nil, func() { w.rollBack(session) })
+		}
+	}
+	boot()
+}
+
+func (w *world) dropSessions() {
+	for session := range w.open {
+		w.rollBack(session)
+	}
+}
+
+// replicate has the standby catch up now and then.
+func (w *world) replicate() {
+	w.standby = &standby{db: w.db.clone(), audit: w.audit.clone()}
+	w.after(w.between(0, 2*time.Second), nil, w.replicate)
+}
+
+// failOver goes on from the standby: commits since then never happened.
+func (w *world) failOver() {
+	w.logf("the standby takes over")
+	w.seen.failovers++
+	w.dropSessions()
+	w.db, w.audit = w.standby.db.clone(), w.standby.audit.clone()
+	w.user.forget(w.db)
+}
+
+// user is a tenant who makes jobs and changes his mind.
+type user struct {
+	process
+	w    *world
+	jobs []uuid.UUID // not known to be stopped
+}
+
+func (u *user) boot() {
+	for range 1 + u.w.intn(3) {
+		u.create()
+	}
+	u.w.after(u.w.between(0, 6*time.Second), &u.process, u.act)
+}
+
+func (u *user) create() {
+	id := u.w.id()
+	u.jobs = append(u.jobs, id)
+	u.w.send(&u.process, createJob{Job: id, Spec: drawSpec(u.w.intn)}, timeout, func(answer, bool) {})
+}
+
+func (u *user) act() {
+	w, of := u.w, u.jobs[u.w.intn(len(u.jobs))]
+	var o op
+	switch w.intn(12) {
+	case 0, 1, 2, 3:
+		o = triggerJob{Job: of, ID: execution.RequestedID(of, w.id(), w.now, nil)}
+	case 4, 5:
+		p := pauseJob{Job: of}
+		if w.oneIn(2) {
+			p.Until = w.now.Add(w.between(time.Second, 10*time.Second))
+		}
+		o = p
+	case 6, 7, 8:
+		policies := []job.MisfirePolicy{"", job.MisfireSkip, job.FireOnce, job.FireAll}
+		o = resumeJob{Job: of, Missed: policies[w.intn(len(policies))]}
+	case 9:
+		o = deleteJob{Job: of}
+	default:
+		if len(u.jobs) < 5 {
+			u.create()
+		}
+	}
+	next := func(a answer, ok bool) {
+		if t, made := o.(triggerJob); made && ok && a.Refused == "" {
+			w.redis.publish(w, []uuid.UUID{t.ID}, 0)
+		}
+		w.after(w.between(500*time.Millisecond, 8*time.Second), &u.process, u.act)
+	}
+	if o == nil {
+		next(answer{}, false)
+		return
+	}
+	w.send(&u.process, o, timeout, next)
+}
+
+// stop pauses every job, until each is known to be.
+func (u *user) stop() {
+	for _, id := range slices.Clone(u.jobs) {
+		u.w.send(&u.process, pauseJob{Job: id}, timeout, func(_ answer, ok bool) {
+			if ok { // also where it is refused: then it is gone, or over
+				u.jobs = slices.DeleteFunc(u.jobs, func(other uuid.UUID) bool { return other == id })
+			}
+		})
+	}
+	if len(u.jobs) > 0 {
+		u.w.after(time.Second, &u.process, u.stop)
+	}
+}
+
+// forget drops what the database forgot.
+func (u *user) forget(t *tables) {
+	u.jobs = slices.DeleteFunc(u.jobs, func(id uuid.UUID) bool { return t.job(id) == nil })
+	if len(u.jobs) == 0 {
+		u.create()
+	}
+}
