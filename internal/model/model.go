@@ -30,9 +30,19 @@ func (t *tally) add(o tally) {
 		to *int
 		n  int
 	}{
-		{&t.steps, o.steps}, {&t.operations, o.operations}, {&t.promoted, o.promoted}, {&t.claimed, o.claimed}, {&t.started, o.started},
-		{&t.completed, o.completed}, {&t.stale, o.stale}, {&t.reclaimed, o.reclaimed}, {&t.released, o.released}, {&t.fenced, o.fenced},
-		{&t.drained, o.drained}, {&t.killed, o.killed}, {&t.failovers, o.failovers},
+		{&t.steps, o.steps},
+		{&t.operations, o.operations},
+		{&t.promoted, o.promoted},
+		{&t.claimed, o.claimed},
+		{&t.started, o.started},
+		{&t.completed, o.completed},
+		{&t.stale, o.stale},
+		{&t.reclaimed, o.reclaimed},
+		{&t.released, o.released},
+		{&t.fenced, o.fenced},
+		{&t.drained, o.drained},
+		{&t.killed, o.killed},
+		{&t.failovers, o.failovers},
 	} {
 		*pair.to += pair.n
 	}
@@ -95,12 +105,12 @@ func (w *world) heal() {
 // everything must come to an end by itself.
 func (w *world) settle() {
 	until := w.now.Add(patience)
-	for w.audit.violation == "" && (len(w.db.active) > 0 || len(w.user.jobs) > 0) {
+	for w.audit.violation == "" && (len(w.db.active) > 0 || !w.user.stopped) {
 		if w.now.After(until) {
 			for _, r := range w.db.active {
 				w.audit.failf("execution %s is still %s long after the last fault", r.ID, r.Status)
 			}
-			w.audit.failf("jobs cannot be paused long after the last fault")
+			w.audit.failf("a job still fires long after the last fault")
 			return
 		}
 		w.step()

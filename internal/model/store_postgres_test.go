@@ -192,10 +192,10 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 		}
 		return a, err
 	case listGatedJobs:
-		a.IDs, err = s.q.ListGatedJobs(ctx, db.ListGatedJobsParams{Now: &at, Ids: o.IDs})
+		a.IDs, err = s.gatedJobs(ctx, o.IDs, at)
 		return a, err
 	case claimGatedExecutions:
-		jobs, err := s.q.ListGatedJobs(ctx, db.ListGatedJobsParams{Now: &at, Ids: o.IDs})
+		jobs, err := s.gatedJobs(ctx, o.IDs, at)
 		if err != nil {
 			return a, err
 		}
@@ -222,6 +222,16 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 		return a, err
 	}
 	return a, nil
+}
+
+func (s *real) gatedJobs(ctx context.Context, ids []uuid.UUID, at time.Time) (jobs []uuid.UUID, err error) {
+	rows, err := s.q.ListGatedJobs(ctx, db.ListGatedJobsParams{Now: &at, Ids: ids})
+	for _, r := range rows {
+		if r.Gated {
+			jobs = append(jobs, r.JobID)
+		}
+	}
+	return jobs, err
 }
 
 func (s *real) complete(ctx context.Context, o completeExecutions, at time.Time) (a answer, err error) {
@@ -366,7 +376,8 @@ func orNull(t time.Time) *time.Time {
 
 // clear empties the tables for the next sequence.
 func (s *real) clear(ctx context.Context) error {
-	_, err := s.admin.Exec(ctx, "DELETE FROM active_executions; DELETE FROM job_executions; DELETE FROM scheduled_jobs; DELETE FROM workers")
+	_, err := s.admin.Exec(ctx, `DELETE FROM active_executions; DELETE FROM job_executions; DELETE FROM scheduled_jobs; DELETE FROM workers; DELETE FROM running_keys;
+		UPDATE running_counts SET running = 0, running_http = 0, running_function = 0, running_command = 0, crowded_at = NULL`)
 	return err
 }
 

@@ -84,8 +84,9 @@ func (w *world) failOver() {
 // user is a tenant who makes jobs and changes his mind.
 type user struct {
 	process
-	w    *world
-	jobs []uuid.UUID // not known to be stopped
+	w       *world
+	jobs    []uuid.UUID
+	stopped bool
 }
 
 func (u *user) boot() {
@@ -136,18 +137,21 @@ func (u *user) act() {
 	w.send(&u.process, o, timeout, next)
 }
 
-// stop pauses every job, until each is known to be.
+// stop pauses every job that the database knows, until none fires any more.
 func (u *user) stop() {
-	for _, id := range slices.Clone(u.jobs) {
-		u.w.send(&u.process, pauseJob{Job: id}, timeout, func(_ answer, ok bool) {
-			if ok { // also where it is refused: then it is gone, or over
-				u.jobs = slices.DeleteFunc(u.jobs, func(other uuid.UUID) bool { return other == id })
-			}
-		})
+	if u.stopped = !slices.ContainsFunc(u.w.db.jobs, fires); u.stopped {
+		return
 	}
-	if len(u.jobs) > 0 {
-		u.w.after(time.Second, &u.process, u.stop)
+	for _, j := range u.w.db.jobs {
+		if fires(j) {
+			u.w.send(&u.process, pauseJob{Job: j.ID}, timeout, func(answer, bool) {})
+		}
 	}
+	u.w.after(time.Second, &u.process, u.stop)
+}
+
+func fires(j jobRow) bool {
+	return j.Status == job.Active || j.Status == job.Paused && !j.Until.IsZero()
 }
 
 // forget drops what the database forgot.
