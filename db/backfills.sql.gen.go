@@ -312,6 +312,28 @@ func (q *Queries) CountRunningBackfills(ctx context.Context, arg CountRunningBac
 	return count, err
 }
 
+const DeleteOldBackfills = `-- name: DeleteOldBackfills :execrows
+DELETE FROM backfills b USING (
+    SELECT o.id FROM backfills o WHERE o.status <> 'running' AND o.finished_at < $1::timestamptz
+    LIMIT $2 FOR UPDATE SKIP LOCKED
+) old WHERE b.id = old.id
+`
+
+type DeleteOldBackfillsParams struct {
+	Before    time.Time
+	BatchSize int32
+}
+
+// Cross-tenant: retention. Backfills that were over before the oldest month that
+// is kept; a bounded piece each time. Skips what is locked.
+func (q *Queries) DeleteOldBackfills(ctx context.Context, arg DeleteOldBackfillsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, DeleteOldBackfills, arg.Before, arg.BatchSize)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const GetBackfill = `-- name: GetBackfill :one
 SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
 FROM backfills b WHERE b.tenant_id = $1 AND b.job_id = $2 AND b.id = $3

@@ -18,7 +18,7 @@ DELETE FROM idempotency_keys k USING (
 ) old WHERE k.tenant_id = old.tenant_id AND k.key = old.key
 `
 
-// Cross-tenant: the sweeper; a bounded piece each time.
+// Cross-tenant: retention; a bounded piece each time. Skips what is locked.
 func (q *Queries) DeleteExpiredIdempotencyKeys(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, DeleteExpiredIdempotencyKeys)
 	if err != nil {

@@ -48,6 +48,30 @@ func (q *Queries) CreatePartition(ctx context.Context, at time.Time) (bool, erro
 	return created, err
 }
 
+const DetachPartition = `-- name: DetachPartition :one
+SELECT detach_job_executions_partition($1::timestamptz)::text AS part
+`
+
+// Cross-tenant: retention. The function refuses young ones.
+func (q *Queries) DetachPartition(ctx context.Context, before time.Time) (string, error) {
+	row := q.db.QueryRow(ctx, DetachPartition, before)
+	var part string
+	err := row.Scan(&part)
+	return part, err
+}
+
+const DropPartition = `-- name: DropPartition :one
+SELECT drop_job_executions_partition()::text AS part
+`
+
+// Cross-tenant: retention. Drops what was detached.
+func (q *Queries) DropPartition(ctx context.Context) (string, error) {
+	row := q.db.QueryRow(ctx, DropPartition)
+	var part string
+	err := row.Scan(&part)
+	return part, err
+}
+
 const InsertUnrunExecutions = `-- name: InsertUnrunExecutions :exec
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, priority,
                             status, reason, missed_count, missed_until, completed_at, created_at)

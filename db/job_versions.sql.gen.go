@@ -13,6 +13,35 @@ import (
 	"github.com/google/uuid"
 )
 
+const DeleteOldJobVersions = `-- name: DeleteOldJobVersions :execrows
+DELETE FROM job_versions v USING (
+    SELECT o.job_id, o.version FROM job_versions o
+    WHERE (o.job_id, o.version) IN (
+            SELECT n.job_id, p.version FROM job_versions n CROSS JOIN LATERAL (
+                SELECT q.version FROM job_versions q WHERE q.job_id = n.job_id AND q.version < n.version ORDER BY q.version DESC LIMIT 1) p
+            WHERE n.version > 1 AND n.created_at < $1::timestamptz)
+      AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = o.job_id AND a.job_version = o.version)
+      AND NOT EXISTS (SELECT 1 FROM backfills b WHERE b.job_id = o.job_id AND b.job_version = o.version AND b.tenant_id = o.tenant_id AND b.status = 'running')
+    LIMIT $2
+) old WHERE v.job_id = old.job_id AND v.version = old.version
+`
+
+type DeleteOldJobVersionsParams struct {
+	Before    time.Time
+	BatchSize int32
+}
+
+// Cross-tenant: retention. Versions that a later one took the place of before
+// the oldest month that is kept: no execution of the history runs them any more,
+// and none that is active or a backfill does. A bounded piece each time.
+func (q *Queries) DeleteOldJobVersions(ctx context.Context, arg DeleteOldJobVersionsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, DeleteOldJobVersions, arg.Before, arg.BatchSize)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const GetJobVersions = `-- name: GetJobVersions :many
 SELECT job_id, version, tenant_id, spec, created_by, created_at, restored_from FROM job_versions WHERE tenant_id = $1 AND job_id = $2 AND version = ANY ($3::int[]) ORDER BY version
 `

@@ -210,6 +210,30 @@ func (q *Queries) DeleteJob(ctx context.Context, arg DeleteJobParams) error {
 	return err
 }
 
+const DeleteOldJobs = `-- name: DeleteOldJobs :execrows
+DELETE FROM scheduled_jobs j USING (
+    SELECT o.id FROM scheduled_jobs o
+    WHERE o.deleted_at < $1::timestamptz AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = o.id)
+    LIMIT $2 FOR UPDATE SKIP LOCKED
+) old WHERE j.id = old.id
+`
+
+type DeleteOldJobsParams struct {
+	Before    time.Time
+	BatchSize int32
+}
+
+// Cross-tenant: retention. Jobs that were deleted before the oldest month that
+// is kept, with their versions and backfills; a bounded piece each time. Skips
+// what is locked.
+func (q *Queries) DeleteOldJobs(ctx context.Context, arg DeleteOldJobsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, DeleteOldJobs, arg.Before, arg.BatchSize)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const GetJob = `-- name: GetJob :one
 SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 `

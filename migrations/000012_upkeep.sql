@@ -1,5 +1,7 @@
--- Leases for what one process does at a time. Lock: none on existing tables.
--- Duration: instant.
+-- Leases for what one process does at a time, and what retention may remove.
+-- Lock: ACCESS EXCLUSIVE on scheduled_jobs, job_versions and backfills for the
+-- moment of making policies. Duration: instant, and the small partial indexes
+-- as long as their tables take to read.
 
 -- +goose Up
 -- One row for each lease that was ever taken, and never deleted: its fencing
@@ -20,5 +22,116 @@ CREATE POLICY health ON scheduler_locks TO scheduler_api USING (name = 'health')
 CREATE POLICY engine ON scheduler_locks TO scheduler_engine USING (true) WITH CHECK (true);
 GRANT SELECT, INSERT, UPDATE ON scheduler_locks TO scheduler_api, scheduler_engine;
 
+-- Takes the oldest partition out of job_executions whose month lies wholly
+-- before the given instant. Answers its name, 'busy' when a lock was not to be
+-- had in time, and '' when there is none. SECURITY DEFINER, because retention
+-- must not own the table; it names everything itself, and refuses the current
+-- month and the one before it whatever it is asked.
+--
+-- A plain DETACH, because DETACH … CONCURRENTLY runs in no function and would
+-- take the owner's password into a process that runs all the time. It needs
+-- ACCESS EXCLUSIVE on the parent for a moment: while it waits for that, readers
+-- and writers wait behind it, and so it gives up after 50 ms for each of its two
+-- locks and is asked again later. One that somebody began CONCURRENTLY and did not
+-- finish is finished first.
+-- +goose StatementBegin
+CREATE FUNCTION detach_job_executions_partition(before timestamptz) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO' SET lock_timeout = '50ms'
+AS $$
+DECLARE
+    part    text;
+    pending boolean;
+BEGIN
+    IF before > date_trunc('month', now()) - interval '1 month' THEN
+        RAISE EXCEPTION 'partitions up to % are too young to be removed', before USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF EXISTS (SELECT 1 FROM pg_partitioned_table WHERE partrelid = 'public.job_executions'::regclass AND partdefid <> 0) THEN
+        RAISE EXCEPTION 'job_executions has a default partition, which a DETACH would lock and read: move its rows and drop it';
+    END IF;
+    -- Who makes partitions holds the same.
+    IF NOT pg_try_advisory_xact_lock(hashtext('job_executions_partition')) THEN
+        RETURN 'busy';
+    END IF;
+    SELECT month.name, month.pending INTO part, pending
+    FROM (SELECT c.relname::text AS name, i.inhdetachpending AS pending, to_date(right(c.relname, 7), 'YYYY_MM')::timestamptz AS start,
+                 pg_get_expr(c.relpartbound, c.oid) AS bounds
+          FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+          WHERE i.inhparent = 'public.job_executions'::regclass AND c.relname ~ '^job_executions_[0-9]{4}_(0[1-9]|1[0-2])$') month
+    WHERE month.start + interval '1 month' <= before
+      AND (month.pending OR month.bounds = format('FOR VALUES FROM (%L) TO (%L)', month.start, month.start + interval '1 month'))
+    ORDER BY month.pending DESC, month.start LIMIT 1;
+    IF part IS NULL THEN
+        RETURN '';
+    END IF;
+    BEGIN
+        EXECUTE format('ALTER TABLE public.job_executions DETACH PARTITION public.%I %s', part, CASE WHEN pending THEN 'FINALIZE' ELSE '' END);
+        EXECUTE format('COMMENT ON TABLE public.%I IS %L', part, 'removed by retention');
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN 'busy';
+    END;
+    RETURN part;
+END
+$$;
+-- +goose StatementEnd
+REVOKE ALL ON FUNCTION detach_job_executions_partition(timestamptz) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION detach_job_executions_partition(timestamptz) TO scheduler_engine;
+
+-- Drops the oldest table that the function above took out, and answers as it
+-- does. A table that somebody else detached has not its comment and stays.
+-- +goose StatementBegin
+CREATE FUNCTION drop_job_executions_partition() RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, public, pg_temp SET lock_timeout = '50ms'
+AS $$
+DECLARE
+    part text;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('job_executions_partition')) THEN
+        RETURN 'busy';
+    END IF;
+    SELECT c.relname INTO part FROM pg_class c
+    WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND NOT c.relispartition
+      AND c.relowner = (SELECT p.relowner FROM pg_class p WHERE p.oid = 'public.job_executions'::regclass)
+      AND c.relname ~ '^job_executions_[0-9]{4}_(0[1-9]|1[0-2])$' AND obj_description(c.oid, 'pg_class') = 'removed by retention'
+    ORDER BY c.relname LIMIT 1;
+    IF part IS NULL THEN
+        RETURN '';
+    END IF;
+    BEGIN
+        EXECUTE format('DROP TABLE IF EXISTS public.%I', part);
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN 'busy';
+    END;
+    RETURN part;
+END
+$$;
+-- +goose StatementEnd
+REVOKE ALL ON FUNCTION drop_job_executions_partition() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION drop_job_executions_partition() TO scheduler_engine;
+
+-- What else retention removes, row by row. The policies refuse what is in use
+-- or was a month ago, whatever the statement says.
+GRANT DELETE ON scheduled_jobs, job_versions, backfills TO scheduler_engine;
+CREATE POLICY retention ON scheduled_jobs AS RESTRICTIVE FOR DELETE TO scheduler_engine
+    USING (deleted_at < now() - interval '1 month');
+CREATE POLICY retention ON job_versions FOR DELETE TO scheduler_engine
+    USING (created_at < now() - interval '1 month' AND version < (SELECT j.version FROM scheduled_jobs j WHERE j.id = job_id));
+CREATE POLICY retention ON backfills AS RESTRICTIVE FOR DELETE TO scheduler_engine
+    USING (status <> 'running' AND finished_at < now() - interval '1 month');
+CREATE INDEX scheduled_jobs_deleted ON scheduled_jobs (deleted_at) WHERE deleted_at IS NOT NULL;
+-- The first version of a job supersedes none.
+CREATE INDEX job_versions_superseding ON job_versions (created_at) WHERE version > 1;
+CREATE INDEX backfills_finished ON backfills (finished_at) WHERE status <> 'running';
+
 -- +goose Down
+DROP INDEX backfills_finished;
+DROP INDEX job_versions_superseding;
+DROP INDEX scheduled_jobs_deleted;
+DROP POLICY retention ON backfills;
+DROP POLICY retention ON job_versions;
+DROP POLICY retention ON scheduled_jobs;
+REVOKE DELETE ON scheduled_jobs, job_versions, backfills FROM scheduler_engine;
+DROP FUNCTION drop_job_executions_partition();
+DROP FUNCTION detach_job_executions_partition(timestamptz);
 DROP TABLE scheduler_locks;

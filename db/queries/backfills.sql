@@ -118,3 +118,11 @@ WHERE id = @id;
 -- For a job that the caller holds locked; waits for a batch that is being made.
 UPDATE backfills SET status = 'cancelled', finished_at = @now::timestamptz
 WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running';
+
+-- name: DeleteOldBackfills :execrows
+-- Cross-tenant: retention. Backfills that were over before the oldest month that
+-- is kept; a bounded piece each time. Skips what is locked.
+DELETE FROM backfills b USING (
+    SELECT o.id FROM backfills o WHERE o.status <> 'running' AND o.finished_at < @before::timestamptz
+    LIMIT @batch_size FOR UPDATE SKIP LOCKED
+) old WHERE b.id = old.id;

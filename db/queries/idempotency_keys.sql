@@ -15,7 +15,7 @@ SELECT route, body_sha256, response FROM idempotency_keys WHERE tenant_id = @ten
 UPDATE idempotency_keys SET response = @response WHERE tenant_id = @tenant_id AND key = @key;
 
 -- name: DeleteExpiredIdempotencyKeys :execrows
--- Cross-tenant: the sweeper; a bounded piece each time.
+-- Cross-tenant: retention; a bounded piece each time. Skips what is locked.
 DELETE FROM idempotency_keys k USING (
     SELECT i.tenant_id, i.key FROM idempotency_keys i WHERE i.expires_at < now() LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) old WHERE k.tenant_id = old.tenant_id AND k.key = old.key;

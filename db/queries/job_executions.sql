@@ -46,3 +46,11 @@ SELECT ((SELECT count(*) FROM job_executions h
 SELECT scheduled_at, coalesce(missed_until, scheduled_at)::timestamptz AS missed_until FROM job_executions
 WHERE job_id = @job_id AND status = 'missed' AND scheduled_at <= @to_at::timestamptz
   AND scheduled_at > @since::timestamptz AND missed_until > @from_at::timestamptz;
+
+-- name: DetachPartition :one
+-- Cross-tenant: retention. The function refuses young ones.
+SELECT detach_job_executions_partition(@before::timestamptz)::text AS part;
+
+-- name: DropPartition :one
+-- Cross-tenant: retention. Drops what was detached.
+SELECT drop_job_executions_partition()::text AS part;

@@ -168,3 +168,13 @@ WHERE scheduled_jobs.id = u.id;
 -- How many of a tenant's jobs are due at one instant: the stampede warning.
 SELECT count(*) FROM scheduled_jobs
 WHERE tenant_id = @tenant_id AND status = 'active' AND next_execution_at = @at::timestamptz;
+
+-- name: DeleteOldJobs :execrows
+-- Cross-tenant: retention. Jobs that were deleted before the oldest month that
+-- is kept, with their versions and backfills; a bounded piece each time. Skips
+-- what is locked.
+DELETE FROM scheduled_jobs j USING (
+    SELECT o.id FROM scheduled_jobs o
+    WHERE o.deleted_at < @before::timestamptz AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = o.id)
+    LIMIT @batch_size FOR UPDATE SKIP LOCKED
+) old WHERE j.id = old.id;

@@ -68,7 +68,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	programs := apikey.NewStore(db)
 	handler, err := rest.New(rest.Deps{
 		Jobs: job.NewStore(db).Sealing(ring), Secrets: secret.NewStore(db, ring), Calendars: calendar.NewStore(db, job.Reschedule),
-		Executions: execution.NewStore(db), Backfills: backfill.NewStore(db), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
+		Executions: execution.NewStore(db), Backfills: backfill.NewStore(db, c.RetentionMonths), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Keys: programs, Authenticate: programs.Before(tokens.Authenticate), CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
 		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL)},
 		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.Cursors()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,

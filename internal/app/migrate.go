@@ -26,7 +26,7 @@ func Migrate(ctx context.Context, c config.Migrate, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	made, err := partition.Prepare(ctx, owner)
+	made, err := partition.Prepare(ctx, owner, c.PartitionsAhead)
 	if err != nil {
 		return err
 	}

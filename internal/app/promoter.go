@@ -3,10 +3,13 @@ package app
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/promoter"
+	"github.com/scheduler-service/scheduler/internal/retention"
 )
 
 // Promoter runs a promoter until ctx is cancelled.
@@ -31,7 +34,28 @@ func (p process) promoter(ctx context.Context, c config.Promoter) error {
 	p.log.InfoContext(ctx, "promoter starts")
 	promotes := promoter.New(promoter.Deps{
 		DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, CatchupPerSecond: c.CatchupPerSecond, TenantMaxRunning: c.TenantMaxRunning,
+		PartitionsAhead: c.PartitionsAhead, Duties: p.duties(c, db), Leases: p.leases(db, c.LockTTL),
 	})
 	p.ready.add(promotes.Ready)
 	return promotes.Run(ctx)
+}
+
+// retentionEvery is often enough for what is kept for months, and soon enough
+// where a partition was busy.
+const retentionEvery = 15 * time.Minute
+
+// duties are what one promoter at a time does.
+func (p process) duties(c config.Promoter, db *postgres.DB) []promoter.Duty {
+	old := retention.New(retention.Config{DB: db, Months: c.RetentionMonths})
+	return []promoter.Duty{{Name: lease.Upkeep, Every: retentionEvery, Pass: func(ctx context.Context, _ lease.Lease) error {
+		report, err := old.Pass(ctx, time.Time{})
+		if !report.Nothing() {
+			p.log.InfoContext(ctx, "what is too old was removed", "kept_from", report.Kept, "partitions", report.Partitions,
+				"jobs", report.Jobs, "job_versions", report.JobVersions, "backfills", report.Backfills)
+		}
+		if report.Busy {
+			p.log.InfoContext(ctx, "an old partition is in use, it is removed later", "kept_from", report.Kept)
+		}
+		return err
+	}}}
 }

@@ -42,6 +42,7 @@ lease             | clock db:store.go fault postgres telemetry                  
 tenant            | clock db:store.go fault postgres                                                           |                      |
 partition         | db:store.go postgres                                                                       |                      |
 fleet             | db:store.go postgres                                                                       |                      |
+retention         | db:store.go fleet partition postgres                                                      |                      |
 postgres/pgtest   | devstack devstack/leaktest migrations partition postgres                                   | pgx                  |
 idempotency       | db:store.go fault                                                                          |                      |
 identity          | clock fault tenant                                                                         | jwt                  |
@@ -59,7 +60,7 @@ queue             | clock fault                                                 
 executor/http     | clock egress executor fault                                                                |                      |
 executor/function | executor fault                                                                             |                      |
 # the processes: the three of them never import one another
-promoter          | backfill calendar clock db:store.go execution fault fleet job partition postgres queue schedule telemetry | sync                 |
+promoter          | backfill calendar clock db:store.go execution fault fleet job lease partition postgres queue schedule telemetry | sync                 |
 worker            | clock db:store.go executor fault fleet job postgres queue secret telemetry |                      |
 rest/strictjson   | fault                                                                                      |                      |
 rest/patch        |                                                                                            |                      |
@@ -68,7 +69,7 @@ rest/contract     | api fault rest/strictjson                                   
 rest/reference    |                                                                                            | swgui                |
 rest              | api apikey backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
-app               | apikey backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease partition postgres promoter queue rest secret secret/keyring telemetry tenant worker | sync                 |
+app               | apikey backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease partition postgres promoter queue rest retention secret secret/keyring telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency identity job postgres queue tenant |                      |
 cmd/api           | app config telemetry                                                                       |                      |
 cmd/bench         | bench                                                                                      |                      |

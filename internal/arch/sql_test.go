@@ -51,7 +51,7 @@ var crossTenant = map[string]string{
 	"ReclaimExecutions":            "sweeper",
 	"RedispatchExecutions":         "sweeper",
 	"ExpediteExecutions":           "sweeper",
-	"DeleteExpiredIdempotencyKeys": "sweeper",
+	"DeleteExpiredIdempotencyKeys": "retention",
 
 	"ListDriftedTenants": "auditor: counts of what runs that differ from the rows",
 	"EnsureRunningCount": "auditor",
@@ -66,6 +66,11 @@ var crossTenant = map[string]string{
 
 	"CountActiveExecutions": "the service's gauges",
 	"CreatePartition":       "partition upkeep",
+	"DetachPartition":       "retention",
+	"DropPartition":         "retention",
+	"DeleteOldJobs":         "retention",
+	"DeleteOldJobVersions":  "retention",
+	"DeleteOldBackfills":    "retention",
 	"OldestDue":             "partition upkeep",
 }
 

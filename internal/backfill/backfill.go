@@ -20,10 +20,6 @@ import (
 )
 
 const (
-	// MaxMonths is how far back a backfill may begin, in calendar months before
-	// now. An execution is kept in the partition of its instant's month, and
-	// package partition makes those that a running backfill needs.
-	MaxMonths = 13
 	// MaxInstants bounds one backfill.
 	MaxInstants = 10_000
 	// DefaultRate and MaxRate are executions a minute.
@@ -51,6 +47,8 @@ type Request struct {
 	// Parameters override parts of the job's config, as for a trigger; nil when
 	// none. The caller has checked them.
 	Parameters json.RawMessage
+
+	months int // how far back it may begin, of the store
 }
 
 // Plan is what a request would make.
@@ -102,8 +100,9 @@ func Anchor(spec job.Spec, anchor, from time.Time) time.Time {
 }
 
 // settled is the request in UTC and whole microseconds, which is how the
-// database keeps time, with its rate.
-func (r Request) settled() Request {
+// database keeps time, with its rate and the bound of the store.
+func (r Request) settled(months int) Request {
+	r.months = months
 	r.From, r.To = r.From.UTC().Truncate(time.Microsecond), r.To.UTC().Truncate(time.Microsecond)
 	if r.RatePerMinute == 0 {
 		r.RatePerMinute = DefaultRate
@@ -117,8 +116,8 @@ func (r Request) check(now time.Time) error {
 	add := func(path, rule, format string, args ...any) {
 		fields = append(fields, fault.Field{Path: path, Rule: rule, Message: fmt.Sprintf(format, args...)})
 	}
-	if oldest := now.AddDate(0, -MaxMonths, 0); r.From.Before(oldest) {
-		add("from", "retention", "is more than %d months ago; the earliest instant is %s now", MaxMonths, oldest.Format(time.RFC3339))
+	if oldest := now.AddDate(0, -r.months, 0); r.From.Before(oldest) {
+		add("from", "retention", "is more than %d months ago; the earliest instant is %s now", r.months, oldest.Format(time.RFC3339))
 	}
 	if r.To.After(now) {
 		add("to", "past", "has not passed yet; a backfill ends now at the latest")

@@ -22,10 +22,15 @@ import (
 
 // Store keeps a tenant's backfills. Each method acts for one tenant; the id of
 // another tenant's job or backfill is answered as one that does not exist.
-type Store struct{ db *postgres.DB }
+type Store struct {
+	db     *postgres.DB
+	months int
+}
 
-// NewStore makes a store.
-func NewStore(db *postgres.DB) *Store { return &Store{db: db} }
+// NewStore makes a store. A backfill may begin so many calendar months before now,
+// which is as long as executions are kept: one is kept with the month of its
+// instant.
+func NewStore(db *postgres.DB, months int) *Store { return &Store{db: db, months: months} }
 
 // Position is a place in a list of backfills, newest first.
 type Position struct {
@@ -43,7 +48,7 @@ func NotFound() error {
 // an instant is a plan of none.
 func (s *Store) Preview(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r Request) (p Plan, err error) {
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		_, p, err = prepare(ctx, tx, who, jobID, r.settled())
+		_, p, err = prepare(ctx, tx, who, jobID, r.settled(s.months))
 		return err
 	})
 	return p, err
@@ -57,7 +62,7 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		store := idempotency.Store{Queries: tx.Queries}
 		b, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Backfill, error) {
-			return create(ctx, tx, who, jobID, r.settled())
+			return create(ctx, tx, who, jobID, r.settled(s.months))
 		})
 		return err
 	})

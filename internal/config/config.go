@@ -108,6 +108,7 @@ type API struct {
 	JobTimeout       time.Duration  `env:"SCHEDULER_JOB_TIMEOUT_MS" default:"300000" min:"1000" max:"86400000" doc:"time limit of one attempt of a job that names none, in whole seconds"`
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"networks that jobs may reach although they are private; the same for API and worker"`
 	LockTTL          time.Duration  `env:"SCHEDULER_LOCK_TTL_MS" default:"30000" min:"1000" max:"600000" doc:"a lease by which one process at a time does something, such as upkeep, ends this long after its owner was last heard of"`
+	RetentionMonths  int            `env:"RETENTION_MONTHS" default:"13" min:"1" max:"120" doc:"how many calendar months of executions are kept beside the current one, counted by their due instants; what is older is removed a whole month at a time, and no backfill may begin earlier; the same for API and promoter"`
 	TenantAutoCreate bool           `env:"TENANT_AUTO_CREATE" default:"false" standalone:"true" doc:"a valid token of a tenant not known yet creates it with the default limits; otherwise it is answered 403"`
 }
 
@@ -117,6 +118,8 @@ type Promoter struct {
 	Stores
 	LockTTL          time.Duration `env:"SCHEDULER_LOCK_TTL_MS" default:"30000" min:"1000" max:"600000" doc:"see API"`
 	TenantMaxRunning int           `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"executions that one tenant may run at once, on all workers together, where the tenant has no limit of its own; 0: any number; the same in every process"`
+	RetentionMonths  int           `env:"RETENTION_MONTHS" default:"13" min:"1" max:"120" doc:"see API"`
+	PartitionsAhead  int           `env:"PARTITION_MONTHS_AHEAD" default:"3" min:"1" max:"24" doc:"for how many months to come the tables of executions are made ahead; the same for migrate and promoter"`
 	CatchupPerSecond int           `env:"SCHEDULER_CATCHUP_PER_SECOND" default:"200" min:"1" max:"100000" doc:"late executions that one promoter lets start in a second after an outage"`
 }
 
@@ -136,10 +139,11 @@ type Worker struct {
 // DatabaseURL it also creates the login named there, where it is missing, and
 // makes it a member of the roles that the processes act as.
 type Migrate struct {
-	LogLevel    slog.Level `env:"LOG_LEVEL" default:"info" doc:"least level of the log lines that are written"`
-	OwnerURL    URL        `env:"DATABASE_OWNER_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the owner of the schema; in standalone set together with DATABASE_URL"`
-	DatabaseURL URL        `env:"DATABASE_URL" scheme:"postgres,postgresql" default:"" doc:"see Stores"`
-	SecretsKeys Secret     `env:"SECRETS_KEYS" default:"" form:"keys" doc:"see API"`
+	LogLevel        slog.Level `env:"LOG_LEVEL" default:"info" doc:"least level of the log lines that are written"`
+	OwnerURL        URL        `env:"DATABASE_OWNER_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the owner of the schema; in standalone set together with DATABASE_URL"`
+	DatabaseURL     URL        `env:"DATABASE_URL" scheme:"postgres,postgresql" default:"" doc:"see Stores"`
+	SecretsKeys     Secret     `env:"SECRETS_KEYS" default:"" form:"keys" doc:"see API"`
+	PartitionsAhead int        `env:"PARTITION_MONTHS_AHEAD" default:"3" min:"1" max:"24" doc:"see Promoter"`
 }
 
 // Standalone is the configuration of cmd/standalone: the other processes in

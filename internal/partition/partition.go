@@ -1,24 +1,27 @@
-// Package partition keeps the monthly partitions of job_executions ahead.
+// Package partition keeps the monthly partitions of job_executions: made ahead,
+// and not kept for ever.
 //
-// It owns the plan, which is a pure function of the instants it must hold, and
-// making what is missing. There is no default partition, so a month without
-// one refuses its rows; that is why three months are made ahead, and those of a
-// running backfill behind. Called by cmd/migrate and by the promoter.
+// It owns the plan, which is a pure function of the instants it must hold, making
+// what is missing and removing what is too old. There is no default partition, so
+// a month without one refuses its rows; that is why some months are made ahead,
+// and those of a running backfill behind. It refuses to remove anything but whole
+// months. Called by cmd/migrate, by the promoter and by package retention.
 package partition
 
 import "time"
 
-// Ahead is how many months beyond the current one have their partition.
+// Ahead is how many months beyond the current one have their partition where
+// nothing else is configured.
 const Ahead = 3
 
 // maxPlan bounds one plan: ten years.
 const maxPlan = 120
 
 // Plan lists the first instants of the months that need a partition: from the
-// month of oldest, or of now when that is earlier, to Ahead months after now.
+// month of oldest, or of now when that is earlier, to so many months ahead of now.
 // It lists the newest when there are more than ten years of them.
-func Plan(oldest, now time.Time) []time.Time {
-	last := monthOf(now).AddDate(0, Ahead, 0)
+func Plan(oldest, now time.Time, ahead int) []time.Time {
+	last := monthOf(now).AddDate(0, ahead, 0)
 	first := monthOf(now)
 	if o := monthOf(oldest); o.Before(first) {
 		first = o
@@ -31,6 +34,18 @@ func Plan(oldest, now time.Time) []time.Time {
 		months = append(months, m)
 	}
 	return months
+}
+
+// Oldest is the first instant that is kept when so many months are: the beginning
+// of the month that lies so many before now's, or of the month of the oldest
+// instant that may still be written, where that is earlier. Partitions that end
+// by then may go.
+func Oldest(mayBeWritten, now time.Time, months int) time.Time {
+	kept := monthOf(now).AddDate(0, -months, 0)
+	if o := monthOf(mayBeWritten); o.Before(kept) {
+		return o
+	}
+	return kept
 }
 
 func monthOf(t time.Time) time.Time {

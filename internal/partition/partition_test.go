@@ -31,7 +31,7 @@ func TestPlan(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, m := range partition.Plan(test.oldest, test.now) {
+			for _, m := range partition.Plan(test.oldest, test.now, partition.Ahead) {
 				got = append(got, m.Format("2006-01"))
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -39,7 +39,7 @@ func TestPlan(t *testing.T) {
 			}
 		})
 	}
-	if got := len(partition.Plan(time.Time{}, day("2026-11-20T10:00:00Z"))); got != 120 {
+	if got := len(partition.Plan(time.Time{}, day("2026-11-20T10:00:00Z"), partition.Ahead)); got != 120 {
 		t.Errorf("a plan from year one has %d months, want the bound of 120", got)
 	}
 }

@@ -10,14 +10,14 @@ import (
 )
 
 // Keep makes the partitions that are missing, from the oldest instant that may
-// still be written to Ahead months from now, and answers how many it made. Any
-// number of processes may do so at once. A zero now means the database's clock.
-func Keep(ctx context.Context, q *db.Queries, now time.Time) (made int, err error) {
+// still be written to so many months ahead of now, and answers how many it made.
+// Any number of processes may do so at once. A zero now means the database's clock.
+func Keep(ctx context.Context, q *db.Queries, ahead int, now time.Time) (made int, err error) {
 	row, err := q.OldestDue(ctx, postgres.At(now))
 	if err != nil {
 		return 0, fmt.Errorf("find the oldest due instant: %w", postgres.Fault(err))
 	}
-	return Make(ctx, q, Plan(row.Oldest, row.At))
+	return Make(ctx, q, Plan(row.Oldest, row.At, ahead))
 }
 
 // Make makes the partitions that are missing for rows of the given instants,
@@ -42,11 +42,58 @@ func Make(ctx context.Context, q *db.Queries, instants []time.Time) (made int, e
 	return made, nil
 }
 
+// Kept is the first instant that is kept when so many months are, see Oldest. A
+// zero now means the database's clock.
+func Kept(ctx context.Context, q *db.Queries, months int, now time.Time) (time.Time, error) {
+	row, err := q.OldestDue(ctx, postgres.At(now))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("find the oldest due instant: %w", postgres.Fault(err))
+	}
+	return Oldest(row.Oldest, row.At, months), nil
+}
+
+// busy is what the database's functions answer when they did not get a lock in
+// time.
+const busy = "busy"
+
+// Retire removes the partitions whose month lies wholly before an instant, and
+// answers the names of what it dropped. Readers and writers of the others are not
+// held up for more than a tenth of a second: where a partition cannot be taken out
+// within that, done is false, and Retire is to be called again later. So it is
+// after an interruption; it goes on where it was. Any number of processes may do
+// so at once. The database refuses the current month and the last.
+func Retire(ctx context.Context, q *db.Queries, before time.Time) (dropped []string, done bool, err error) {
+	done = true
+	for range maxPlan {
+		part, err := q.DetachPartition(ctx, before)
+		if err != nil {
+			return nil, false, fmt.Errorf("detach an old partition: %w", postgres.Fault(err))
+		}
+		if done = part != busy; part == "" || !done {
+			break
+		}
+	}
+	for range maxPlan {
+		part, err := q.DropPartition(ctx)
+		if err != nil {
+			return dropped, false, fmt.Errorf("drop an old partition: %w", postgres.Fault(err))
+		}
+		if part == "" {
+			return dropped, done, nil
+		}
+		if part == busy {
+			break
+		}
+		dropped = append(dropped, part)
+	}
+	return dropped, false, nil
+}
+
 // Prepare is Keep as the owner of the schema, for the migration of a new
 // database, before any process may log in.
-func Prepare(ctx context.Context, ownerURL string) (made int, err error) {
+func Prepare(ctx context.Context, ownerURL string, ahead int) (made int, err error) {
 	err = postgres.AsOwner(ctx, ownerURL, func(q *db.Queries) error {
-		made, err = Keep(ctx, q, time.Time{})
+		made, err = Keep(ctx, q, ahead, time.Time{})
 		return err
 	})
 	return made, err

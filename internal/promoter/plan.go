@@ -1,6 +1,7 @@
 package promoter
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -234,4 +235,16 @@ func (p *plan) lanes() map[queue.Lane][]uuid.UUID {
 		out[lane] = append(out[lane], r.id)
 	}
 	return out
+}
+
+// runsBefore are the months' firsts of the runs whose instants lie before an
+// instant, each once.
+func (p *plan) runsBefore(at time.Time) (months []time.Time) {
+	for _, r := range p.runs {
+		month := time.Date(r.at.Year(), r.at.Month(), 1, 0, 0, 0, 0, time.UTC)
+		if r.at.Before(at) && !slices.Contains(months, month) {
+			months = append(months, month)
+		}
+	}
+	return months
 }

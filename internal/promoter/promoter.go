@@ -6,8 +6,9 @@
 // hints; Sweep hands on what dead workers ran, ends what passed its deadline
 // and repeats lost hints; Backfill makes the runs of past ranges that somebody
 // asked for; Autopilot and Audit change and check the status of jobs; Upkeep
-// makes partitions and forgets what is old. Any number of promoters run side by
-// side without a leader. It refuses to run anything (package worker) and to
+// makes partitions. Any number of promoters run side by side without a leader;
+// only duties that are handed to them, such as retention, are done by one at a
+// time, by a lease. It refuses to run anything (package worker) and to
 // know when instants fall (package schedule). Started by package app.
 package promoter
 
@@ -25,6 +26,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
@@ -76,6 +78,21 @@ type Deps struct {
 	// TenantMaxRunning is how many executions a tenant may run at once where it
 	// has no limit of its own; 0: any number. The same in every process.
 	TenantMaxRunning int
+	// PartitionsAhead is for how many months to come there are partitions; at
+	// least one is made.
+	PartitionsAhead int
+	// Duties are what one promoter at a time does, by Leases.
+	Duties []Duty
+	Leases *lease.Store
+}
+
+// Duty is something that one promoter at a time does, whoever it is.
+type Duty struct {
+	Name  string // of its lease, and in the log
+	Every time.Duration
+	// Pass does it once, within the lease: its context ends when the lease is
+	// lost. It must be right that another promoter does the same soon afterwards.
+	Pass func(ctx context.Context, held lease.Lease) error
 }
 
 // Promoter is one promoter. Its passes are called by one goroutine each.
@@ -212,7 +229,18 @@ func (p *Promoter) Run(ctx context.Context) error {
 	group.Go(func() error { p.tick(ctx, "audit", auditEvery, p.auditNow); return nil })
 	group.Go(func() error { p.tick(ctx, "recount", recountEvery, p.recountNow); return nil })
 	group.Go(func() error { p.tick(ctx, "backfill", backfillEvery, p.backfillNow); return nil })
+	for _, d := range p.Duties {
+		group.Go(func() error { p.tick(ctx, d.Name, d.Every, p.onDuty(d)); return nil })
+	}
 	return group.Wait()
+}
+
+// onDuty is a duty's pass, for as long as no other promoter is at it.
+func (p *Promoter) onDuty(d Duty) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := p.Leases.Run(ctx, d.Name, d.Pass)
+		return err
+	}
 }
 
 // promoteLoop runs passes back to back while there is something due, and

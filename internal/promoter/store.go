@@ -10,6 +10,7 @@ import (
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
@@ -58,6 +59,14 @@ func (s *store) promote(ctx context.Context, now, since time.Time, decide func(c
 			return err
 		}
 		made.roundTrips = trips
+		if old := made.runsBefore(c.at.AddDate(0, -1, 0)); len(old) > 0 {
+			// Such a run ends in the partition of its instant, which retention
+			// may have removed.
+			made.roundTrips += len(old)
+			if _, err := partition.Make(ctx, tx.Queries, old); err != nil {
+				return err
+			}
+		}
 		if len(rows) > 0 {
 			return tx.CommitWith(ctx, func(q *db.Queries) error { return write(ctx, q, &made, c.at, now) })
 		}
@@ -249,10 +258,3 @@ func (s *store) gauge(ctx context.Context) (map[queue.Lane]int, error) {
 }
 
 func (s *store) queries() *db.Queries { return db.New(s.db.Pool()) }
-
-func (s *store) forgetKeys(ctx context.Context) error {
-	if _, err := s.queries().DeleteExpiredIdempotencyKeys(ctx); err != nil {
-		return fmt.Errorf("delete expired idempotency keys: %w", postgres.Fault(err))
-	}
-	return nil
-}

@@ -17,7 +17,7 @@ import (
 const (
 	sweepEvery  = time.Second
 	upkeepEvery = 5 * time.Second
-	// partitionsEvery is often enough: partitions are made three months ahead.
+	// partitionsEvery is often enough: partitions are made a month ahead and more.
 	partitionsEvery = time.Hour
 	// sweepBatch bounds one statement of a sweep, and maxRounds how often a
 	// sweep repeats it while it comes back full.
@@ -156,20 +156,18 @@ func (p *Promoter) hint(ctx context.Context, rows []waiting) {
 	}
 }
 
-// Upkeep makes the partitions that are missing, deletes what is old, and takes
-// the gauges of the whole service; a zero now means the database's clock.
+// Upkeep makes the partitions that are missing; a zero now means the database's
+// clock. It takes no lease: without partitions nothing is recorded, and several
+// promoters that make them at once make each once.
 func (p *Promoter) Upkeep(ctx context.Context, now time.Time) error {
-	made, err := partition.Keep(ctx, p.store.queries(), now)
+	made, err := partition.Keep(ctx, p.store.queries(), max(1, p.PartitionsAhead), now)
 	if err != nil {
 		return err
 	}
 	if made > 0 {
 		p.Log.InfoContext(ctx, "partitions made", "count", made)
 	}
-	if err := p.fleet.Forget(ctx, now); err != nil {
-		return err
-	}
-	return p.store.forgetKeys(ctx)
+	return nil
 }
 
 // Gauge takes the numbers about the whole service. Without Redis the queue is

@@ -229,7 +229,7 @@ func (s *server) build(ctx context.Context, conn *pgx.Conn, name string) error {
 	if _, err := postgres.Migrate(ctx, ownerURL); err != nil {
 		return err
 	}
-	if _, err := partition.Prepare(ctx, ownerURL); err != nil {
+	if _, err := partition.Prepare(ctx, ownerURL, partition.Ahead); err != nil {
 		return err
 	}
 	if err := postgres.EnsureLogin(ctx, ownerURL, s.url(unfinished, s.login)); err != nil {

@@ -1,0 +1,103 @@
+// Package retention removes what is too old to be kept.
+//
+// It owns what goes when: whole months of executions by dropping their
+// partitions, and after them, in bounded batches, what only those executions
+// needed (job versions, deleted jobs, finished backfills), and what has a life of
+// its own (idempotency keys, dead workers). It refuses to delete single
+// executions: what is over is append-only. Everything that it does may be done
+// twice, by two processes at once, and be interrupted anywhere, so it needs no
+// fence. Called by the promoter, which lets one process at a time do it.
+package retention
+
+import (
+	"context"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/partition"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+const (
+	// batch bounds one statement, and maxBatches how often a pass repeats it while
+	// it comes back full: 100,000 rows of each kind. A pass an hour so keeps up with
+	// two million idempotency keys a day.
+	batch      = 1000
+	maxBatches = 100
+)
+
+// Config says what is kept.
+type Config struct {
+	DB *postgres.DB // acting as postgres.Engine
+	// Months is how many calendar months of executions are kept beside the current
+	// one; 1 and more.
+	Months int
+}
+
+// Keeper removes what is older than its configuration says.
+type Keeper struct {
+	Config
+
+	store store
+	fleet *fleet.Store
+}
+
+// New makes a keeper.
+func New(c Config) *Keeper {
+	return &Keeper{Config: c, store: store{db: c.DB}, fleet: fleet.NewStore(c.DB)}
+}
+
+// Report is what a pass removed.
+type Report struct {
+	Kept       time.Time // the first instant whose executions are kept
+	Partitions []string
+	// Busy says that a partition could not be removed without holding others up;
+	// a later pass may.
+	Busy            bool
+	Jobs            int // deleted ones
+	JobVersions     int
+	Backfills       int
+	IdempotencyKeys int
+}
+
+// Pass removes what is too old at now; a zero now means the database's clock.
+func (k *Keeper) Pass(ctx context.Context, now time.Time) (r Report, err error) {
+	q := k.store.queries()
+	if r.Kept, err = partition.Kept(ctx, q, k.Months, now); err != nil {
+		return r, err
+	}
+	var done bool
+	if r.Partitions, done, err = partition.Retire(ctx, q, r.Kept); err != nil {
+		return r, err
+	}
+	r.Busy = !done
+	for _, step := range []struct {
+		removed *int
+		remove  func(ctx context.Context, before time.Time) (int, error)
+	}{
+		{&r.Backfills, k.store.deleteBackfills},
+		{&r.JobVersions, k.store.deleteJobVersions},
+		{&r.Jobs, k.store.deleteJobs},
+		{&r.IdempotencyKeys, k.store.deleteIdempotencyKeys},
+	} {
+		if *step.removed, err = inBatches(ctx, r.Kept, step.remove); err != nil {
+			return r, err
+		}
+	}
+	return r, k.fleet.Forget(ctx, now)
+}
+
+// Nothing says that a pass removed nothing that an operator would ask about.
+func (r Report) Nothing() bool { return len(r.Partitions)+r.Jobs+r.JobVersions+r.Backfills == 0 }
+
+// inBatches repeats a bounded removal until it is not full.
+func inBatches(ctx context.Context, before time.Time, remove func(ctx context.Context, before time.Time) (int, error)) (removed int, err error) {
+	for range maxBatches {
+		n, err := remove(ctx, before)
+		removed += n
+		if err != nil || n < batch {
+			return removed, err
+		}
+	}
+	return removed, nil
+}

@@ -1,0 +1,122 @@
+package retention_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/retention"
+)
+
+// job makes one that was created long ago, with so many versions, each of its
+// own month, the last of them so many months ago.
+func (b *bundle) job(versions, lastMonthsAgo int) uuid.UUID {
+	b.t.Helper()
+	id := uuid.New()
+	b.exec(`INSERT INTO scheduled_jobs (id, tenant_id, name, created_by, job_type, config, max_attempts, timeout_seconds, version)
+		VALUES ($1, $2, 'x', 'x', 'http', '{}', 1, 1, $3)`, id, b.tenant, versions)
+	for v := range versions {
+		b.exec("INSERT INTO job_versions (job_id, version, tenant_id, spec, created_by, created_at) VALUES ($1, $2, $3, '{}', 'x', $4)",
+			id, v+1, b.tenant, b.month.AddDate(0, -lastMonthsAgo-(versions-1-v), 1))
+	}
+	return id
+}
+
+func (b *bundle) backfill(job uuid.UUID, version int, status string, finishedMonthsAgo int) {
+	b.t.Helper()
+	at := b.month.AddDate(0, -finishedMonthsAgo, 1)
+	b.exec(`INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, status, total, requested_by, finished_at)
+		VALUES (gen_random_uuid(), $1, $2, $3, now() - interval '2 hours', now(), now(), 1, $4::text, 1, 'x', CASE WHEN $4 <> 'running' THEN $5::timestamptz END)`,
+		b.tenant, job, version, status, at)
+}
+
+func (b *bundle) versions(job uuid.UUID) int {
+	b.t.Helper()
+	return b.count("SELECT count(*) FROM job_versions WHERE job_id = $1", job)
+}
+
+func TestVersionsGoWhenNothingRunsThem(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	old := b.job(4, 14)        // 17, 16, 15 months ago, and the current one of 14 months ago
+	recent := b.job(4, 12)     // the second was current until 13 months ago and a day: executions of it are kept
+	single := b.job(1, 40)     // its current one, however old
+	running := b.job(2, 20)    // version 1 is what an execution still runs
+	backfilled := b.job(2, 20) // and here a backfill
+	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at)
+		VALUES (gen_random_uuid(), $1, $2, 1, now(), 'manual', 'http', 1, 1000, now(), now())`, b.tenant, running)
+	b.backfill(backfilled, 1, "running", 0)
+	r := b.pass(13)
+	got := []int{b.versions(old), b.versions(recent), b.versions(single), b.versions(running), b.versions(backfilled), r.JobVersions}
+	if diff := cmp.Diff([]int{1, 3, 1, 2, 2, 4}, got); diff != "" {
+		t.Errorf("versions left, and removed (-want +got):\n%s", diff)
+	}
+}
+
+func TestDeletedJobsAndBackfillsGo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	gone, lately, active, alive := b.job(1, 20), b.job(1, 20), b.job(1, 20), b.job(1, 20)
+	b.exec("UPDATE scheduled_jobs SET deleted_at = $2, status = 'inactive' WHERE id = ANY ($1)", []uuid.UUID{gone, active}, b.month.AddDate(0, -14, 1))
+	b.exec("UPDATE scheduled_jobs SET deleted_at = $2, status = 'inactive' WHERE id = $1", lately, b.month.AddDate(0, -13, 1))
+	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at)
+		VALUES (gen_random_uuid(), $1, $2, 1, now(), 'manual', 'http', 1, 1000, now(), now())`, b.tenant, active)
+	b.backfill(gone, 1, "cancelled", 1)
+	b.backfill(alive, 1, "completed", 14)
+	b.backfill(alive, 1, "completed", 13)
+	b.backfill(alive, 1, "running", 0)
+	r := b.pass(13)
+	if r.Jobs != 1 || r.Backfills != 1 {
+		t.Errorf("removed %+v", r)
+	}
+	if n := b.count("SELECT count(*) FROM scheduled_jobs WHERE id = ANY ($1)", []uuid.UUID{lately, active, alive}); n != 3 {
+		t.Errorf("%d jobs are left of 3", n)
+	}
+	if n := b.count("SELECT count(*) FROM scheduled_jobs WHERE id = $1", gone) + b.versions(gone) + b.count("SELECT count(*) FROM backfills WHERE job_id = $1", gone); n != 0 {
+		t.Errorf("%d rows are left of a job that is gone", n)
+	}
+	if n := b.count("SELECT count(*) FROM backfills"); n != 2 {
+		t.Errorf("%d backfills are left, want 2", n)
+	}
+}
+
+// More than a batch of them.
+func TestExpiredKeysGo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`INSERT INTO idempotency_keys (tenant_id, key, route, body_sha256, status, response, expires_at)
+		SELECT $1, n::text, 'x', '', 0, '{}', now() + CASE WHEN n > 2500 THEN interval '1 hour' ELSE interval '-1 second' END FROM generate_series(1, 2600) n`, b.tenant)
+	if r := b.pass(13); r.IdempotencyKeys != 2500 || !r.Nothing() {
+		t.Errorf("removed %+v", r)
+	}
+	if n := b.count("SELECT count(*) FROM idempotency_keys"); n != 100 {
+		t.Errorf("%d are left, want 100", n)
+	}
+}
+
+// The second wall: a wrong statement removes nothing that is in use.
+func TestPoliciesRefuseWhatIsYoung(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	live, current := b.job(1, 20), b.job(2, 20)
+	young := b.job(2, 0)
+	b.backfill(live, 1, "running", 0)
+	b.backfill(live, 1, "completed", 0)
+	engine := b.connect(b.database.URL)
+	for _, sql := range []string{"SET ROLE scheduler_engine", "DELETE FROM backfills", "DELETE FROM job_versions", "DELETE FROM scheduled_jobs"} {
+		if _, err := engine.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	got := []int{b.count("SELECT count(*) FROM scheduled_jobs"), b.count("SELECT count(*) FROM backfills"), b.versions(live), b.versions(current)}
+	if diff := cmp.Diff([]int{3, 2, 1, 1}, got); diff != "" {
+		t.Errorf("left of jobs, backfills, versions (-want +got):\n%s", diff)
+	}
+	if n := b.count("SELECT count(*) FROM job_versions WHERE job_id = $1 AND created_at > now() - interval '1 month'", young); n == 0 {
+		t.Error("a version of this month is gone")
+	}
+	if _, err := retention.New(retention.Config{DB: b.db, Months: 0}).Pass(t.Context(), b.month.AddDate(0, 2, 0)); err == nil {
+		t.Error("a pass with a wrong clock removed the current month")
+	}
+}

@@ -1,0 +1,44 @@
+package retention
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+// store is retention's door to the database. Its queries see all tenants; they
+// are on the list in package arch. Each removes at most a batch.
+type store struct{ db *postgres.DB }
+
+func (s store) queries() *db.Queries { return db.New(s.db.Pool()) }
+
+func (s store) deleteJobs(ctx context.Context, before time.Time) (int, error) {
+	n, err := s.queries().DeleteOldJobs(ctx, db.DeleteOldJobsParams{Before: before, BatchSize: batch})
+	return count("delete old jobs", n, err)
+}
+
+func (s store) deleteJobVersions(ctx context.Context, before time.Time) (int, error) {
+	n, err := s.queries().DeleteOldJobVersions(ctx, db.DeleteOldJobVersionsParams{Before: before, BatchSize: batch})
+	return count("delete old versions of jobs", n, err)
+}
+
+func (s store) deleteBackfills(ctx context.Context, before time.Time) (int, error) {
+	n, err := s.queries().DeleteOldBackfills(ctx, db.DeleteOldBackfillsParams{Before: before, BatchSize: batch})
+	return count("delete old backfills", n, err)
+}
+
+// deleteIdempotencyKeys goes by the keys' own expiry, 24 hours.
+func (s store) deleteIdempotencyKeys(ctx context.Context, _ time.Time) (int, error) {
+	n, err := s.queries().DeleteExpiredIdempotencyKeys(ctx)
+	return count("delete expired idempotency keys", n, err)
+}
+
+func count(what string, n int64, err error) (int, error) {
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", what, postgres.Fault(err))
+	}
+	return int(n), nil
+}
