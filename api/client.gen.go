@@ -564,6 +564,110 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /health/ready (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// InternalHealth Whether the service serves
+	//
+	// Open. The answer may be up to one second old and names no dependency.
+	//
+	// Corresponds with GET /internal/health (the `InternalHealth` operationId).
+	InternalHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// InternalBatchCreateJobsWithBody Create up to 1,000 jobs for a tenant
+	//
+	// All of them in one transaction, or none: where one job is wrong, the answer 400 lists every fault of every job in `details`, as `jobs[3].cronExpression` counted from 0, up to 1,000 of them. The body has at most 8 MiB and 200,000 names.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /internal/jobs/batch-create (the `InternalBatchCreateJobs` operationId).
+	InternalBatchCreateJobsWithBody(ctx context.Context, params *InternalBatchCreateJobsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// InternalBatchCreateJobs Create up to 1,000 jobs for a tenant
+	//
+	// All of them in one transaction, or none: where one job is wrong, the answer 400 lists every fault of every job in `details`, as `jobs[3].cronExpression` counted from 0, up to 1,000 of them. The body has at most 8 MiB and 200,000 names.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /internal/jobs/batch-create (the `InternalBatchCreateJobs` operationId).
+	InternalBatchCreateJobs(ctx context.Context, params *InternalBatchCreateJobsParams, body InternalBatchCreateJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// InternalCreateJobWithBody Create a job for a tenant
+	//
+	// As `POST /jobs` does.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /internal/jobs/create (the `InternalCreateJob` operationId).
+	InternalCreateJobWithBody(ctx context.Context, params *InternalCreateJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// InternalCreateJob Create a job for a tenant
+	//
+	// As `POST /jobs` does.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /internal/jobs/create (the `InternalCreateJob` operationId).
+	InternalCreateJob(ctx context.Context, params *InternalCreateJobParams, body InternalCreateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// InternalPauseJobWithBody Pause a job for a tenant
+	//
+	// As `POST /jobs/{id}/pause` does.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /internal/jobs/{jobId}/pause (the `InternalPauseJob` operationId).
+	InternalPauseJobWithBody(ctx context.Context, jobID PathJobID, params *InternalPauseJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// InternalPauseJob Pause a job for a tenant
+	//
+	// As `POST /jobs/{id}/pause` does.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /internal/jobs/{jobId}/pause (the `InternalPauseJob` operationId).
+	InternalPauseJob(ctx context.Context, jobID PathJobID, params *InternalPauseJobParams, body InternalPauseJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// InternalResumeJobWithBody Resume a job for a tenant
+	//
+	// As `POST /jobs/{id}/resume` does.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /internal/jobs/{jobId}/resume (the `InternalResumeJob` operationId).
+	InternalResumeJobWithBody(ctx context.Context, jobID PathJobID, params *InternalResumeJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// InternalResumeJob Resume a job for a tenant
+	//
+	// As `POST /jobs/{id}/resume` does.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /internal/jobs/{jobId}/resume (the `InternalResumeJob` operationId).
+	InternalResumeJob(ctx context.Context, jobID PathJobID, params *InternalResumeJobParams, body InternalResumeJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// InternalGetJobStatus How a job stands
+	//
+	// The job as it is stored and its newest execution.
+	//
+	// Corresponds with GET /internal/jobs/{jobId}/status (the `InternalGetJobStatus` operationId).
+	InternalGetJobStatus(ctx context.Context, jobID PathJobID, params *InternalGetJobStatusParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// InternalTriggerJobWithBody Run a job now for a tenant
+	//
+	// As `POST /jobs/{id}/trigger` does.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /internal/jobs/{jobId}/trigger (the `InternalTriggerJob` operationId).
+	InternalTriggerJobWithBody(ctx context.Context, jobID PathJobID, params *InternalTriggerJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// InternalTriggerJob Run a job now for a tenant
+	//
+	// As `POST /jobs/{id}/trigger` does.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /internal/jobs/{jobId}/trigger (the `InternalTriggerJob` operationId).
+	InternalTriggerJob(ctx context.Context, jobID PathJobID, params *InternalTriggerJobParams, body InternalTriggerJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
 // ListAPIKeys List API keys
@@ -1621,6 +1725,230 @@ func (c *Client) GetLiveness(ctx context.Context, reqEditors ...RequestEditorFn)
 // Corresponds with GET /health/ready (the `GetReadiness` operationId).
 func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetReadinessRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// InternalHealth Whether the service serves
+//
+// Open. The answer may be up to one second old and names no dependency.
+//
+// Corresponds with GET /internal/health (the `InternalHealth` operationId).
+func (c *Client) InternalHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewInternalHealthRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// InternalBatchCreateJobsWithBody Create up to 1,000 jobs for a tenant
+//
+// All of them in one transaction, or none: where one job is wrong, the answer 400 lists every fault of every job in `details`, as `jobs[3].cronExpression` counted from 0, up to 1,000 of them. The body has at most 8 MiB and 200,000 names.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /internal/jobs/batch-create (the `InternalBatchCreateJobs` operationId).
+func (c *Client) InternalBatchCreateJobsWithBody(ctx context.Context, params *InternalBatchCreateJobsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewInternalBatchCreateJobsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// InternalBatchCreateJobs Create up to 1,000 jobs for a tenant
+//
+// All of them in one transaction, or none: where one job is wrong, the answer 400 lists every fault of every job in `details`, as `jobs[3].cronExpression` counted from 0, up to 1,000 of them. The body has at most 8 MiB and 200,000 names.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /internal/jobs/batch-create (the `InternalBatchCreateJobs` operationId).
+func (c *Client) InternalBatchCreateJobs(ctx context.Context, params *InternalBatchCreateJobsParams, body InternalBatchCreateJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewInternalBatchCreateJobsRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// InternalCreateJobWithBody Create a job for a tenant
+//
+// As `POST /jobs` does.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /internal/jobs/create (the `InternalCreateJob` operationId).
+func (c *Client) InternalCreateJobWithBody(ctx context.Context, params *InternalCreateJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewInternalCreateJobRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// InternalCreateJob Create a job for a tenant
+//
+// As `POST /jobs` does.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /internal/jobs/create (the `InternalCreateJob` operationId).
+func (c *Client) InternalCreateJob(ctx context.Context, params *InternalCreateJobParams, body InternalCreateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewInternalCreateJobRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// InternalPauseJobWithBody Pause a job for a tenant
+//
+// As `POST /jobs/{id}/pause` does.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /internal/jobs/{jobId}/pause (the `InternalPauseJob` operationId).
+func (c *Client) InternalPauseJobWithBody(ctx context.Context, jobID PathJobID, params *InternalPauseJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewInternalPauseJobRequestWithBody(c.Server, jobID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// InternalPauseJob Pause a job for a tenant
+//
+// As `POST /jobs/{id}/pause` does.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /internal/jobs/{jobId}/pause (the `InternalPauseJob` operationId).
+func (c *Client) InternalPauseJob(ctx context.Context, jobID PathJobID, params *InternalPauseJobParams, body InternalPauseJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewInternalPauseJobRequest(c.Server, jobID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// InternalResumeJobWithBody Resume a job for a tenant
+//
+// As `POST /jobs/{id}/resume` does.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /internal/jobs/{jobId}/resume (the `InternalResumeJob` operationId).
+func (c *Client) InternalResumeJobWithBody(ctx context.Context, jobID PathJobID, params *InternalResumeJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewInternalResumeJobRequestWithBody(c.Server, jobID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// InternalResumeJob Resume a job for a tenant
+//
+// As `POST /jobs/{id}/resume` does.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /internal/jobs/{jobId}/resume (the `InternalResumeJob` operationId).
+func (c *Client) InternalResumeJob(ctx context.Context, jobID PathJobID, params *InternalResumeJobParams, body InternalResumeJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewInternalResumeJobRequest(c.Server, jobID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// InternalGetJobStatus How a job stands
+//
+// The job as it is stored and its newest execution.
+//
+// Corresponds with GET /internal/jobs/{jobId}/status (the `InternalGetJobStatus` operationId).
+func (c *Client) InternalGetJobStatus(ctx context.Context, jobID PathJobID, params *InternalGetJobStatusParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewInternalGetJobStatusRequest(c.Server, jobID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// InternalTriggerJobWithBody Run a job now for a tenant
+//
+// As `POST /jobs/{id}/trigger` does.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /internal/jobs/{jobId}/trigger (the `InternalTriggerJob` operationId).
+func (c *Client) InternalTriggerJobWithBody(ctx context.Context, jobID PathJobID, params *InternalTriggerJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewInternalTriggerJobRequestWithBody(c.Server, jobID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// InternalTriggerJob Run a job now for a tenant
+//
+// As `POST /jobs/{id}/trigger` does.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /internal/jobs/{jobId}/trigger (the `InternalTriggerJob` operationId).
+func (c *Client) InternalTriggerJob(ctx context.Context, jobID PathJobID, params *InternalTriggerJobParams, body InternalTriggerJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewInternalTriggerJobRequest(c.Server, jobID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3943,6 +4271,399 @@ func NewGetReadinessRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewInternalHealthRequest constructs an http.Request for the InternalHealth method
+func NewInternalHealthRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/internal/health")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewInternalBatchCreateJobsRequest calls the generic InternalBatchCreateJobs builder with application/json body
+func NewInternalBatchCreateJobsRequest(server string, params *InternalBatchCreateJobsParams, body InternalBatchCreateJobsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewInternalBatchCreateJobsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewInternalBatchCreateJobsRequestWithBody constructs an http.Request for the InternalBatchCreateJobs method, with any body, and a specified content type
+func NewInternalBatchCreateJobsRequestWithBody(server string, params *InternalBatchCreateJobsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/internal/jobs/batch-create")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		var headerParam1 string
+
+		headerParam1, err = runtime.StyleParamWithOptions("simple", false, "X-Tenant-ID", params.XTenantID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: "uuid"})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("X-Tenant-ID", headerParam1)
+
+	}
+
+	return req, nil
+}
+
+// NewInternalCreateJobRequest calls the generic InternalCreateJob builder with application/json body
+func NewInternalCreateJobRequest(server string, params *InternalCreateJobParams, body InternalCreateJobJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewInternalCreateJobRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewInternalCreateJobRequestWithBody constructs an http.Request for the InternalCreateJob method, with any body, and a specified content type
+func NewInternalCreateJobRequestWithBody(server string, params *InternalCreateJobParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/internal/jobs/create")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		var headerParam1 string
+
+		headerParam1, err = runtime.StyleParamWithOptions("simple", false, "X-Tenant-ID", params.XTenantID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: "uuid"})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("X-Tenant-ID", headerParam1)
+
+	}
+
+	return req, nil
+}
+
+// NewInternalPauseJobRequest calls the generic InternalPauseJob builder with application/json body
+func NewInternalPauseJobRequest(server string, jobID PathJobID, params *InternalPauseJobParams, body InternalPauseJobJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewInternalPauseJobRequestWithBody(server, jobID, params, "application/json", bodyReader)
+}
+
+// NewInternalPauseJobRequestWithBody constructs an http.Request for the InternalPauseJob method, with any body, and a specified content type
+func NewInternalPauseJobRequestWithBody(server string, jobID PathJobID, params *InternalPauseJobParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "jobId", jobID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/internal/jobs/%s/pause", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "X-Tenant-ID", params.XTenantID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: "uuid"})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("X-Tenant-ID", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewInternalResumeJobRequest calls the generic InternalResumeJob builder with application/json body
+func NewInternalResumeJobRequest(server string, jobID PathJobID, params *InternalResumeJobParams, body InternalResumeJobJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewInternalResumeJobRequestWithBody(server, jobID, params, "application/json", bodyReader)
+}
+
+// NewInternalResumeJobRequestWithBody constructs an http.Request for the InternalResumeJob method, with any body, and a specified content type
+func NewInternalResumeJobRequestWithBody(server string, jobID PathJobID, params *InternalResumeJobParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "jobId", jobID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/internal/jobs/%s/resume", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "X-Tenant-ID", params.XTenantID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: "uuid"})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("X-Tenant-ID", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewInternalGetJobStatusRequest constructs an http.Request for the InternalGetJobStatus method
+func NewInternalGetJobStatusRequest(server string, jobID PathJobID, params *InternalGetJobStatusParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "jobId", jobID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/internal/jobs/%s/status", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "X-Tenant-ID", params.XTenantID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: "uuid"})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("X-Tenant-ID", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewInternalTriggerJobRequest calls the generic InternalTriggerJob builder with application/json body
+func NewInternalTriggerJobRequest(server string, jobID PathJobID, params *InternalTriggerJobParams, body InternalTriggerJobJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewInternalTriggerJobRequestWithBody(server, jobID, params, "application/json", bodyReader)
+}
+
+// NewInternalTriggerJobRequestWithBody constructs an http.Request for the InternalTriggerJob method, with any body, and a specified content type
+func NewInternalTriggerJobRequestWithBody(server string, jobID PathJobID, params *InternalTriggerJobParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "jobId", jobID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/internal/jobs/%s/trigger", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		var headerParam1 string
+
+		headerParam1, err = runtime.StyleParamWithOptions("simple", false, "X-Tenant-ID", params.XTenantID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: "uuid"})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("X-Tenant-ID", headerParam1)
+
+	}
+
+	return req, nil
+}
+
 func (c *Client) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
 	for _, r := range c.RequestEditors {
 		if err := r(ctx, req); err != nil {
@@ -4517,6 +5238,114 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /health/ready (the `GetReadiness` operationId).
 	GetReadinessWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetReadinessResponse, error)
+
+	// InternalHealthWithResponse Whether the service serves
+	//
+	// Open. The answer may be up to one second old and names no dependency.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /internal/health (the `InternalHealth` operationId).
+	InternalHealthWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*InternalHealthResponse, error)
+
+	// InternalBatchCreateJobsWithBodyWithResponse Create up to 1,000 jobs for a tenant
+	//
+	// All of them in one transaction, or none: where one job is wrong, the answer 400 lists every fault of every job in `details`, as `jobs[3].cronExpression` counted from 0, up to 1,000 of them. The body has at most 8 MiB and 200,000 names.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /internal/jobs/batch-create (the `InternalBatchCreateJobs` operationId).
+	InternalBatchCreateJobsWithBodyWithResponse(ctx context.Context, params *InternalBatchCreateJobsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*InternalBatchCreateJobsResponse, error)
+
+	// InternalBatchCreateJobsWithResponse Create up to 1,000 jobs for a tenant
+	//
+	// All of them in one transaction, or none: where one job is wrong, the answer 400 lists every fault of every job in `details`, as `jobs[3].cronExpression` counted from 0, up to 1,000 of them. The body has at most 8 MiB and 200,000 names.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /internal/jobs/batch-create (the `InternalBatchCreateJobs` operationId).
+	InternalBatchCreateJobsWithResponse(ctx context.Context, params *InternalBatchCreateJobsParams, body InternalBatchCreateJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*InternalBatchCreateJobsResponse, error)
+
+	// InternalCreateJobWithBodyWithResponse Create a job for a tenant
+	//
+	// As `POST /jobs` does.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /internal/jobs/create (the `InternalCreateJob` operationId).
+	InternalCreateJobWithBodyWithResponse(ctx context.Context, params *InternalCreateJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*InternalCreateJobResponse, error)
+
+	// InternalCreateJobWithResponse Create a job for a tenant
+	//
+	// As `POST /jobs` does.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /internal/jobs/create (the `InternalCreateJob` operationId).
+	InternalCreateJobWithResponse(ctx context.Context, params *InternalCreateJobParams, body InternalCreateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*InternalCreateJobResponse, error)
+
+	// InternalPauseJobWithBodyWithResponse Pause a job for a tenant
+	//
+	// As `POST /jobs/{id}/pause` does.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /internal/jobs/{jobId}/pause (the `InternalPauseJob` operationId).
+	InternalPauseJobWithBodyWithResponse(ctx context.Context, jobID PathJobID, params *InternalPauseJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*InternalPauseJobResponse, error)
+
+	// InternalPauseJobWithResponse Pause a job for a tenant
+	//
+	// As `POST /jobs/{id}/pause` does.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /internal/jobs/{jobId}/pause (the `InternalPauseJob` operationId).
+	InternalPauseJobWithResponse(ctx context.Context, jobID PathJobID, params *InternalPauseJobParams, body InternalPauseJobJSONRequestBody, reqEditors ...RequestEditorFn) (*InternalPauseJobResponse, error)
+
+	// InternalResumeJobWithBodyWithResponse Resume a job for a tenant
+	//
+	// As `POST /jobs/{id}/resume` does.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /internal/jobs/{jobId}/resume (the `InternalResumeJob` operationId).
+	InternalResumeJobWithBodyWithResponse(ctx context.Context, jobID PathJobID, params *InternalResumeJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*InternalResumeJobResponse, error)
+
+	// InternalResumeJobWithResponse Resume a job for a tenant
+	//
+	// As `POST /jobs/{id}/resume` does.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /internal/jobs/{jobId}/resume (the `InternalResumeJob` operationId).
+	InternalResumeJobWithResponse(ctx context.Context, jobID PathJobID, params *InternalResumeJobParams, body InternalResumeJobJSONRequestBody, reqEditors ...RequestEditorFn) (*InternalResumeJobResponse, error)
+
+	// InternalGetJobStatusWithResponse How a job stands
+	//
+	// The job as it is stored and its newest execution.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /internal/jobs/{jobId}/status (the `InternalGetJobStatus` operationId).
+	InternalGetJobStatusWithResponse(ctx context.Context, jobID PathJobID, params *InternalGetJobStatusParams, reqEditors ...RequestEditorFn) (*InternalGetJobStatusResponse, error)
+
+	// InternalTriggerJobWithBodyWithResponse Run a job now for a tenant
+	//
+	// As `POST /jobs/{id}/trigger` does.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /internal/jobs/{jobId}/trigger (the `InternalTriggerJob` operationId).
+	InternalTriggerJobWithBodyWithResponse(ctx context.Context, jobID PathJobID, params *InternalTriggerJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*InternalTriggerJobResponse, error)
+
+	// InternalTriggerJobWithResponse Run a job now for a tenant
+	//
+	// As `POST /jobs/{id}/trigger` does.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /internal/jobs/{jobId}/trigger (the `InternalTriggerJob` operationId).
+	InternalTriggerJobWithResponse(ctx context.Context, jobID PathJobID, params *InternalTriggerJobParams, body InternalTriggerJobJSONRequestBody, reqEditors ...RequestEditorFn) (*InternalTriggerJobResponse, error)
 }
 
 // ListAPIKeysResponse401Headers the declared response headers of an HTTP 401 response for ListAPIKeys
@@ -9307,6 +10136,762 @@ func (r GetReadinessResponse) ContentType() string {
 	return ""
 }
 
+type InternalHealthResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ServiceHealth
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *ServiceInvalid
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *ServiceTooLarge
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *ServiceInternal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *ServiceHealth
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r InternalHealthResponse) GetJSON200() *ServiceHealth {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r InternalHealthResponse) GetJSON400() *ServiceInvalid {
+	return r.JSON400
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r InternalHealthResponse) GetJSON413() *ServiceTooLarge {
+	return r.JSON413
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r InternalHealthResponse) GetJSON500() *ServiceInternal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r InternalHealthResponse) GetJSON503() *ServiceHealth {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r InternalHealthResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r InternalHealthResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r InternalHealthResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r InternalHealthResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// InternalBatchCreateJobsResponse401Headers the declared response headers of an HTTP 401 response for InternalBatchCreateJobs
+type InternalBatchCreateJobsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// InternalBatchCreateJobsResponse503Headers the declared response headers of an HTTP 503 response for InternalBatchCreateJobs
+type InternalBatchCreateJobsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type InternalBatchCreateJobsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *ServiceBatch
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *ServiceInvalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *ServiceUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *ServiceForbidden
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *ServiceTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *ServiceUnsupported
+	// JSON422 the response for an HTTP 422 `application/json` response
+	JSON422 *ServiceKeyReused
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *ServiceInternal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *ServiceUnavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *InternalBatchCreateJobsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *InternalBatchCreateJobsResponse503Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r InternalBatchCreateJobsResponse) GetJSON201() *ServiceBatch {
+	return r.JSON201
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r InternalBatchCreateJobsResponse) GetJSON400() *ServiceInvalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r InternalBatchCreateJobsResponse) GetJSON401() *ServiceUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r InternalBatchCreateJobsResponse) GetJSON403() *ServiceForbidden {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r InternalBatchCreateJobsResponse) GetJSON413() *ServiceTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r InternalBatchCreateJobsResponse) GetJSON415() *ServiceUnsupported {
+	return r.JSON415
+}
+
+// GetJSON422 returns the response for an HTTP 422 `application/json` response
+func (r InternalBatchCreateJobsResponse) GetJSON422() *ServiceKeyReused {
+	return r.JSON422
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r InternalBatchCreateJobsResponse) GetJSON500() *ServiceInternal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r InternalBatchCreateJobsResponse) GetJSON503() *ServiceUnavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r InternalBatchCreateJobsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r InternalBatchCreateJobsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r InternalBatchCreateJobsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r InternalBatchCreateJobsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// InternalCreateJobResponse401Headers the declared response headers of an HTTP 401 response for InternalCreateJob
+type InternalCreateJobResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// InternalCreateJobResponse503Headers the declared response headers of an HTTP 503 response for InternalCreateJob
+type InternalCreateJobResponse503Headers struct {
+	RetryAfter *int
+}
+
+type InternalCreateJobResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *ServiceJob
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *ServiceInvalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *ServiceUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *ServiceForbidden
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *ServiceTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *ServiceUnsupported
+	// JSON422 the response for an HTTP 422 `application/json` response
+	JSON422 *ServiceKeyReused
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *ServiceInternal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *ServiceUnavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *InternalCreateJobResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *InternalCreateJobResponse503Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r InternalCreateJobResponse) GetJSON201() *ServiceJob {
+	return r.JSON201
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r InternalCreateJobResponse) GetJSON400() *ServiceInvalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r InternalCreateJobResponse) GetJSON401() *ServiceUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r InternalCreateJobResponse) GetJSON403() *ServiceForbidden {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r InternalCreateJobResponse) GetJSON413() *ServiceTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r InternalCreateJobResponse) GetJSON415() *ServiceUnsupported {
+	return r.JSON415
+}
+
+// GetJSON422 returns the response for an HTTP 422 `application/json` response
+func (r InternalCreateJobResponse) GetJSON422() *ServiceKeyReused {
+	return r.JSON422
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r InternalCreateJobResponse) GetJSON500() *ServiceInternal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r InternalCreateJobResponse) GetJSON503() *ServiceUnavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r InternalCreateJobResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r InternalCreateJobResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r InternalCreateJobResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r InternalCreateJobResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// InternalPauseJobResponse401Headers the declared response headers of an HTTP 401 response for InternalPauseJob
+type InternalPauseJobResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// InternalPauseJobResponse503Headers the declared response headers of an HTTP 503 response for InternalPauseJob
+type InternalPauseJobResponse503Headers struct {
+	RetryAfter *int
+}
+
+type InternalPauseJobResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ServiceJob
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *ServiceInvalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *ServiceUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *ServiceForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *ServiceNotFound
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *ServiceConflict
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *ServiceTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *ServiceUnsupported
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *ServiceInternal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *ServiceUnavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *InternalPauseJobResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *InternalPauseJobResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r InternalPauseJobResponse) GetJSON200() *ServiceJob {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r InternalPauseJobResponse) GetJSON400() *ServiceInvalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r InternalPauseJobResponse) GetJSON401() *ServiceUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r InternalPauseJobResponse) GetJSON403() *ServiceForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r InternalPauseJobResponse) GetJSON404() *ServiceNotFound {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r InternalPauseJobResponse) GetJSON409() *ServiceConflict {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r InternalPauseJobResponse) GetJSON413() *ServiceTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r InternalPauseJobResponse) GetJSON415() *ServiceUnsupported {
+	return r.JSON415
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r InternalPauseJobResponse) GetJSON500() *ServiceInternal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r InternalPauseJobResponse) GetJSON503() *ServiceUnavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r InternalPauseJobResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r InternalPauseJobResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r InternalPauseJobResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r InternalPauseJobResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// InternalResumeJobResponse401Headers the declared response headers of an HTTP 401 response for InternalResumeJob
+type InternalResumeJobResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// InternalResumeJobResponse503Headers the declared response headers of an HTTP 503 response for InternalResumeJob
+type InternalResumeJobResponse503Headers struct {
+	RetryAfter *int
+}
+
+type InternalResumeJobResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ServiceJob
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *ServiceInvalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *ServiceUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *ServiceForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *ServiceNotFound
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *ServiceConflict
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *ServiceTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *ServiceUnsupported
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *ServiceInternal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *ServiceUnavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *InternalResumeJobResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *InternalResumeJobResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r InternalResumeJobResponse) GetJSON200() *ServiceJob {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r InternalResumeJobResponse) GetJSON400() *ServiceInvalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r InternalResumeJobResponse) GetJSON401() *ServiceUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r InternalResumeJobResponse) GetJSON403() *ServiceForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r InternalResumeJobResponse) GetJSON404() *ServiceNotFound {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r InternalResumeJobResponse) GetJSON409() *ServiceConflict {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r InternalResumeJobResponse) GetJSON413() *ServiceTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r InternalResumeJobResponse) GetJSON415() *ServiceUnsupported {
+	return r.JSON415
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r InternalResumeJobResponse) GetJSON500() *ServiceInternal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r InternalResumeJobResponse) GetJSON503() *ServiceUnavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r InternalResumeJobResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r InternalResumeJobResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r InternalResumeJobResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r InternalResumeJobResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// InternalGetJobStatusResponse401Headers the declared response headers of an HTTP 401 response for InternalGetJobStatus
+type InternalGetJobStatusResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// InternalGetJobStatusResponse503Headers the declared response headers of an HTTP 503 response for InternalGetJobStatus
+type InternalGetJobStatusResponse503Headers struct {
+	RetryAfter *int
+}
+
+type InternalGetJobStatusResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ServiceJobStatus
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *ServiceInvalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *ServiceUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *ServiceForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *ServiceNotFound
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *ServiceTooLarge
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *ServiceInternal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *ServiceUnavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *InternalGetJobStatusResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *InternalGetJobStatusResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r InternalGetJobStatusResponse) GetJSON200() *ServiceJobStatus {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r InternalGetJobStatusResponse) GetJSON400() *ServiceInvalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r InternalGetJobStatusResponse) GetJSON401() *ServiceUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r InternalGetJobStatusResponse) GetJSON403() *ServiceForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r InternalGetJobStatusResponse) GetJSON404() *ServiceNotFound {
+	return r.JSON404
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r InternalGetJobStatusResponse) GetJSON413() *ServiceTooLarge {
+	return r.JSON413
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r InternalGetJobStatusResponse) GetJSON500() *ServiceInternal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r InternalGetJobStatusResponse) GetJSON503() *ServiceUnavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r InternalGetJobStatusResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r InternalGetJobStatusResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r InternalGetJobStatusResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r InternalGetJobStatusResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// InternalTriggerJobResponse401Headers the declared response headers of an HTTP 401 response for InternalTriggerJob
+type InternalTriggerJobResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// InternalTriggerJobResponse503Headers the declared response headers of an HTTP 503 response for InternalTriggerJob
+type InternalTriggerJobResponse503Headers struct {
+	RetryAfter *int
+}
+
+type InternalTriggerJobResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *ServiceExecution
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *ServiceInvalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *ServiceUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *ServiceForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *ServiceNotFound
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *ServiceConflict
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *ServiceTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *ServiceUnsupported
+	// JSON422 the response for an HTTP 422 `application/json` response
+	JSON422 *ServiceKeyReused
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *ServiceInternal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *ServiceUnavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *InternalTriggerJobResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *InternalTriggerJobResponse503Headers
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r InternalTriggerJobResponse) GetJSON202() *ServiceExecution {
+	return r.JSON202
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r InternalTriggerJobResponse) GetJSON400() *ServiceInvalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r InternalTriggerJobResponse) GetJSON401() *ServiceUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r InternalTriggerJobResponse) GetJSON403() *ServiceForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r InternalTriggerJobResponse) GetJSON404() *ServiceNotFound {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r InternalTriggerJobResponse) GetJSON409() *ServiceConflict {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r InternalTriggerJobResponse) GetJSON413() *ServiceTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r InternalTriggerJobResponse) GetJSON415() *ServiceUnsupported {
+	return r.JSON415
+}
+
+// GetJSON422 returns the response for an HTTP 422 `application/json` response
+func (r InternalTriggerJobResponse) GetJSON422() *ServiceKeyReused {
+	return r.JSON422
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r InternalTriggerJobResponse) GetJSON500() *ServiceInternal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r InternalTriggerJobResponse) GetJSON503() *ServiceUnavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r InternalTriggerJobResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r InternalTriggerJobResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r InternalTriggerJobResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r InternalTriggerJobResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListAPIKeysWithResponse List API keys
 //
 // The tenant's keys, newest first, without the keys themselves. Expired ones are listed until somebody deletes them.
@@ -10190,6 +11775,186 @@ func (c *ClientWithResponses) GetReadinessWithResponse(ctx context.Context, reqE
 		return nil, err
 	}
 	return ParseGetReadinessResponse(rsp)
+}
+
+// InternalHealthWithResponse Whether the service serves
+//
+// Open. The answer may be up to one second old and names no dependency.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /internal/health (the `InternalHealth` operationId).
+func (c *ClientWithResponses) InternalHealthWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*InternalHealthResponse, error) {
+	rsp, err := c.InternalHealth(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseInternalHealthResponse(rsp)
+}
+
+// InternalBatchCreateJobsWithBodyWithResponse Create up to 1,000 jobs for a tenant
+//
+// All of them in one transaction, or none: where one job is wrong, the answer 400 lists every fault of every job in `details`, as `jobs[3].cronExpression` counted from 0, up to 1,000 of them. The body has at most 8 MiB and 200,000 names.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /internal/jobs/batch-create (the `InternalBatchCreateJobs` operationId).
+func (c *ClientWithResponses) InternalBatchCreateJobsWithBodyWithResponse(ctx context.Context, params *InternalBatchCreateJobsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*InternalBatchCreateJobsResponse, error) {
+	rsp, err := c.InternalBatchCreateJobsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseInternalBatchCreateJobsResponse(rsp)
+}
+
+// InternalBatchCreateJobsWithResponse Create up to 1,000 jobs for a tenant
+//
+// All of them in one transaction, or none: where one job is wrong, the answer 400 lists every fault of every job in `details`, as `jobs[3].cronExpression` counted from 0, up to 1,000 of them. The body has at most 8 MiB and 200,000 names.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /internal/jobs/batch-create (the `InternalBatchCreateJobs` operationId).
+func (c *ClientWithResponses) InternalBatchCreateJobsWithResponse(ctx context.Context, params *InternalBatchCreateJobsParams, body InternalBatchCreateJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*InternalBatchCreateJobsResponse, error) {
+	rsp, err := c.InternalBatchCreateJobs(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseInternalBatchCreateJobsResponse(rsp)
+}
+
+// InternalCreateJobWithBodyWithResponse Create a job for a tenant
+//
+// As `POST /jobs` does.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /internal/jobs/create (the `InternalCreateJob` operationId).
+func (c *ClientWithResponses) InternalCreateJobWithBodyWithResponse(ctx context.Context, params *InternalCreateJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*InternalCreateJobResponse, error) {
+	rsp, err := c.InternalCreateJobWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseInternalCreateJobResponse(rsp)
+}
+
+// InternalCreateJobWithResponse Create a job for a tenant
+//
+// As `POST /jobs` does.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /internal/jobs/create (the `InternalCreateJob` operationId).
+func (c *ClientWithResponses) InternalCreateJobWithResponse(ctx context.Context, params *InternalCreateJobParams, body InternalCreateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*InternalCreateJobResponse, error) {
+	rsp, err := c.InternalCreateJob(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseInternalCreateJobResponse(rsp)
+}
+
+// InternalPauseJobWithBodyWithResponse Pause a job for a tenant
+//
+// As `POST /jobs/{id}/pause` does.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /internal/jobs/{jobId}/pause (the `InternalPauseJob` operationId).
+func (c *ClientWithResponses) InternalPauseJobWithBodyWithResponse(ctx context.Context, jobID PathJobID, params *InternalPauseJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*InternalPauseJobResponse, error) {
+	rsp, err := c.InternalPauseJobWithBody(ctx, jobID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseInternalPauseJobResponse(rsp)
+}
+
+// InternalPauseJobWithResponse Pause a job for a tenant
+//
+// As `POST /jobs/{id}/pause` does.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /internal/jobs/{jobId}/pause (the `InternalPauseJob` operationId).
+func (c *ClientWithResponses) InternalPauseJobWithResponse(ctx context.Context, jobID PathJobID, params *InternalPauseJobParams, body InternalPauseJobJSONRequestBody, reqEditors ...RequestEditorFn) (*InternalPauseJobResponse, error) {
+	rsp, err := c.InternalPauseJob(ctx, jobID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseInternalPauseJobResponse(rsp)
+}
+
+// InternalResumeJobWithBodyWithResponse Resume a job for a tenant
+//
+// As `POST /jobs/{id}/resume` does.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /internal/jobs/{jobId}/resume (the `InternalResumeJob` operationId).
+func (c *ClientWithResponses) InternalResumeJobWithBodyWithResponse(ctx context.Context, jobID PathJobID, params *InternalResumeJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*InternalResumeJobResponse, error) {
+	rsp, err := c.InternalResumeJobWithBody(ctx, jobID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseInternalResumeJobResponse(rsp)
+}
+
+// InternalResumeJobWithResponse Resume a job for a tenant
+//
+// As `POST /jobs/{id}/resume` does.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /internal/jobs/{jobId}/resume (the `InternalResumeJob` operationId).
+func (c *ClientWithResponses) InternalResumeJobWithResponse(ctx context.Context, jobID PathJobID, params *InternalResumeJobParams, body InternalResumeJobJSONRequestBody, reqEditors ...RequestEditorFn) (*InternalResumeJobResponse, error) {
+	rsp, err := c.InternalResumeJob(ctx, jobID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseInternalResumeJobResponse(rsp)
+}
+
+// InternalGetJobStatusWithResponse How a job stands
+//
+// The job as it is stored and its newest execution.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /internal/jobs/{jobId}/status (the `InternalGetJobStatus` operationId).
+func (c *ClientWithResponses) InternalGetJobStatusWithResponse(ctx context.Context, jobID PathJobID, params *InternalGetJobStatusParams, reqEditors ...RequestEditorFn) (*InternalGetJobStatusResponse, error) {
+	rsp, err := c.InternalGetJobStatus(ctx, jobID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseInternalGetJobStatusResponse(rsp)
+}
+
+// InternalTriggerJobWithBodyWithResponse Run a job now for a tenant
+//
+// As `POST /jobs/{id}/trigger` does.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /internal/jobs/{jobId}/trigger (the `InternalTriggerJob` operationId).
+func (c *ClientWithResponses) InternalTriggerJobWithBodyWithResponse(ctx context.Context, jobID PathJobID, params *InternalTriggerJobParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*InternalTriggerJobResponse, error) {
+	rsp, err := c.InternalTriggerJobWithBody(ctx, jobID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseInternalTriggerJobResponse(rsp)
+}
+
+// InternalTriggerJobWithResponse Run a job now for a tenant
+//
+// As `POST /jobs/{id}/trigger` does.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /internal/jobs/{jobId}/trigger (the `InternalTriggerJob` operationId).
+func (c *ClientWithResponses) InternalTriggerJobWithResponse(ctx context.Context, jobID PathJobID, params *InternalTriggerJobParams, body InternalTriggerJobJSONRequestBody, reqEditors ...RequestEditorFn) (*InternalTriggerJobResponse, error) {
+	rsp, err := c.InternalTriggerJob(ctx, jobID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseInternalTriggerJobResponse(rsp)
 }
 
 // ParseListAPIKeysResponse parses an HTTP response from a ListAPIKeysWithResponse call
@@ -14801,6 +16566,711 @@ func ParseGetReadinessResponse(rsp *http.Response) (*GetReadinessResponse, error
 		}
 		response.JSON503 = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseInternalHealthResponse parses an HTTP response from a InternalHealthWithResponse call
+func ParseInternalHealthResponse(rsp *http.Response) (*InternalHealthResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &InternalHealthResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ServiceHealth
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest ServiceInvalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest ServiceTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest ServiceInternal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest ServiceHealth
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseInternalBatchCreateJobsResponse parses an HTTP response from a InternalBatchCreateJobsWithResponse call
+func ParseInternalBatchCreateJobsResponse(rsp *http.Response) (*InternalBatchCreateJobsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &InternalBatchCreateJobsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest ServiceBatch
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest ServiceInvalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest ServiceUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest ServiceForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest ServiceTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest ServiceUnsupported
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest ServiceKeyReused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest ServiceInternal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest ServiceUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers InternalBatchCreateJobsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers InternalBatchCreateJobsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseInternalCreateJobResponse parses an HTTP response from a InternalCreateJobWithResponse call
+func ParseInternalCreateJobResponse(rsp *http.Response) (*InternalCreateJobResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &InternalCreateJobResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest ServiceJob
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest ServiceInvalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest ServiceUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest ServiceForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest ServiceTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest ServiceUnsupported
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest ServiceKeyReused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest ServiceInternal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest ServiceUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers InternalCreateJobResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers InternalCreateJobResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseInternalPauseJobResponse parses an HTTP response from a InternalPauseJobWithResponse call
+func ParseInternalPauseJobResponse(rsp *http.Response) (*InternalPauseJobResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &InternalPauseJobResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ServiceJob
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest ServiceInvalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest ServiceUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest ServiceForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest ServiceNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest ServiceConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest ServiceTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest ServiceUnsupported
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest ServiceInternal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest ServiceUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers InternalPauseJobResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers InternalPauseJobResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseInternalResumeJobResponse parses an HTTP response from a InternalResumeJobWithResponse call
+func ParseInternalResumeJobResponse(rsp *http.Response) (*InternalResumeJobResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &InternalResumeJobResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ServiceJob
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest ServiceInvalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest ServiceUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest ServiceForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest ServiceNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest ServiceConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest ServiceTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest ServiceUnsupported
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest ServiceInternal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest ServiceUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers InternalResumeJobResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers InternalResumeJobResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseInternalGetJobStatusResponse parses an HTTP response from a InternalGetJobStatusWithResponse call
+func ParseInternalGetJobStatusResponse(rsp *http.Response) (*InternalGetJobStatusResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &InternalGetJobStatusResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ServiceJobStatus
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest ServiceInvalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest ServiceUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest ServiceForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest ServiceNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest ServiceTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest ServiceInternal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest ServiceUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers InternalGetJobStatusResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers InternalGetJobStatusResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseInternalTriggerJobResponse parses an HTTP response from a InternalTriggerJobWithResponse call
+func ParseInternalTriggerJobResponse(rsp *http.Response) (*InternalTriggerJobResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &InternalTriggerJobResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest ServiceExecution
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest ServiceInvalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest ServiceUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest ServiceForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest ServiceNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest ServiceConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest ServiceTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest ServiceUnsupported
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest ServiceKeyReused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest ServiceInternal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest ServiceUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers InternalTriggerJobResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers InternalTriggerJobResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
 	}
 
 	return response, nil

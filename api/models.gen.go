@@ -300,13 +300,13 @@ func (e JobType) Valid() bool {
 
 // Defines values for JobValidationValid.
 const (
-	True JobValidationValid = true
+	JobValidationValidTrue JobValidationValid = true
 )
 
 // Valid indicates whether the value is a known member of the JobValidationValid enum.
 func (e JobValidationValid) Valid() bool {
 	switch e {
-	case True:
+	case JobValidationValidTrue:
 		return true
 	default:
 		return false
@@ -409,6 +409,81 @@ func (e ResumeRequestMissed) Valid() bool {
 	case ResumeRequestMissedFireOnce:
 		return true
 	case ResumeRequestMissedSkip:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ServiceBatchSuccess.
+const (
+	ServiceBatchSuccessTrue ServiceBatchSuccess = true
+)
+
+// Valid indicates whether the value is a known member of the ServiceBatchSuccess enum.
+func (e ServiceBatchSuccess) Valid() bool {
+	switch e {
+	case ServiceBatchSuccessTrue:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ServiceErrorSuccess.
+const (
+	False ServiceErrorSuccess = false
+)
+
+// Valid indicates whether the value is a known member of the ServiceErrorSuccess enum.
+func (e ServiceErrorSuccess) Valid() bool {
+	switch e {
+	case False:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ServiceExecutionSuccess.
+const (
+	ServiceExecutionSuccessTrue ServiceExecutionSuccess = true
+)
+
+// Valid indicates whether the value is a known member of the ServiceExecutionSuccess enum.
+func (e ServiceExecutionSuccess) Valid() bool {
+	switch e {
+	case ServiceExecutionSuccessTrue:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ServiceJobSuccess.
+const (
+	ServiceJobSuccessTrue ServiceJobSuccess = true
+)
+
+// Valid indicates whether the value is a known member of the ServiceJobSuccess enum.
+func (e ServiceJobSuccess) Valid() bool {
+	switch e {
+	case ServiceJobSuccessTrue:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ServiceJobStatusSuccess.
+const (
+	ServiceJobStatusSuccessTrue ServiceJobStatusSuccess = true
+)
+
+// Valid indicates whether the value is a known member of the ServiceJobStatusSuccess enum.
+func (e ServiceJobStatusSuccess) Valid() bool {
+	switch e {
+	case ServiceJobStatusSuccessTrue:
 		return true
 	default:
 		return false
@@ -1075,6 +1150,11 @@ type Job struct {
 	Version int `json:"version"`
 }
 
+// JobBatch defines model for JobBatch.
+type JobBatch struct {
+	Jobs []JobSpec `json:"jobs"`
+}
+
 // JobCalendar defines model for JobCalendar.
 type JobCalendar struct {
 	CalendarID openapi_types.UUID `json:"calendarId"`
@@ -1459,6 +1539,94 @@ type SecretValue struct {
 	Value *string `json:"value,omitempty"`
 }
 
+// ServiceBatch What a batch made, for another service.
+type ServiceBatch struct {
+	Data struct {
+		Created int `json:"created"`
+
+		// Ids In the order of the request.
+		Ids []openapi_types.UUID `json:"ids"`
+	} `json:"data"`
+	Success ServiceBatchSuccess `json:"success"`
+}
+
+// ServiceBatchSuccess defines model for ServiceBatch.Success.
+type ServiceBatchSuccess bool
+
+// ServiceError The form of every error below `/internal`.
+type ServiceError struct {
+	// Details Every wrong part of the request; absent where that is not what is wrong.
+	Details *[]ErrorDetail `json:"details,omitempty"`
+
+	// ErrorCode Example: JOB_NOT_FOUND
+	ErrorCode string `json:"errorCode"`
+
+	// Message For a person.
+	Message string `json:"message"`
+
+	// ServiceName Always `scheduler-service`.
+	//
+	// Example: scheduler-service
+	ServiceName string              `json:"serviceName"`
+	Success     ServiceErrorSuccess `json:"success"`
+	Timestamp   time.Time           `json:"timestamp"`
+}
+
+// ServiceErrorSuccess defines model for ServiceError.Success.
+type ServiceErrorSuccess bool
+
+// ServiceExecution An execution, for another service.
+type ServiceExecution struct {
+	// Data One run of a job, from `pending` to a state that does not change any more.
+	Data    Execution               `json:"data"`
+	Success ServiceExecutionSuccess `json:"success"`
+}
+
+// ServiceExecutionSuccess defines model for ServiceExecution.Success.
+type ServiceExecutionSuccess bool
+
+// ServiceHealth defines model for ServiceHealth.
+type ServiceHealth struct {
+	// ServiceName Always `scheduler-service`.
+	//
+	// Example: scheduler-service
+	ServiceName string `json:"serviceName"`
+
+	// Status `healthy`, `degraded` or `unhealthy`, as `GET /health` says.
+	//
+	// Example: healthy
+	Status string `json:"status"`
+
+	// Success Whether it serves.
+	Success   bool      `json:"success"`
+	Timestamp time.Time `json:"timestamp"`
+}
+
+// ServiceJob A job, for another service.
+type ServiceJob struct {
+	// Data A stored definition and what became of it.
+	Data    Job               `json:"data"`
+	Success ServiceJobSuccess `json:"success"`
+}
+
+// ServiceJobSuccess defines model for ServiceJob.Success.
+type ServiceJobSuccess bool
+
+// ServiceJobStatus How a job stands, for another service.
+type ServiceJobStatus struct {
+	Data struct {
+		// Job A stored definition and what became of it.
+		Job Job `json:"job"`
+
+		// LastExecution The newest by `scheduledAt`; null where there is none.
+		LastExecution nullable.Nullable[Execution] `json:"lastExecution"`
+	} `json:"data"`
+	Success ServiceJobStatusSuccess `json:"success"`
+}
+
+// ServiceJobStatusSuccess defines model for ServiceJobStatus.Success.
+type ServiceJobStatusSuccess bool
+
 // StatusCodes One code, a range or a list of these. As `expectedStatusCode`, what counts as success: by default any 2xx. As `retryOnStatusCodes`, what is retried, and then nothing else is: by default 408, 425, 429 and 5xx.
 //
 // Example: 200-299
@@ -1505,6 +1673,9 @@ type TriggerRequest struct {
 // TriggerType What made the execution.
 type TriggerType string
 
+// ActingTenant defines model for ActingTenant.
+type ActingTenant = openapi_types.UUID
+
 // APIKeyID defines model for ApiKeyID.
 type APIKeyID = openapi_types.UUID
 
@@ -1537,6 +1708,9 @@ type JobID = openapi_types.UUID
 
 // Limit defines model for Limit.
 type Limit = int
+
+// PathJobID defines model for PathJobID.
+type PathJobID = openapi_types.UUID
 
 // SecretName defines model for SecretName.
 type SecretName = string
@@ -1594,6 +1768,36 @@ type SecretNotFound = Error
 
 // SecretsUnavailable The form of every error.
 type SecretsUnavailable = Error
+
+// ServiceConflict The form of every error below `/internal`.
+type ServiceConflict = ServiceError
+
+// ServiceForbidden The form of every error below `/internal`.
+type ServiceForbidden = ServiceError
+
+// ServiceInternal The form of every error below `/internal`.
+type ServiceInternal = ServiceError
+
+// ServiceInvalid The form of every error below `/internal`.
+type ServiceInvalid = ServiceError
+
+// ServiceKeyReused The form of every error below `/internal`.
+type ServiceKeyReused = ServiceError
+
+// ServiceNotFound The form of every error below `/internal`.
+type ServiceNotFound = ServiceError
+
+// ServiceTooLarge The form of every error below `/internal`.
+type ServiceTooLarge = ServiceError
+
+// ServiceUnauthorized The form of every error below `/internal`.
+type ServiceUnauthorized = ServiceError
+
+// ServiceUnavailable The form of every error below `/internal`.
+type ServiceUnavailable = ServiceError
+
+// ServiceUnsupported The form of every error below `/internal`.
+type ServiceUnsupported = ServiceError
 
 // TooLarge The form of every error.
 type TooLarge = Error
@@ -1793,6 +1997,51 @@ type ListSecretsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// InternalBatchCreateJobsParams defines parameters for InternalBatchCreateJobs.
+type InternalBatchCreateJobsParams struct {
+	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// XTenantID The tenant that the caller acts for. It is read with a service token only.
+	XTenantID ActingTenant `json:"X-Tenant-ID"`
+}
+
+// InternalCreateJobParams defines parameters for InternalCreateJob.
+type InternalCreateJobParams struct {
+	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// XTenantID The tenant that the caller acts for. It is read with a service token only.
+	XTenantID ActingTenant `json:"X-Tenant-ID"`
+}
+
+// InternalPauseJobParams defines parameters for InternalPauseJob.
+type InternalPauseJobParams struct {
+	// XTenantID The tenant that the caller acts for. It is read with a service token only.
+	XTenantID ActingTenant `json:"X-Tenant-ID"`
+}
+
+// InternalResumeJobParams defines parameters for InternalResumeJob.
+type InternalResumeJobParams struct {
+	// XTenantID The tenant that the caller acts for. It is read with a service token only.
+	XTenantID ActingTenant `json:"X-Tenant-ID"`
+}
+
+// InternalGetJobStatusParams defines parameters for InternalGetJobStatus.
+type InternalGetJobStatusParams struct {
+	// XTenantID The tenant that the caller acts for. It is read with a service token only.
+	XTenantID ActingTenant `json:"X-Tenant-ID"`
+}
+
+// InternalTriggerJobParams defines parameters for InternalTriggerJob.
+type InternalTriggerJobParams struct {
+	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// XTenantID The tenant that the caller acts for. It is read with a service token only.
+	XTenantID ActingTenant `json:"X-Tenant-ID"`
+}
+
 // CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
 type CreateAPIKeyJSONRequestBody = APIKeySpec
 
@@ -1837,6 +2086,21 @@ type ValidateStoredJobJSONRequestBody = JobSpec
 
 // PutSecretJSONRequestBody defines body for PutSecret for application/json ContentType.
 type PutSecretJSONRequestBody = SecretValue
+
+// InternalBatchCreateJobsJSONRequestBody defines body for InternalBatchCreateJobs for application/json ContentType.
+type InternalBatchCreateJobsJSONRequestBody = JobBatch
+
+// InternalCreateJobJSONRequestBody defines body for InternalCreateJob for application/json ContentType.
+type InternalCreateJobJSONRequestBody = JobSpec
+
+// InternalPauseJobJSONRequestBody defines body for InternalPauseJob for application/json ContentType.
+type InternalPauseJobJSONRequestBody = PauseRequest
+
+// InternalResumeJobJSONRequestBody defines body for InternalResumeJob for application/json ContentType.
+type InternalResumeJobJSONRequestBody = ResumeRequest
+
+// InternalTriggerJobJSONRequestBody defines body for InternalTriggerJob for application/json ContentType.
+type InternalTriggerJobJSONRequestBody = TriggerRequest
 
 // Getter for additional properties for DependencyDetails. Returns the specified
 // element and whether it was found

@@ -150,6 +150,27 @@ type ServerInterface interface {
 	// GetReadiness Whether to send requests here
 	// (GET /health/ready)
 	GetReadiness(w http.ResponseWriter, r *http.Request)
+	// InternalHealth Whether the service serves
+	// (GET /internal/health)
+	InternalHealth(w http.ResponseWriter, r *http.Request)
+	// InternalBatchCreateJobs Create up to 1,000 jobs for a tenant
+	// (POST /internal/jobs/batch-create)
+	InternalBatchCreateJobs(w http.ResponseWriter, r *http.Request, params InternalBatchCreateJobsParams)
+	// InternalCreateJob Create a job for a tenant
+	// (POST /internal/jobs/create)
+	InternalCreateJob(w http.ResponseWriter, r *http.Request, params InternalCreateJobParams)
+	// InternalPauseJob Pause a job for a tenant
+	// (POST /internal/jobs/{jobId}/pause)
+	InternalPauseJob(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalPauseJobParams)
+	// InternalResumeJob Resume a job for a tenant
+	// (POST /internal/jobs/{jobId}/resume)
+	InternalResumeJob(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalResumeJobParams)
+	// InternalGetJobStatus How a job stands
+	// (GET /internal/jobs/{jobId}/status)
+	InternalGetJobStatus(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalGetJobStatusParams)
+	// InternalTriggerJob Run a job now for a tenant
+	// (POST /internal/jobs/{jobId}/trigger)
+	InternalTriggerJob(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalTriggerJobParams)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
@@ -417,6 +438,48 @@ func (_ Unimplemented) GetLiveness(w http.ResponseWriter, r *http.Request) {
 // GetReadiness Whether to send requests here
 // (GET /health/ready)
 func (_ Unimplemented) GetReadiness(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// InternalHealth Whether the service serves
+// (GET /internal/health)
+func (_ Unimplemented) InternalHealth(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// InternalBatchCreateJobs Create up to 1,000 jobs for a tenant
+// (POST /internal/jobs/batch-create)
+func (_ Unimplemented) InternalBatchCreateJobs(w http.ResponseWriter, r *http.Request, params InternalBatchCreateJobsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// InternalCreateJob Create a job for a tenant
+// (POST /internal/jobs/create)
+func (_ Unimplemented) InternalCreateJob(w http.ResponseWriter, r *http.Request, params InternalCreateJobParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// InternalPauseJob Pause a job for a tenant
+// (POST /internal/jobs/{jobId}/pause)
+func (_ Unimplemented) InternalPauseJob(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalPauseJobParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// InternalResumeJob Resume a job for a tenant
+// (POST /internal/jobs/{jobId}/resume)
+func (_ Unimplemented) InternalResumeJob(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalResumeJobParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// InternalGetJobStatus How a job stands
+// (GET /internal/jobs/{jobId}/status)
+func (_ Unimplemented) InternalGetJobStatus(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalGetJobStatusParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// InternalTriggerJob Run a job now for a tenant
+// (POST /internal/jobs/{jobId}/trigger)
+func (_ Unimplemented) InternalTriggerJob(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalTriggerJobParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2165,6 +2228,383 @@ func (siw *ServerInterfaceWrapper) GetReadiness(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// InternalHealth operation middleware
+func (siw *ServerInterfaceWrapper) InternalHealth(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.InternalHealth(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// InternalBatchCreateJobs operation middleware
+func (siw *ServerInterfaceWrapper) InternalBatchCreateJobs(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params InternalBatchCreateJobsParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Required header parameter "X-Tenant-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("X-Tenant-ID")]; found {
+		var XTenantID ActingTenant
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "X-Tenant-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "X-Tenant-ID", valueList[0], &XTenantID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: "uuid"})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "X-Tenant-ID", Err: err})
+			return
+		}
+
+		params.XTenantID = XTenantID
+
+	} else {
+		err := fmt.Errorf("Header parameter X-Tenant-ID is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "X-Tenant-ID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.InternalBatchCreateJobs(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// InternalCreateJob operation middleware
+func (siw *ServerInterfaceWrapper) InternalCreateJob(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params InternalCreateJobParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Required header parameter "X-Tenant-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("X-Tenant-ID")]; found {
+		var XTenantID ActingTenant
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "X-Tenant-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "X-Tenant-ID", valueList[0], &XTenantID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: "uuid"})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "X-Tenant-ID", Err: err})
+			return
+		}
+
+		params.XTenantID = XTenantID
+
+	} else {
+		err := fmt.Errorf("Header parameter X-Tenant-ID is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "X-Tenant-ID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.InternalCreateJob(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// InternalPauseJob operation middleware
+func (siw *ServerInterfaceWrapper) InternalPauseJob(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "jobId" -------------
+	var jobID PathJobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "jobId", chi.URLParam(r, "jobId"), &jobID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "jobId", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params InternalPauseJobParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "X-Tenant-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("X-Tenant-ID")]; found {
+		var XTenantID ActingTenant
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "X-Tenant-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "X-Tenant-ID", valueList[0], &XTenantID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: "uuid"})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "X-Tenant-ID", Err: err})
+			return
+		}
+
+		params.XTenantID = XTenantID
+
+	} else {
+		err := fmt.Errorf("Header parameter X-Tenant-ID is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "X-Tenant-ID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.InternalPauseJob(w, r, jobID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// InternalResumeJob operation middleware
+func (siw *ServerInterfaceWrapper) InternalResumeJob(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "jobId" -------------
+	var jobID PathJobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "jobId", chi.URLParam(r, "jobId"), &jobID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "jobId", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params InternalResumeJobParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "X-Tenant-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("X-Tenant-ID")]; found {
+		var XTenantID ActingTenant
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "X-Tenant-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "X-Tenant-ID", valueList[0], &XTenantID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: "uuid"})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "X-Tenant-ID", Err: err})
+			return
+		}
+
+		params.XTenantID = XTenantID
+
+	} else {
+		err := fmt.Errorf("Header parameter X-Tenant-ID is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "X-Tenant-ID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.InternalResumeJob(w, r, jobID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// InternalGetJobStatus operation middleware
+func (siw *ServerInterfaceWrapper) InternalGetJobStatus(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "jobId" -------------
+	var jobID PathJobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "jobId", chi.URLParam(r, "jobId"), &jobID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "jobId", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params InternalGetJobStatusParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "X-Tenant-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("X-Tenant-ID")]; found {
+		var XTenantID ActingTenant
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "X-Tenant-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "X-Tenant-ID", valueList[0], &XTenantID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: "uuid"})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "X-Tenant-ID", Err: err})
+			return
+		}
+
+		params.XTenantID = XTenantID
+
+	} else {
+		err := fmt.Errorf("Header parameter X-Tenant-ID is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "X-Tenant-ID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.InternalGetJobStatus(w, r, jobID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// InternalTriggerJob operation middleware
+func (siw *ServerInterfaceWrapper) InternalTriggerJob(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "jobId" -------------
+	var jobID PathJobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "jobId", chi.URLParam(r, "jobId"), &jobID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "jobId", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params InternalTriggerJobParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Required header parameter "X-Tenant-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("X-Tenant-ID")]; found {
+		var XTenantID ActingTenant
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "X-Tenant-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "X-Tenant-ID", valueList[0], &XTenantID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: "uuid"})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "X-Tenant-ID", Err: err})
+			return
+		}
+
+		params.XTenantID = XTenantID
+
+	} else {
+		err := fmt.Errorf("Header parameter X-Tenant-ID is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "X-Tenant-ID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.InternalTriggerJob(w, r, jobID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 type UnescapedCookieParamError struct {
 	ParamName string
 	Err       error
@@ -2387,6 +2827,27 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/scheduler/executions/{id}/retry", wrapper.RetryExecution)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/internal/jobs/create", wrapper.InternalCreateJob)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/internal/jobs/batch-create", wrapper.InternalBatchCreateJobs)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/internal/jobs/{jobId}/trigger", wrapper.InternalTriggerJob)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/internal/jobs/{jobId}/status", wrapper.InternalGetJobStatus)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/internal/jobs/{jobId}/pause", wrapper.InternalPauseJob)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/internal/jobs/{jobId}/resume", wrapper.InternalResumeJob)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/internal/health", wrapper.InternalHealth)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/api-keys", wrapper.ListAPIKeys)
 	})
 	r.Group(func(r chi.Router) {
@@ -2452,6 +2913,40 @@ type SecretsUnavailableJSONResponse struct {
 
 	Headers SecretsUnavailableResponseHeaders
 }
+
+type ServiceConflictJSONResponse ServiceError
+
+type ServiceForbiddenJSONResponse ServiceError
+
+type ServiceInternalJSONResponse ServiceError
+
+type ServiceInvalidJSONResponse ServiceError
+
+type ServiceKeyReusedJSONResponse ServiceError
+
+type ServiceNotFoundJSONResponse ServiceError
+
+type ServiceTooLargeJSONResponse ServiceError
+
+type ServiceUnauthorizedResponseHeaders struct {
+	WWWAuthenticate *string
+}
+type ServiceUnauthorizedJSONResponse struct {
+	Body ServiceError
+
+	Headers ServiceUnauthorizedResponseHeaders
+}
+
+type ServiceUnavailableResponseHeaders struct {
+	RetryAfter *int
+}
+type ServiceUnavailableJSONResponse struct {
+	Body ServiceError
+
+	Headers ServiceUnavailableResponseHeaders
+}
+
+type ServiceUnsupportedJSONResponse ServiceError
 
 type TooLargeJSONResponse Error
 
@@ -8555,6 +9050,986 @@ func (response GetReadiness503JSONResponse) VisitGetReadinessResponse(w http.Res
 	return err
 }
 
+type InternalHealthRequestObject struct {
+}
+
+type InternalHealthResponseObject interface {
+	VisitInternalHealthResponse(w http.ResponseWriter) error
+}
+
+type InternalHealth200JSONResponse ServiceHealth
+
+func (response InternalHealth200JSONResponse) VisitInternalHealthResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalHealth400JSONResponse struct{ ServiceInvalidJSONResponse }
+
+func (response InternalHealth400JSONResponse) VisitInternalHealthResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalHealth413JSONResponse struct{ ServiceTooLargeJSONResponse }
+
+func (response InternalHealth413JSONResponse) VisitInternalHealthResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalHealth500JSONResponse struct{ ServiceInternalJSONResponse }
+
+func (response InternalHealth500JSONResponse) VisitInternalHealthResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalHealth503JSONResponse ServiceHealth
+
+func (response InternalHealth503JSONResponse) VisitInternalHealthResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalBatchCreateJobsRequestObject struct {
+	Params InternalBatchCreateJobsParams
+	Body   *InternalBatchCreateJobsJSONRequestBody
+}
+
+type InternalBatchCreateJobsResponseObject interface {
+	VisitInternalBatchCreateJobsResponse(w http.ResponseWriter) error
+}
+
+type InternalBatchCreateJobs201JSONResponse ServiceBatch
+
+func (response InternalBatchCreateJobs201JSONResponse) VisitInternalBatchCreateJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalBatchCreateJobs400JSONResponse struct{ ServiceInvalidJSONResponse }
+
+func (response InternalBatchCreateJobs400JSONResponse) VisitInternalBatchCreateJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalBatchCreateJobs401JSONResponse struct {
+	ServiceUnauthorizedJSONResponse
+}
+
+func (response InternalBatchCreateJobs401JSONResponse) VisitInternalBatchCreateJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalBatchCreateJobs403JSONResponse struct{ ServiceForbiddenJSONResponse }
+
+func (response InternalBatchCreateJobs403JSONResponse) VisitInternalBatchCreateJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalBatchCreateJobs413JSONResponse struct{ ServiceTooLargeJSONResponse }
+
+func (response InternalBatchCreateJobs413JSONResponse) VisitInternalBatchCreateJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalBatchCreateJobs415JSONResponse struct{ ServiceUnsupportedJSONResponse }
+
+func (response InternalBatchCreateJobs415JSONResponse) VisitInternalBatchCreateJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalBatchCreateJobs422JSONResponse struct{ ServiceKeyReusedJSONResponse }
+
+func (response InternalBatchCreateJobs422JSONResponse) VisitInternalBatchCreateJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalBatchCreateJobs500JSONResponse struct{ ServiceInternalJSONResponse }
+
+func (response InternalBatchCreateJobs500JSONResponse) VisitInternalBatchCreateJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalBatchCreateJobs503JSONResponse struct{ ServiceUnavailableJSONResponse }
+
+func (response InternalBatchCreateJobs503JSONResponse) VisitInternalBatchCreateJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalCreateJobRequestObject struct {
+	Params InternalCreateJobParams
+	Body   *InternalCreateJobJSONRequestBody
+}
+
+type InternalCreateJobResponseObject interface {
+	VisitInternalCreateJobResponse(w http.ResponseWriter) error
+}
+
+type InternalCreateJob201JSONResponse ServiceJob
+
+func (response InternalCreateJob201JSONResponse) VisitInternalCreateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalCreateJob400JSONResponse struct{ ServiceInvalidJSONResponse }
+
+func (response InternalCreateJob400JSONResponse) VisitInternalCreateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalCreateJob401JSONResponse struct {
+	ServiceUnauthorizedJSONResponse
+}
+
+func (response InternalCreateJob401JSONResponse) VisitInternalCreateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalCreateJob403JSONResponse struct{ ServiceForbiddenJSONResponse }
+
+func (response InternalCreateJob403JSONResponse) VisitInternalCreateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalCreateJob413JSONResponse struct{ ServiceTooLargeJSONResponse }
+
+func (response InternalCreateJob413JSONResponse) VisitInternalCreateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalCreateJob415JSONResponse struct{ ServiceUnsupportedJSONResponse }
+
+func (response InternalCreateJob415JSONResponse) VisitInternalCreateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalCreateJob422JSONResponse struct{ ServiceKeyReusedJSONResponse }
+
+func (response InternalCreateJob422JSONResponse) VisitInternalCreateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalCreateJob500JSONResponse struct{ ServiceInternalJSONResponse }
+
+func (response InternalCreateJob500JSONResponse) VisitInternalCreateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalCreateJob503JSONResponse struct{ ServiceUnavailableJSONResponse }
+
+func (response InternalCreateJob503JSONResponse) VisitInternalCreateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalPauseJobRequestObject struct {
+	JobID  PathJobID `json:"jobId"`
+	Params InternalPauseJobParams
+	Body   *InternalPauseJobJSONRequestBody
+}
+
+type InternalPauseJobResponseObject interface {
+	VisitInternalPauseJobResponse(w http.ResponseWriter) error
+}
+
+type InternalPauseJob200JSONResponse ServiceJob
+
+func (response InternalPauseJob200JSONResponse) VisitInternalPauseJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalPauseJob400JSONResponse struct{ ServiceInvalidJSONResponse }
+
+func (response InternalPauseJob400JSONResponse) VisitInternalPauseJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalPauseJob401JSONResponse struct {
+	ServiceUnauthorizedJSONResponse
+}
+
+func (response InternalPauseJob401JSONResponse) VisitInternalPauseJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalPauseJob403JSONResponse struct{ ServiceForbiddenJSONResponse }
+
+func (response InternalPauseJob403JSONResponse) VisitInternalPauseJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalPauseJob404JSONResponse struct{ ServiceNotFoundJSONResponse }
+
+func (response InternalPauseJob404JSONResponse) VisitInternalPauseJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalPauseJob409JSONResponse struct{ ServiceConflictJSONResponse }
+
+func (response InternalPauseJob409JSONResponse) VisitInternalPauseJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalPauseJob413JSONResponse struct{ ServiceTooLargeJSONResponse }
+
+func (response InternalPauseJob413JSONResponse) VisitInternalPauseJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalPauseJob415JSONResponse struct{ ServiceUnsupportedJSONResponse }
+
+func (response InternalPauseJob415JSONResponse) VisitInternalPauseJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalPauseJob500JSONResponse struct{ ServiceInternalJSONResponse }
+
+func (response InternalPauseJob500JSONResponse) VisitInternalPauseJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalPauseJob503JSONResponse struct{ ServiceUnavailableJSONResponse }
+
+func (response InternalPauseJob503JSONResponse) VisitInternalPauseJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalResumeJobRequestObject struct {
+	JobID  PathJobID `json:"jobId"`
+	Params InternalResumeJobParams
+	Body   *InternalResumeJobJSONRequestBody
+}
+
+type InternalResumeJobResponseObject interface {
+	VisitInternalResumeJobResponse(w http.ResponseWriter) error
+}
+
+type InternalResumeJob200JSONResponse ServiceJob
+
+func (response InternalResumeJob200JSONResponse) VisitInternalResumeJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalResumeJob400JSONResponse struct{ ServiceInvalidJSONResponse }
+
+func (response InternalResumeJob400JSONResponse) VisitInternalResumeJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalResumeJob401JSONResponse struct {
+	ServiceUnauthorizedJSONResponse
+}
+
+func (response InternalResumeJob401JSONResponse) VisitInternalResumeJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalResumeJob403JSONResponse struct{ ServiceForbiddenJSONResponse }
+
+func (response InternalResumeJob403JSONResponse) VisitInternalResumeJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalResumeJob404JSONResponse struct{ ServiceNotFoundJSONResponse }
+
+func (response InternalResumeJob404JSONResponse) VisitInternalResumeJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalResumeJob409JSONResponse struct{ ServiceConflictJSONResponse }
+
+func (response InternalResumeJob409JSONResponse) VisitInternalResumeJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalResumeJob413JSONResponse struct{ ServiceTooLargeJSONResponse }
+
+func (response InternalResumeJob413JSONResponse) VisitInternalResumeJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalResumeJob415JSONResponse struct{ ServiceUnsupportedJSONResponse }
+
+func (response InternalResumeJob415JSONResponse) VisitInternalResumeJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalResumeJob500JSONResponse struct{ ServiceInternalJSONResponse }
+
+func (response InternalResumeJob500JSONResponse) VisitInternalResumeJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalResumeJob503JSONResponse struct{ ServiceUnavailableJSONResponse }
+
+func (response InternalResumeJob503JSONResponse) VisitInternalResumeJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalGetJobStatusRequestObject struct {
+	JobID  PathJobID `json:"jobId"`
+	Params InternalGetJobStatusParams
+}
+
+type InternalGetJobStatusResponseObject interface {
+	VisitInternalGetJobStatusResponse(w http.ResponseWriter) error
+}
+
+type InternalGetJobStatus200JSONResponse ServiceJobStatus
+
+func (response InternalGetJobStatus200JSONResponse) VisitInternalGetJobStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalGetJobStatus400JSONResponse struct{ ServiceInvalidJSONResponse }
+
+func (response InternalGetJobStatus400JSONResponse) VisitInternalGetJobStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalGetJobStatus401JSONResponse struct {
+	ServiceUnauthorizedJSONResponse
+}
+
+func (response InternalGetJobStatus401JSONResponse) VisitInternalGetJobStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalGetJobStatus403JSONResponse struct{ ServiceForbiddenJSONResponse }
+
+func (response InternalGetJobStatus403JSONResponse) VisitInternalGetJobStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalGetJobStatus404JSONResponse struct{ ServiceNotFoundJSONResponse }
+
+func (response InternalGetJobStatus404JSONResponse) VisitInternalGetJobStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalGetJobStatus413JSONResponse struct{ ServiceTooLargeJSONResponse }
+
+func (response InternalGetJobStatus413JSONResponse) VisitInternalGetJobStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalGetJobStatus500JSONResponse struct{ ServiceInternalJSONResponse }
+
+func (response InternalGetJobStatus500JSONResponse) VisitInternalGetJobStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalGetJobStatus503JSONResponse struct{ ServiceUnavailableJSONResponse }
+
+func (response InternalGetJobStatus503JSONResponse) VisitInternalGetJobStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalTriggerJobRequestObject struct {
+	JobID  PathJobID `json:"jobId"`
+	Params InternalTriggerJobParams
+	Body   *InternalTriggerJobJSONRequestBody
+}
+
+type InternalTriggerJobResponseObject interface {
+	VisitInternalTriggerJobResponse(w http.ResponseWriter) error
+}
+
+type InternalTriggerJob202JSONResponse ServiceExecution
+
+func (response InternalTriggerJob202JSONResponse) VisitInternalTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalTriggerJob400JSONResponse struct{ ServiceInvalidJSONResponse }
+
+func (response InternalTriggerJob400JSONResponse) VisitInternalTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalTriggerJob401JSONResponse struct {
+	ServiceUnauthorizedJSONResponse
+}
+
+func (response InternalTriggerJob401JSONResponse) VisitInternalTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalTriggerJob403JSONResponse struct{ ServiceForbiddenJSONResponse }
+
+func (response InternalTriggerJob403JSONResponse) VisitInternalTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalTriggerJob404JSONResponse struct{ ServiceNotFoundJSONResponse }
+
+func (response InternalTriggerJob404JSONResponse) VisitInternalTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalTriggerJob409JSONResponse struct{ ServiceConflictJSONResponse }
+
+func (response InternalTriggerJob409JSONResponse) VisitInternalTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalTriggerJob413JSONResponse struct{ ServiceTooLargeJSONResponse }
+
+func (response InternalTriggerJob413JSONResponse) VisitInternalTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalTriggerJob415JSONResponse struct{ ServiceUnsupportedJSONResponse }
+
+func (response InternalTriggerJob415JSONResponse) VisitInternalTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalTriggerJob422JSONResponse struct{ ServiceKeyReusedJSONResponse }
+
+func (response InternalTriggerJob422JSONResponse) VisitInternalTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalTriggerJob500JSONResponse struct{ ServiceInternalJSONResponse }
+
+func (response InternalTriggerJob500JSONResponse) VisitInternalTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalTriggerJob503JSONResponse struct{ ServiceUnavailableJSONResponse }
+
+func (response InternalTriggerJob503JSONResponse) VisitInternalTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// ListAPIKeys List API keys
@@ -8689,6 +10164,27 @@ type StrictServerInterface interface {
 	// GetReadiness Whether to send requests here
 	// (GET /health/ready)
 	GetReadiness(ctx context.Context, request GetReadinessRequestObject) (GetReadinessResponseObject, error)
+	// InternalHealth Whether the service serves
+	// (GET /internal/health)
+	InternalHealth(ctx context.Context, request InternalHealthRequestObject) (InternalHealthResponseObject, error)
+	// InternalBatchCreateJobs Create up to 1,000 jobs for a tenant
+	// (POST /internal/jobs/batch-create)
+	InternalBatchCreateJobs(ctx context.Context, request InternalBatchCreateJobsRequestObject) (InternalBatchCreateJobsResponseObject, error)
+	// InternalCreateJob Create a job for a tenant
+	// (POST /internal/jobs/create)
+	InternalCreateJob(ctx context.Context, request InternalCreateJobRequestObject) (InternalCreateJobResponseObject, error)
+	// InternalPauseJob Pause a job for a tenant
+	// (POST /internal/jobs/{jobId}/pause)
+	InternalPauseJob(ctx context.Context, request InternalPauseJobRequestObject) (InternalPauseJobResponseObject, error)
+	// InternalResumeJob Resume a job for a tenant
+	// (POST /internal/jobs/{jobId}/resume)
+	InternalResumeJob(ctx context.Context, request InternalResumeJobRequestObject) (InternalResumeJobResponseObject, error)
+	// InternalGetJobStatus How a job stands
+	// (GET /internal/jobs/{jobId}/status)
+	InternalGetJobStatus(ctx context.Context, request InternalGetJobStatusRequestObject) (InternalGetJobStatusResponseObject, error)
+	// InternalTriggerJob Run a job now for a tenant
+	// (POST /internal/jobs/{jobId}/trigger)
+	InternalTriggerJob(ctx context.Context, request InternalTriggerJobRequestObject) (InternalTriggerJobResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
@@ -9999,6 +11495,234 @@ func (sh *strictHandler) GetReadiness(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetReadinessResponseObject); ok {
 		if err := validResponse.VisitGetReadinessResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// InternalHealth operation middleware
+func (sh *strictHandler) InternalHealth(w http.ResponseWriter, r *http.Request) {
+	var request InternalHealthRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.InternalHealth(ctx, request.(InternalHealthRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "InternalHealth")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(InternalHealthResponseObject); ok {
+		if err := validResponse.VisitInternalHealthResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// InternalBatchCreateJobs operation middleware
+func (sh *strictHandler) InternalBatchCreateJobs(w http.ResponseWriter, r *http.Request, params InternalBatchCreateJobsParams) {
+	var request InternalBatchCreateJobsRequestObject
+
+	request.Params = params
+
+	var body InternalBatchCreateJobsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.InternalBatchCreateJobs(ctx, request.(InternalBatchCreateJobsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "InternalBatchCreateJobs")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(InternalBatchCreateJobsResponseObject); ok {
+		if err := validResponse.VisitInternalBatchCreateJobsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// InternalCreateJob operation middleware
+func (sh *strictHandler) InternalCreateJob(w http.ResponseWriter, r *http.Request, params InternalCreateJobParams) {
+	var request InternalCreateJobRequestObject
+
+	request.Params = params
+
+	var body InternalCreateJobJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.InternalCreateJob(ctx, request.(InternalCreateJobRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "InternalCreateJob")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(InternalCreateJobResponseObject); ok {
+		if err := validResponse.VisitInternalCreateJobResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// InternalPauseJob operation middleware
+func (sh *strictHandler) InternalPauseJob(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalPauseJobParams) {
+	var request InternalPauseJobRequestObject
+
+	request.JobID = jobID
+	request.Params = params
+
+	var body InternalPauseJobJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.InternalPauseJob(ctx, request.(InternalPauseJobRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "InternalPauseJob")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(InternalPauseJobResponseObject); ok {
+		if err := validResponse.VisitInternalPauseJobResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// InternalResumeJob operation middleware
+func (sh *strictHandler) InternalResumeJob(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalResumeJobParams) {
+	var request InternalResumeJobRequestObject
+
+	request.JobID = jobID
+	request.Params = params
+
+	var body InternalResumeJobJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.InternalResumeJob(ctx, request.(InternalResumeJobRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "InternalResumeJob")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(InternalResumeJobResponseObject); ok {
+		if err := validResponse.VisitInternalResumeJobResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// InternalGetJobStatus operation middleware
+func (sh *strictHandler) InternalGetJobStatus(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalGetJobStatusParams) {
+	var request InternalGetJobStatusRequestObject
+
+	request.JobID = jobID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.InternalGetJobStatus(ctx, request.(InternalGetJobStatusRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "InternalGetJobStatus")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(InternalGetJobStatusResponseObject); ok {
+		if err := validResponse.VisitInternalGetJobStatusResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// InternalTriggerJob operation middleware
+func (sh *strictHandler) InternalTriggerJob(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalTriggerJobParams) {
+	var request InternalTriggerJobRequestObject
+
+	request.JobID = jobID
+	request.Params = params
+
+	var body InternalTriggerJobJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.InternalTriggerJob(ctx, request.(InternalTriggerJobRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "InternalTriggerJob")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(InternalTriggerJobResponseObject); ok {
+		if err := validResponse.VisitInternalTriggerJobResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

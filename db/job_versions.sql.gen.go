@@ -81,34 +81,6 @@ func (q *Queries) GetJobVersions(ctx context.Context, arg GetJobVersionsParams) 
 	return items, nil
 }
 
-const InsertJobVersion = `-- name: InsertJobVersion :exec
-INSERT INTO job_versions (job_id, version, tenant_id, spec, created_by, created_at, restored_from)
-VALUES ($1, $2, $3, $4, $5, $6::timestamptz, $7)
-`
-
-type InsertJobVersionParams struct {
-	JobID        uuid.UUID
-	Version      int32
-	TenantID     uuid.UUID
-	Spec         json.RawMessage
-	CreatedBy    string
-	Now          time.Time
-	RestoredFrom *int32
-}
-
-func (q *Queries) InsertJobVersion(ctx context.Context, arg InsertJobVersionParams) error {
-	_, err := q.db.Exec(ctx, InsertJobVersion,
-		arg.JobID,
-		arg.Version,
-		arg.TenantID,
-		arg.Spec,
-		arg.CreatedBy,
-		arg.Now,
-		arg.RestoredFrom,
-	)
-	return err
-}
-
 const ListJobVersions = `-- name: ListJobVersions :many
 SELECT v.version, v.created_by, v.created_at, v.restored_from, v.spec, p.spec AS previous
 FROM job_versions v LEFT JOIN job_versions p ON p.job_id = v.job_id AND p.version = v.version - 1

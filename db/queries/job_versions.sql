@@ -1,4 +1,4 @@
--- name: InsertJobVersion :exec
+-- name: InsertJobVersion :batchexec
 INSERT INTO job_versions (job_id, version, tenant_id, spec, created_by, created_at, restored_from)
 VALUES (@job_id, @version, @tenant_id, @spec, @created_by, @now::timestamptz, sqlc.narg(restored_from));
 

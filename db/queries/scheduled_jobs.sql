@@ -1,4 +1,4 @@
--- name: InsertJob :one
+-- name: InsertJob :batchone
 INSERT INTO scheduled_jobs (
     id, tenant_id, name, description, tags, created_by, created_at, updated_at,
     cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,

@@ -66,10 +66,11 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 		return err
 	}
 	programs := apikey.NewStore(db)
-	handler, err := rest.New(rest.Deps{
+	serve, err := p.handlers(c, listener, rest.Deps{
 		Jobs: job.NewStore(db).Sealing(ring), Secrets: secret.NewStore(db, ring), Calendars: calendar.NewStore(db, job.Reschedule),
 		Executions: execution.NewStore(db), Backfills: backfill.NewStore(db, c.RetentionMonths), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
-		Keys: programs, Authenticate: programs.Before(tokens.Authenticate), CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
+		Services: identity.NewPeerTokens(reveal(c.ServiceTokens)...),
+		Keys:     programs, Authenticate: programs.Before(tokens.Authenticate), CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
 		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL)},
 		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.Cursors()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,
 	})
@@ -78,11 +79,40 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	}
 	p.ready.add(func() error { return nil }) // it has its own answer, on its own port
 	p.log.InfoContext(ctx, "api listens", "address", listener.Addr().String())
-	return together(ctx,
-		keys,
-		func(ctx context.Context) error {
-			return rest.Serve(ctx, rest.Server{Listener: listener, Handler: handler, Log: p.log, Drain: requestDrain})
+	return together(ctx, append(serve, keys)...)
+}
+
+// handlers are the servers of the API: one, or two where /internal has an
+// address of its own.
+func (p process) handlers(c config.API, listener net.Listener, deps rest.Deps) ([]func(context.Context) error, error) {
+	sides := map[rest.Side]net.Listener{rest.Whole: listener}
+	if c.InternalAddr != "" {
+		internal, err := net.Listen("tcp", c.InternalAddr)
+		if err != nil {
+			return nil, fmt.Errorf("INTERNAL_ADDR: %w", err)
+		}
+		sides = map[rest.Side]net.Listener{rest.Public: listener, rest.Internal: internal}
+	}
+	var serve []func(context.Context) error
+	for side, on := range sides {
+		deps.Side = side
+		handler, err := rest.New(deps)
+		if err != nil {
+			return nil, err
+		}
+		serve = append(serve, func(ctx context.Context) error {
+			return rest.Serve(ctx, rest.Server{Listener: on, Handler: handler, Log: p.log, Drain: requestDrain})
 		})
+	}
+	return serve, nil
+}
+
+func reveal(secrets []config.Secret) []string {
+	texts := make([]string, len(secrets))
+	for i, secret := range secrets {
+		texts[i] = secret.Reveal()
+	}
+	return texts
 }
 
 // newTokens makes the verifier of tokens, with the keys of the auth service

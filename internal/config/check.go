@@ -74,6 +74,10 @@ func checkLease(lease Lease, found *problems) {
 
 func checkPorts(api API, found *problems) {
 	_, port, _ := net.SplitHostPort(api.HTTPAddr)
+	_, internal, _ := net.SplitHostPort(api.InternalAddr)
+	if api.InternalAddr != "" && internal == port && port != "0" {
+		found.add("INTERNAL_ADDR", port+" is the port of HTTP_ADDR too; give another, or leave it out")
+	}
 	if api.MetricsEnabled && port == strconv.Itoa(api.PrometheusPort) {
 		found.add("PROMETHEUS_PORT", port+" is the port of HTTP_ADDR too; give another, since metrics are not for tenants")
 	}
@@ -99,6 +103,23 @@ func parseKeys(text string) (any, error) {
 		return nil, err
 	}
 	return newSecret(text), nil
+}
+
+// parseSecrets takes several that all hold at once, as while one is changed.
+func parseSecrets(text string, least, most int) (any, error) {
+	var secrets []Secret
+	for _, part := range list(text) {
+		parsed, err := parseSecret(part, least)
+		if err != nil {
+			return nil, err
+		}
+		secret, _ := parsed.(Secret)
+		secrets = append(secrets, secret)
+	}
+	if len(secrets) > most {
+		return nil, fmt.Errorf("has %d texts", len(secrets))
+	}
+	return secrets, nil
 }
 
 // guessable finds what people type to fill a length. The words have six

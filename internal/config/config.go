@@ -104,6 +104,8 @@ type API struct {
 	Stores
 	Tokens
 	SecretsKeys      Secret         `env:"SECRETS_KEYS" default:"" form:"keys" doc:"keys of secrets and of credentials in jobs, the first one encrypts; the same for API and worker; without any, both are refused; standalone makes one below DATA_DIR"`
+	InternalAddr     string         `env:"INTERNAL_ADDR" default:"" form:"address" doc:"address that /internal is served on, and then only there; empty: on HTTP_ADDR"`
+	ServiceTokens    []Secret       `env:"INTERNAL_SERVICE_TOKEN" default:"" min:"32" max:"2" doc:"what other services of the platform send as X-Service-Token; two while the token is changed; empty: /internal answers 401"`
 	HTTPAddr         string         `env:"HTTP_ADDR" default:":3009" form:"address" doc:"address that the REST API listens on"`
 	JobTimeout       time.Duration  `env:"SCHEDULER_JOB_TIMEOUT_MS" default:"300000" min:"1000" max:"86400000" doc:"time limit of one attempt of a job that names none, in whole seconds"`
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"networks that jobs may reach although they are private; the same for API and worker"`

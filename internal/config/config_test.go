@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -346,5 +347,28 @@ func TestTokensAreVerifiedInOneWay(t *testing.T) {
 		if err == nil && loaded.Cursors() != signing {
 			t.Errorf("%s: the key of cursors is %q", test.name, loaded.Cursors())
 		}
+	}
+}
+
+func TestServiceTokens(t *testing.T) {
+	t.Parallel()
+	const second = "nE4xK9wQ1rB7vC0zY5tG8hJ2mF6pL3sD"
+	for value, want := range map[string]int{"": 0, signing: 1, signing + "," + second: 2, signing + " , " + second: 2} {
+		api, err := config.Load[config.API](env("INTERNAL_SERVICE_TOKEN", value))
+		if err != nil || len(api.ServiceTokens) != want || want > 0 && api.ServiceTokens[0].Reveal() != signing {
+			t.Errorf("%d tokens were read, %v; want %d", len(api.ServiceTokens), err, want)
+		}
+		if printed := fmt.Sprintf("%v %+v %#v", api.ServiceTokens, config.Dump(api), api); strings.Contains(printed, second) {
+			t.Error("a token is printed")
+		}
+	}
+	for _, value := range []string{"short", signing + ",short", signing + "," + second + "," + second + "x", strings.Repeat("a", 40)} {
+		_, err := config.Load[config.API](env("INTERNAL_SERVICE_TOKEN", value))
+		if err == nil || !strings.Contains(err.Error(), "INTERNAL_SERVICE_TOKEN: ") || strings.Contains(err.Error(), second) {
+			t.Errorf("%.10s…: %v", value, err)
+		}
+	}
+	if _, err := config.Load[config.API](env("INTERNAL_ADDR", "127.0.0.1:3009")); err == nil {
+		t.Error("both listeners may have one port")
 	}
 }

@@ -22,6 +22,8 @@ func (v variable) parse(text string) (any, error) {
 			return parseKeys(text)
 		}
 		return parseSecret(text, int(v.min))
+	case reflect.TypeFor[[]Secret]():
+		return parseSecrets(text, int(v.min), int(v.max))
 	case reflect.TypeFor[URL]():
 		return v.parseScheme(text)
 	case reflect.TypeFor[time.Duration]():
@@ -51,6 +53,8 @@ func (v variable) right() string {
 			return "id:key, or several separated by commas, each key as `openssl rand -base64 32` prints it"
 		}
 		return fmt.Sprintf("at least %d random bytes, such as `openssl rand -base64 48` prints", v.min)
+	case reflect.TypeFor[[]Secret]():
+		return fmt.Sprintf("at most %d texts separated by a comma, each at least %d random bytes, such as `openssl rand -hex 32` prints", v.max, v.min)
 	case reflect.TypeFor[URL]():
 		return "a URL such as " + example(v.schemes[0])
 	case reflect.TypeFor[time.Duration]():
@@ -81,6 +85,8 @@ func (v variable) bounds() string {
 			return "id:base64 of 32 bytes, comma-separated"
 		}
 		return fmt.Sprintf("≥ %d random bytes", v.min)
+	case reflect.TypeFor[[]Secret]():
+		return fmt.Sprintf("≥ %d random bytes each, comma-separated, at most %d", v.min, v.max)
 	case reflect.TypeFor[URL]():
 		return strings.Join(v.schemes, ":// or ") + "://"
 	case reflect.TypeFor[time.Duration]():

@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -64,38 +63,6 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, spec Spec, key ide
 		return err
 	})
 	return job, replayed, err
-}
-
-func (s *Store) create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec) (Job, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Job{}, fmt.Errorf("make a job id: %w", err)
-	}
-	p, err := insertParams(spec)
-	if err != nil {
-		return Job{}, err
-	}
-	p.ID, p.TenantID, p.CreatedBy, p.Now, p.AnchorAt, p.Status = id, who.TenantID, who.Subject, tx.At, tx.At, string(Active)
-	calendars, err := contents(ctx, tx, who, spec.Calendars, calendar.Hold)
-	if err != nil {
-		return Job{}, err
-	}
-	if p.NextExecutionAt, err = bound(spec, calendars, Job{ID: id, AnchorAt: tx.At}, tx.At); err != nil {
-		return Job{}, err
-	}
-	protected, err := s.vault.Protect(ctx, tx, who, spec.Config)
-	if err != nil {
-		return Job{}, err
-	}
-	p.Config, p.SecretNames = protected.Config, protected.Names
-	row, err := tx.InsertJob(ctx, p)
-	if err != nil {
-		return Job{}, fmt.Errorf("insert job: %w", err)
-	}
-	if err := s.insertVersion(ctx, tx, row, author{by: who.Subject}, protected); err != nil {
-		return Job{}, err
-	}
-	return fromRow(row)
 }
 
 // Get reads one job.
@@ -309,31 +276,6 @@ func lock(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) 
 		return Job{}, missing(err)
 	}
 	return fromRow(row)
-}
-
-// author is who made a version, and from which other one.
-type author struct {
-	by       string
-	restored int
-}
-
-func (s *Store) insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, from author, protected secret.Protected) error {
-	job, err := fromRow(row)
-	if err != nil {
-		return err
-	}
-	spec, err := json.Marshal(job.Spec)
-	if err != nil {
-		return fmt.Errorf("write the job version: %w", err)
-	}
-	err = tx.InsertJobVersion(ctx, db.InsertJobVersionParams{
-		JobID: row.ID, Version: row.Version, TenantID: row.TenantID, Spec: spec, CreatedBy: from.by, Now: tx.At,
-		RestoredFrom: orNil(int32(from.restored)),
-	})
-	if err != nil {
-		return fmt.Errorf("insert job version: %w", err)
-	}
-	return s.vault.Store(ctx, tx, secret.Version{Tenant: row.TenantID, Job: row.ID, Number: int(row.Version)}, protected)
 }
 
 // missing turns "no row" into the answer for a job that is not there.

@@ -32,3 +32,21 @@ func (r *recorder) QueryRow(context.Context, string, ...any) pgx.Row { return re
 type refusal struct{}
 
 func (refusal) Scan(...any) error { return errRecorded }
+
+// SendBatch refuses: it is a round trip of its own.
+func (r *recorder) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults { return noBatch{} }
+
+// noBatch has no results.
+type noBatch struct{ pgx.BatchResults }
+
+// Exec refuses.
+func (noBatch) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, errRecorded }
+
+// Query refuses.
+func (noBatch) Query() (pgx.Rows, error) { return nil, errRecorded }
+
+// QueryRow refuses.
+func (noBatch) QueryRow() pgx.Row { return refusal{} }
+
+// Close refuses.
+func (noBatch) Close() error { return errRecorded }

@@ -28,6 +28,7 @@ import (
 func (s *server) check(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r.Context())
+		r.Body = http.MaxBytesReader(w, r.Body, int64(c.operation.MaxBody))
 		body, err := readBody(r, c.operation)
 		if err != nil {
 			s.refuse(w, r, err)
@@ -41,7 +42,7 @@ func (s *server) check(next http.Handler) http.Handler {
 		fields := c.operation.CheckParameters(r, path)
 		fields = append(fields, s.checkBody(r.Context(), c.operation, body)...)
 		if len(fields) > 0 {
-			s.refuse(w, r, wrong(fields...))
+			s.refuse(w, r, wrong(fields[:min(len(fields), c.operation.MaxFaults)]...))
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -100,9 +101,12 @@ func (s *server) checkBody(ctx context.Context, operation *contract.Operation, b
 	case !isJSON(operation.MediaType()):
 		return nil // its handler reads it
 	}
-	value, fields := strictjson.Decode(body)
+	value, fields := strictjson.Decode(body, operation.MaxNames)
 	if len(fields) > 0 {
 		return fields
+	}
+	if operation.ID == "internalBatchCreateJobs" {
+		return s.checkBatch(ctx, operation, value)
 	}
 	fields = operation.CheckBody(value)
 	if definition, ok := value.(map[string]any); ok && len(fields) > 0 {
@@ -135,7 +139,7 @@ func (s *server) alsoWrong(ctx context.Context, operation string, definition map
 // that defines something; nothing where it cannot tell.
 func (s *server) domainFaults(ctx context.Context, operation string, raw []byte) []fault.Field {
 	switch operation {
-	case "createJob", "updateJob", "validateJob", "validateStoredJob":
+	case "createJob", "updateJob", "validateJob", "validateStoredJob", "internalCreateJob":
 		var body api.JobSpec
 		if json.Unmarshal(raw, &body) != nil {
 			return nil

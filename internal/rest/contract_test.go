@@ -75,7 +75,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	admin := b.token(t, b.ours, identity.PlatformAdmin)
 	id := b.makeJob(t, b.ours).ID.String()
 	for _, path := range []string{
-		"/", "/api", base, base + "/", base + "/jobs/", base + "/jobs/" + id + "/", base + "/jobs/" + id + "/halt", base + "/jobs//executions", "/internal/jobs/create", "/metrics", "/debug/pprof/",
+		"/", "/api", base, base + "/", base + "/jobs/", base + "/jobs/" + id + "/", base + "/jobs/" + id + "/halt", base + "/jobs//executions", "/metrics", "/debug/pprof/",
 		"//api/v1/scheduler/jobs", base + "//jobs", base + "/jobs/../jobs", base + "/./jobs", base + "/jobs;a=b", base + "/JOBS", "/health/", "/HEALTH",
 		"/health/live/../../api/v1/scheduler/jobs", "/health%2f..%2fapi/v1/scheduler/jobs", base + "%2fjobs", base + "/job%73%00",
 	} {

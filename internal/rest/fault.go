@@ -15,8 +15,11 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 )
 
-// maxDetails bounds the fields of one answer, as the contract states it.
+// maxDetails bounds the fields of an answer to an operation that is not known.
 const maxDetails = 50
+
+// serviceName is what we are called in answers to other services.
+const serviceName = "scheduler-service"
 
 // Codes that have a status of their own.
 const (
@@ -79,15 +82,34 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (s *server) writeError(w http.ResponseWriter, r *http.Request, status int, code string, f *fault.Error) {
-	answer := api.Error{Path: r.URL.Path, Timestamp: s.Clock()}
-	answer.Error.Code, answer.Error.Message = code, f.Message
-	answer.Error.Details = make([]api.ErrorDetail, 0, len(f.Fields))
-	for _, field := range f.Fields {
-		answer.Error.Details = append(answer.Error.Details, api.ErrorDetail{Field: field.Path, Rule: field.Rule, Message: field.Message})
+	limit := maxDetails
+	if c := callOf(r.Context()); c.operation != nil {
+		limit = c.operation.MaxFaults
+	}
+	details := make([]api.ErrorDetail, 0, len(f.Fields))
+	for _, field := range f.Fields[:min(len(f.Fields), limit)] {
+		details = append(details, api.ErrorDetail{Field: field.Path, Rule: field.Rule, Message: field.Message})
+	}
+	var answer any
+	if isInternal(r.URL.Path) {
+		answer = serviceError(code, f.Message, details, s.Clock())
+	} else {
+		public := api.Error{Path: r.URL.Path, Timestamp: s.Clock()}
+		public.Error.Code, public.Error.Message, public.Error.Details = code, f.Message, details
+		answer = public
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(answer) // fails only where the client is gone
+}
+
+// serviceError is the form of errors below /internal.
+func serviceError(code, message string, details []api.ErrorDetail, now time.Time) api.ServiceError {
+	answer := api.ServiceError{ErrorCode: code, Message: message, Timestamp: now, ServiceName: serviceName}
+	if len(details) > 0 {
+		answer.Details = &details
+	}
+	return answer
 }
 
 // asFault finds the fault in an error. What has none is Internal, but for a
@@ -141,6 +163,9 @@ func (s *server) logRefusal(ctx context.Context, f *fault.Error, status int, cod
 
 // challenge is what RFC 6750 (section 3) wants to be said with a 401.
 func challenge(r *http.Request) string {
+	if isInternal(r.URL.Path) {
+		return "ServiceToken"
+	}
 	if r.Header.Get("Authorization") == "" {
 		return "Bearer"
 	}
@@ -175,7 +200,6 @@ func isOutdated(err error) bool {
 // wrong is the fault of a request with these fields. The code is the first that
 // applies: of the expression, of the config, of anything.
 func wrong(fields ...fault.Field) error {
-	fields = fields[:min(len(fields), maxDetails)]
 	code := codeInvalid
 	for _, field := range fields {
 		switch {

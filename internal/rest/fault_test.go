@@ -138,7 +138,7 @@ func TestRequestsThatTakeTooLong(t *testing.T) {
 			continue
 		}
 		sample, _ := b.sampleOf(t, operation, b.ours)
-		sample.token = token
+		sample.token, sample.header = token, b.asService(operation, b.ours, sample.header)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		got := b.sendWith(ctx, sample)

@@ -49,21 +49,28 @@ type Dependency struct {
 // GetHealth is GET /health.
 func (s *server) GetHealth(ctx context.Context, _ api.GetHealthRequestObject) (api.GetHealthResponseObject, error) {
 	h := s.health.get(ctx, s.Vitals.Health)
-	answer := api.Health{Status: api.Healthy, Service: api.SchedulerService, Port: s.Port}
+	answer := api.Health{Service: api.SchedulerService, Port: s.Port}
 	answer.Dependencies.Database, answer.Details.Database = h.Database.Healthy, details(h.Database)
 	answer.Dependencies.Redis, answer.Details.Redis = h.Redis.Healthy, details(h.Redis)
 	answer.Dependencies.JobQueue, answer.Details.JobQueue = h.JobQueue.Healthy, details(h.JobQueue)
 	answer.Dependencies.DistributedLock, answer.Details.DistributedLock = h.DistributedLock.Healthy, details(h.DistributedLock)
 	answer.Metrics.ActiveJobs, answer.Metrics.QueueSize = orNull(h.ActiveJobs), orNull(h.QueueSize)
 	answer.Metrics.MemoryUsage = memoryInUse()
-	if !h.Redis.Healthy || !h.JobQueue.Healthy || !h.DistributedLock.Healthy {
-		answer.Status = api.Degraded
-	}
-	if !h.Database.Healthy {
-		answer.Status = api.Unhealthy
+	if answer.Status = statusOf(h); !h.Database.Healthy {
 		return api.GetHealth503JSONResponse(answer), nil
 	}
 	return api.GetHealth200JSONResponse(answer), nil
+}
+
+func statusOf(h Health) api.HealthStatus {
+	switch {
+	case !h.Database.Healthy:
+		return api.Unhealthy
+	case !h.Redis.Healthy || !h.JobQueue.Healthy || !h.DistributedLock.Healthy:
+		return api.Degraded
+	default:
+		return api.Healthy
+	}
 }
 
 // GetLiveness is GET /health/live.

@@ -115,27 +115,33 @@ func (s *server) ResumeJob(ctx context.Context, request api.ResumeJobRequestObje
 
 // TriggerJob is POST /jobs/{id}/trigger.
 func (s *server) TriggerJob(ctx context.Context, request api.TriggerJobRequestObject) (api.TriggerJobResponseObject, error) {
-	c := callOf(ctx)
-	var parameters json.RawMessage
-	if request.Body != nil {
-		parameters = request.Body.Parameters
-	}
-	if err := s.checkOverrides(ctx, request.ID, parameters); err != nil {
-		return nil, err
-	}
-	key := keyOf(c, request.Params.IdempotencyKey, "POST /jobs/"+request.ID.String()+"/trigger")
-	made, replayed, err := s.Executions.Trigger(ctx, c.who.Actor, request.ID, parameters, key)
+	made, replayed, err := s.trigger(ctx, request.ID, request.Body, request.Params.IdempotencyKey, "POST /jobs/"+request.ID.String()+"/trigger")
 	if err != nil {
 		return nil, err
-	}
-	if !replayed {
-		s.hint(ctx, execution.Turn{ID: made.ID, Priority: made.Priority})
 	}
 	location := base + "/executions/" + made.ID.String()
 	return api.TriggerJob202JSONResponse{
 		Body:    viewExecution(made),
 		Headers: api.TriggerJob202ResponseHeaders{Location: &location, IdempotentReplayed: replay(replayed)},
 	}, nil
+}
+
+// trigger makes an execution now and tells the workers; route names the
+// request for its idempotency key.
+func (s *server) trigger(ctx context.Context, id uuid.UUID, body *api.TriggerRequest, key *string, route string) (execution.Execution, bool, error) {
+	c := callOf(ctx)
+	var parameters json.RawMessage
+	if body != nil {
+		parameters = body.Parameters
+	}
+	if err := s.checkOverrides(ctx, id, parameters); err != nil {
+		return execution.Execution{}, false, err
+	}
+	made, replayed, err := s.Executions.Trigger(ctx, c.who.Actor, id, parameters, keyOf(c, key, route))
+	if err == nil && !replayed {
+		s.hint(ctx, execution.Turn{ID: made.ID, Priority: made.Priority})
+	}
+	return made, replayed, err
 }
 
 // checkOverrides refuses overrides that do not fit the job. A job that is not

@@ -24,8 +24,6 @@ import (
 )
 
 const (
-	// maxBody bounds a request's body in bytes.
-	maxBody = 1 << 20
 	// patience bounds a request's work, so that it ends before the connection's
 	// write time-out and the client learns why.
 	patience = 15 * time.Second
@@ -112,9 +110,7 @@ func (s *server) harden(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
-		r = r.WithContext(ctx)
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
@@ -159,7 +155,7 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		who, err := s.Authenticate(r.Context(), r.Header)
+		who, err := s.identity(r, operation)
 		if err != nil {
 			s.refuse(w, r, err)
 			return
@@ -174,10 +170,19 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 	})
 }
 
+// identity says who asks: another service where the operation is for those,
+// and otherwise the bearer of a token. Neither way in opens the other.
+func (s *server) identity(r *http.Request, operation *contract.Operation) (identity.Principal, error) {
+	if operation.Permission == contract.Service {
+		return s.Services.Authenticate(r.Header)
+	}
+	return s.Authenticate(r.Context(), r.Header)
+}
+
 // mayAct asks for the permission first: somebody without any must not make a
 // tenant come to life.
 func (s *server) mayAct(ctx context.Context, who identity.Principal, operation *contract.Operation) error {
-	if !who.May(identity.Permission(operation.Permission)) {
+	if operation.Permission != contract.Service && !who.May(identity.Permission(operation.Permission)) {
 		return fault.New(fault.Forbidden, "FORBIDDEN", "this needs the permission "+operation.Permission+", which none of the token's roles grants")
 	}
 	return s.Tenants.Admit(ctx, who.Actor.TenantID)

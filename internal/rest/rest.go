@@ -52,6 +52,10 @@ type Deps struct {
 	// Authenticate reads who asks from a request's header; a failure is
 	// Unauthenticated. See identity.Tokens and apikey.Store.
 	Authenticate func(ctx context.Context, header http.Header) (identity.Principal, error)
+	// Services believes other services of the platform.
+	Services *identity.PeerTokens
+	// Side is the part of the contract to serve.
+	Side Side
 	// CheckConfig lists every fault of a job's config, with paths below
 	// "config"; an unknown job type is one at "jobType".
 	CheckConfig func(jobType string, config json.RawMessage) []fault.Field
@@ -127,7 +131,7 @@ func New(d Deps) (http.Handler, error) {
 // The page that shows the contract needs only the first five.
 func (s *server) routes(page http.Handler) http.Handler {
 	router := chi.NewRouter()
-	router.Use(s.identify, s.observe, s.rescue, s.harden)
+	router.Use(s.identify, s.observe, s.rescue, s.harden, s.keepSide)
 	router.NotFound(s.noRoute)
 	router.MethodNotAllowed(s.noMethod(router))
 	for _, path := range []string{reference.Path, reference.Path + "/", reference.Path + "/{file}"} {

@@ -48,6 +48,12 @@ const (
 	webhook = `{"name":"report","cronExpression":"0 0 9 * * 1-5","timezone":"Asia/Shanghai","jobType":"http","config":{"url":"https://example.com/"}}`
 )
 
+// The tokens of other services: the one in use, and the one that follows it.
+const (
+	serviceToken = "s8Jq2ZbX5nWc7RtLk0PfVd3HgMy6TaUe"
+	nextToken    = "nE4xK9wQ1rB7vC0zY5tG8hJ2mF6pL3sD"
+)
+
 // well is a dependency that answers.
 var well = rest.Dependency{Healthy: true}
 
@@ -120,7 +126,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	}
 	keys := apikey.NewStore(b.db)
 	b.deps = rest.Deps{
-		Keys: keys,
+		Keys: keys, Services: identity.NewPeerTokens(serviceToken, nextToken),
 		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true),
 		Authenticate: keys.Before(tokens.Authenticate), CheckConfig: checkConfig,
 		CheckParameters: func(string, json.RawMessage, json.RawMessage) []fault.Field { return b.refuse },

@@ -20,13 +20,20 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/rest/strictjson"
 )
 
-// Public is the permission of an operation that needs no token.
-const Public = "public"
+// The permissions that no role grants.
+const (
+	Public  = "public"  // an operation that needs no token
+	Service = "service" // one that needs a service token
+)
 
-// maxFaults bounds the fields of one answer, as the contract states it.
-const maxFaults = 50
+// The bounds of an operation that names none of its own.
+const (
+	maxBody   = 1 << 20
+	maxFaults = 50
+)
 
 // Contract is the parsed contract. It does not change once loaded and may be
 // used by any number of goroutines.
@@ -38,6 +45,9 @@ type Operation struct {
 	ID string
 	// Permission is what a caller needs; Public for none.
 	Permission string
+	// MaxBody and MaxNames bound its body, in bytes and in names of all objects
+	// together, and MaxFaults the fields of its answer.
+	MaxBody, MaxNames, MaxFaults int
 
 	route      *routers.Route
 	parameters []*openapi3.Parameter
@@ -67,6 +77,8 @@ func from(document *openapi3.T) (*Contract, error) {
 				ID: described.OperationID, Permission: permission,
 				route:   &routers.Route{Spec: document, Path: path, PathItem: item, Method: method, Operation: described},
 				formats: formats(),
+				MaxBody: bound(described, "x-max-body", maxBody), MaxNames: bound(described, "x-max-names", strictjson.MaxNames),
+				MaxFaults: bound(described, "x-max-details", maxFaults),
 			}
 			for _, parameter := range slices.Concat(item.Parameters, described.Parameters) {
 				operation.parameters = append(operation.parameters, parameter.Value)
@@ -81,6 +93,14 @@ func from(document *openapi3.T) (*Contract, error) {
 		}
 	}
 	return c, nil
+}
+
+// bound reads a bound that the contract raises for one operation.
+func bound(described *openapi3.Operation, name string, otherwise int) int {
+	if raised, ok := described.Extensions[name].(float64); ok {
+		return int(raised)
+	}
+	return otherwise
 }
 
 // Operation finds what the contract says of a method and a path as it writes
@@ -127,7 +147,7 @@ func (o *Operation) CheckParameters(r *http.Request, path map[string]string) []f
 			fields = append(fields, parameterFields(parameter, err)...)
 		}
 	}
-	return ordered(fields)
+	return o.ordered(fields)
 }
 
 // strayParameters finds query parameters that the operation does not know, and
@@ -159,7 +179,7 @@ func (o *Operation) CheckBody(value any) []fault.Field {
 	if err == nil {
 		return nil
 	}
-	return ordered(bodyFields(value, err))
+	return o.ordered(bodyFields(value, err))
 }
 
 // formats are the formats as this API means them, given to each validation
@@ -178,10 +198,10 @@ func formats() []openapi3.SchemaValidationOption {
 
 // ordered sorts fields by where they stand, drops repetitions and cuts the
 // list.
-func ordered(fields []fault.Field) []fault.Field {
+func (o *Operation) ordered(fields []fault.Field) []fault.Field {
 	slices.SortStableFunc(fields, func(a, b fault.Field) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Rule, b.Rule))
 	})
 	fields = slices.CompactFunc(fields, func(a, b fault.Field) bool { return a.Path == b.Path && a.Rule == b.Rule })
-	return fields[:min(len(fields), maxFaults)]
+	return fields[:min(len(fields), o.MaxFaults)]
 }

@@ -39,14 +39,19 @@ func operation(t *testing.T, method, path string) *contract.Operation {
 func TestEveryOperationNamesAPermission(t *testing.T) {
 	t.Parallel()
 	for name, o := range load(t).Operations() {
-		health := strings.HasPrefix(name, "GET /health")
+		path := strings.Fields(name)[1]
+		health := strings.HasPrefix(name, "GET /health") || name == "GET /internal/health"
+		internal := strings.HasPrefix(path, "/internal/") && !health
 		if open := o.Permission == contract.Public; open != health {
 			t.Errorf("%s: permission %q", name, o.Permission)
 		}
-		if !health && !identity.Permission(o.Permission).Known() {
+		if service := o.Permission == contract.Service; service != internal {
+			t.Errorf("%s: permission %q", name, o.Permission)
+		}
+		if !health && !internal && !identity.Permission(o.Permission).Known() {
 			t.Errorf("%s needs %q, which no role grants", name, o.Permission)
 		}
-		if !health && !strings.HasPrefix(strings.Fields(name)[1], base+"/") {
+		if !health && !internal && !strings.HasPrefix(path, base+"/") {
 			t.Errorf("%s is not under %s", name, base)
 		}
 	}
@@ -118,7 +123,7 @@ func TestCheckBodyNamesEveryField(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			value, faults := strictjson.Decode([]byte(test.body))
+			value, faults := strictjson.Decode([]byte(test.body), strictjson.MaxNames)
 			if len(faults) > 0 {
 				t.Fatalf("the test's body is no JSON: %v", faults)
 			}

@@ -23,7 +23,7 @@ import (
 // The bounds of a text that is read.
 const (
 	MaxDepth = 32     // objects and arrays inside one another
-	MaxNames = 10_000 // names of all objects together
+	MaxNames = 10_000 // names of all objects together, where nobody says otherwise
 	// maxNumber bounds the characters of one number, and maxExponent what may
 	// follow its e: both lie far within PostgreSQL's numeric.
 	maxNumber   = 100
@@ -32,10 +32,10 @@ const (
 	maxFaults = 50
 )
 
-// Decode reads one value: nil, bool, string, json.Number, []any or
-// map[string]any. When anything is wrong it returns the faults instead; their
+// Decode reads one value with at most maxNames names: nil, bool, string,
+// json.Number, []any or map[string]any. When anything is wrong it returns the faults instead; their
 // paths are relative to the text, and "body" for the whole of it.
-func Decode(raw []byte) (any, []fault.Field) {
+func Decode(raw []byte, maxNames int) (any, []fault.Field) {
 	if !utf8.Valid(raw) {
 		return nil, whole("encoding", "is not valid UTF-8")
 	}
@@ -45,7 +45,7 @@ func Decode(raw []byte) (any, []fault.Field) {
 	if err := json.Unmarshal(raw, new(json.RawMessage)); err != nil {
 		return nil, whole("syntax", describe(err))
 	}
-	r := reader{decoder: json.NewDecoder(bytes.NewReader(raw))}
+	r := reader{decoder: json.NewDecoder(bytes.NewReader(raw)), maxNames: maxNames}
 	r.decoder.UseNumber()
 	value := r.value("")
 	if len(r.faults) > 0 {
@@ -128,9 +128,9 @@ func escape(raw []byte) (unit uint64, ok bool) {
 // reader builds the value of a text that is known to be valid and not too
 // deep, so the decoder's tokens cannot fail.
 type reader struct {
-	decoder *json.Decoder
-	names   int
-	faults  []fault.Field
+	decoder         *json.Decoder
+	names, maxNames int
+	faults          []fault.Field
 }
 
 func (r *reader) fault(path, rule, message string) {
@@ -165,8 +165,8 @@ func (r *reader) object(path string) map[string]any {
 		token, _ := r.decoder.Token()
 		name, _ := token.(string)
 		child := Join(path, name)
-		if r.names++; r.names == MaxNames+1 {
-			r.fault("", "names", fmt.Sprintf("has more than %d names", MaxNames))
+		if r.names++; r.names == r.maxNames+1 {
+			r.fault("", "names", fmt.Sprintf("has more than %d names", r.maxNames))
 		}
 		_, twice := object[name]
 		if twice {

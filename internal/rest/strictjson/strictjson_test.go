@@ -74,7 +74,7 @@ func TestDecode(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			value, faults := strictjson.Decode([]byte(test.raw))
+			value, faults := strictjson.Decode([]byte(test.raw), strictjson.MaxNames)
 			var got []string
 			for _, f := range faults {
 				got = append(got, f.Path+" "+f.Rule)
@@ -94,7 +94,7 @@ func TestDecode(t *testing.T) {
 
 func TestDecodeBoundsItsFaults(t *testing.T) {
 	t.Parallel()
-	_, faults := strictjson.Decode([]byte("{" + strings.Repeat(`"a":1,`, 500) + `"a":1}`))
+	_, faults := strictjson.Decode([]byte("{"+strings.Repeat(`"a":1,`, 500)+`"a":1}`), strictjson.MaxNames)
 	if len(faults) != 50 {
 		t.Errorf("%d faults, want the list cut at 50", len(faults))
 	}
@@ -116,7 +116,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		value, faults := strictjson.Decode(raw)
+		value, faults := strictjson.Decode(raw, strictjson.MaxNames)
 		if len(faults) > 0 {
 			return
 		}

@@ -1,0 +1,128 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/calendar"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/schedule"
+	"github.com/scheduler-service/scheduler/internal/secret"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// CreateAll stores valid definitions, all or none, and returns the ids in their
+// order. It reports whether the answer is a remembered one.
+func (s *Store) CreateAll(ctx context.Context, who tenant.Actor, specs []Spec, key idempotency.Key) (ids []uuid.UUID, replayed bool, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		store := idempotency.Store{Queries: tx.Queries}
+		ids, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() ([]uuid.UUID, error) {
+			jobs, err := s.createAll(ctx, tx, who, specs)
+			made := make([]uuid.UUID, len(jobs))
+			for i, one := range jobs {
+				made[i] = one.ID
+			}
+			return made, err
+		})
+		return err
+	})
+	return ids, replayed, err
+}
+
+func (s *Store) create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec) (Job, error) {
+	jobs, err := s.createAll(ctx, tx, who, []Spec{spec})
+	if err != nil {
+		return Job{}, err
+	}
+	return jobs[0], nil
+}
+
+// createAll stores definitions with their first versions in two round trips,
+// however many they are, and what their calendars and secrets take.
+func (s *Store) createAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor, specs []Spec) ([]Job, error) {
+	params, protected := make([]db.InsertJobParams, len(specs)), make([]secret.Protected, len(specs))
+	for i, spec := range specs {
+		var err error
+		if params[i], protected[i], err = s.newParams(ctx, tx, who, spec); err != nil {
+			return nil, err
+		}
+	}
+	rows, errs := make([]db.ScheduledJob, len(specs)), make([]error, len(specs))
+	tx.InsertJob(ctx, params).QueryRow(func(i int, row db.ScheduledJob, err error) { rows[i], errs[i] = row, err })
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("insert job: %w", err)
+	}
+	return s.insertVersions(ctx, tx, rows, author{by: who.Subject}, protected)
+}
+
+// newParams is the row of a new job, and what of its config is kept apart.
+func (s *Store) newParams(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec) (p db.InsertJobParams, protected secret.Protected, err error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return p, protected, fmt.Errorf("make a job id: %w", err)
+	}
+	if p, err = insertParams(spec); err != nil {
+		return p, protected, err
+	}
+	p.ID, p.TenantID, p.CreatedBy, p.Now, p.AnchorAt, p.Status = id, who.TenantID, who.Subject, tx.At, tx.At, string(Active)
+	var calendars []schedule.Calendar
+	if len(spec.Calendars) > 0 {
+		if calendars, err = contents(ctx, tx, who, spec.Calendars, calendar.Hold); err != nil {
+			return p, protected, err
+		}
+	}
+	if p.NextExecutionAt, err = bound(spec, calendars, Job{ID: id, AnchorAt: tx.At}, tx.At); err != nil {
+		return p, protected, err
+	}
+	protected, err = s.vault.Protect(ctx, tx, who, spec.Config)
+	p.Config, p.SecretNames = protected.Config, protected.Names
+	return p, protected, err
+}
+
+// author is who made a version, and from which other one.
+type author struct {
+	by       string
+	restored int
+}
+
+func (s *Store) insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, from author, protected secret.Protected) error {
+	_, err := s.insertVersions(ctx, tx, []db.ScheduledJob{row}, from, []secret.Protected{protected})
+	return err
+}
+
+// insertVersions keeps the definitions of rows that were just written, and
+// returns the jobs.
+func (s *Store) insertVersions(ctx context.Context, tx *postgres.Tx, rows []db.ScheduledJob, from author, protected []secret.Protected) ([]Job, error) {
+	jobs, params := make([]Job, len(rows)), make([]db.InsertJobVersionParams, len(rows))
+	for i, row := range rows {
+		var err error
+		if jobs[i], err = fromRow(row); err != nil {
+			return nil, err
+		}
+		spec, err := json.Marshal(jobs[i].Spec)
+		if err != nil {
+			return nil, fmt.Errorf("write the job version: %w", err)
+		}
+		params[i] = db.InsertJobVersionParams{
+			JobID: row.ID, Version: row.Version, TenantID: row.TenantID, Spec: spec, CreatedBy: from.by, Now: tx.At,
+			RestoredFrom: orNil(int32(from.restored)),
+		}
+	}
+	errs := make([]error, len(rows))
+	tx.InsertJobVersion(ctx, params).Exec(func(i int, err error) { errs[i] = err })
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("insert job version: %w", err)
+	}
+	for i, row := range rows {
+		if err := s.vault.Store(ctx, tx, secret.Version{Tenant: row.TenantID, Job: row.ID, Number: int(row.Version)}, protected[i]); err != nil {
+			return nil, err
+		}
+	}
+	return jobs, nil
+}
