@@ -243,16 +243,16 @@ func (e HTTPConfigMethod) Valid() bool {
 
 // Defines values for JobCalendarMode.
 const (
-	Exclude JobCalendarMode = "exclude"
-	Include JobCalendarMode = "include"
+	JobCalendarModeExclude JobCalendarMode = "exclude"
+	JobCalendarModeInclude JobCalendarMode = "include"
 )
 
 // Valid indicates whether the value is a known member of the JobCalendarMode enum.
 func (e JobCalendarMode) Valid() bool {
 	switch e {
-	case Exclude:
+	case JobCalendarModeExclude:
 		return true
-	case Include:
+	case JobCalendarModeInclude:
 		return true
 	default:
 		return false
@@ -511,6 +511,168 @@ func (e TriggerType) Valid() bool {
 	case TriggerTypeRetry:
 		return true
 	case TriggerTypeScheduled:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ExecutionSort.
+const (
+	ExecutionSortMinusScheduledAt ExecutionSort = "-scheduledAt"
+	ExecutionSortScheduledAt      ExecutionSort = "scheduledAt"
+)
+
+// Valid indicates whether the value is a known member of the ExecutionSort enum.
+func (e ExecutionSort) Valid() bool {
+	switch e {
+	case ExecutionSortMinusScheduledAt:
+		return true
+	case ExecutionSortScheduledAt:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TagMatch.
+const (
+	TagMatchAll TagMatch = "all"
+	TagMatchAny TagMatch = "any"
+)
+
+// Valid indicates whether the value is a known member of the TagMatch enum.
+func (e TagMatch) Valid() bool {
+	switch e {
+	case TagMatchAll:
+		return true
+	case TagMatchAny:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListExecutionsParamsSort.
+const (
+	ListExecutionsParamsSortMinusScheduledAt ListExecutionsParamsSort = "-scheduledAt"
+	ListExecutionsParamsSortScheduledAt      ListExecutionsParamsSort = "scheduledAt"
+)
+
+// Valid indicates whether the value is a known member of the ListExecutionsParamsSort enum.
+func (e ListExecutionsParamsSort) Valid() bool {
+	switch e {
+	case ListExecutionsParamsSortMinusScheduledAt:
+		return true
+	case ListExecutionsParamsSortScheduledAt:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListExecutionsParamsInclude.
+const (
+	ListExecutionsParamsIncludeResult ListExecutionsParamsInclude = "result"
+)
+
+// Valid indicates whether the value is a known member of the ListExecutionsParamsInclude enum.
+func (e ListExecutionsParamsInclude) Valid() bool {
+	switch e {
+	case ListExecutionsParamsIncludeResult:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListJobsParamsTagMatch.
+const (
+	ListJobsParamsTagMatchAll ListJobsParamsTagMatch = "all"
+	ListJobsParamsTagMatchAny ListJobsParamsTagMatch = "any"
+)
+
+// Valid indicates whether the value is a known member of the ListJobsParamsTagMatch enum.
+func (e ListJobsParamsTagMatch) Valid() bool {
+	switch e {
+	case ListJobsParamsTagMatchAll:
+		return true
+	case ListJobsParamsTagMatchAny:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListJobsParamsSort.
+const (
+	CreatedAt            ListJobsParamsSort = "createdAt"
+	LastExecutionAt      ListJobsParamsSort = "lastExecutionAt"
+	MinusCreatedAt       ListJobsParamsSort = "-createdAt"
+	MinusLastExecutionAt ListJobsParamsSort = "-lastExecutionAt"
+	MinusName            ListJobsParamsSort = "-name"
+	MinusNextExecutionAt ListJobsParamsSort = "-nextExecutionAt"
+	MinusUpdatedAt       ListJobsParamsSort = "-updatedAt"
+	Name                 ListJobsParamsSort = "name"
+	NextExecutionAt      ListJobsParamsSort = "nextExecutionAt"
+	UpdatedAt            ListJobsParamsSort = "updatedAt"
+)
+
+// Valid indicates whether the value is a known member of the ListJobsParamsSort enum.
+func (e ListJobsParamsSort) Valid() bool {
+	switch e {
+	case CreatedAt:
+		return true
+	case LastExecutionAt:
+		return true
+	case MinusCreatedAt:
+		return true
+	case MinusLastExecutionAt:
+		return true
+	case MinusName:
+		return true
+	case MinusNextExecutionAt:
+		return true
+	case MinusUpdatedAt:
+		return true
+	case Name:
+		return true
+	case NextExecutionAt:
+		return true
+	case UpdatedAt:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListJobExecutionsParamsSort.
+const (
+	ListJobExecutionsParamsSortMinusScheduledAt ListJobExecutionsParamsSort = "-scheduledAt"
+	ListJobExecutionsParamsSortScheduledAt      ListJobExecutionsParamsSort = "scheduledAt"
+)
+
+// Valid indicates whether the value is a known member of the ListJobExecutionsParamsSort enum.
+func (e ListJobExecutionsParamsSort) Valid() bool {
+	switch e {
+	case ListJobExecutionsParamsSortMinusScheduledAt:
+		return true
+	case ListJobExecutionsParamsSortScheduledAt:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListJobExecutionsParamsInclude.
+const (
+	ListJobExecutionsParamsIncludeResult ListJobExecutionsParamsInclude = "result"
+)
+
+// Valid indicates whether the value is a known member of the ListJobExecutionsParamsInclude enum.
+func (e ListJobExecutionsParamsInclude) Valid() bool {
+	switch e {
+	case ListJobExecutionsParamsIncludeResult:
 		return true
 	default:
 		return false
@@ -916,7 +1078,7 @@ type Execution struct {
 	// Reason Why it was cancelled, skipped or missed.
 	Reason nullable.Nullable[string] `json:"reason"`
 
-	// Result What the job type answered; any JSON, capped in size.
+	// Result What the job type answered; any JSON, capped in size. In lists null, unless `include=result`.
 	Result json.RawMessage `json:"result"`
 
 	// RetryCount How many attempts were made after the first.
@@ -1685,11 +1847,23 @@ type BackfillID = openapi_types.UUID
 // CalendarID defines model for CalendarID.
 type CalendarID = openapi_types.UUID
 
+// CreatedBy defines model for CreatedBy.
+type CreatedBy = string
+
+// CreatedFrom defines model for CreatedFrom.
+type CreatedFrom = time.Time
+
+// CreatedTo defines model for CreatedTo.
+type CreatedTo = time.Time
+
 // Cursor defines model for Cursor.
 type Cursor = string
 
 // ExecutionID defines model for ExecutionID.
 type ExecutionID = openapi_types.UUID
+
+// ExecutionSort defines model for ExecutionSort.
+type ExecutionSort string
 
 // ExecutionStatuses defines model for ExecutionStatuses.
 type ExecutionStatuses = []ExecutionStatus
@@ -1703,8 +1877,20 @@ type IdempotencyKey = string
 // IfMatch defines model for IfMatch.
 type IfMatch = string
 
+// Include defines model for Include.
+type Include = []string
+
 // JobID defines model for JobID.
 type JobID = openapi_types.UUID
+
+// JobStatuses defines model for JobStatuses.
+type JobStatuses = []JobStatus
+
+// JobText defines model for JobText.
+type JobText = string
+
+// JobTypes defines model for JobTypes.
+type JobTypes = []JobType
 
 // Limit defines model for Limit.
 type Limit = int
@@ -1715,8 +1901,20 @@ type PathJobID = openapi_types.UUID
 // SecretName defines model for SecretName.
 type SecretName = string
 
+// TagMatch defines model for TagMatch.
+type TagMatch string
+
+// Tags defines model for Tags.
+type Tags = []string
+
 // To defines model for To.
 type To = time.Time
+
+// TriggerTypes defines model for TriggerTypes.
+type TriggerTypes = []TriggerType
+
+// TriggeredBy defines model for TriggeredBy.
+type TriggeredBy = string
 
 // Version defines model for Version.
 type Version = int
@@ -1867,8 +2065,14 @@ type ListExecutionsParams struct {
 	// Status Only executions in one of these states; may be repeated.
 	Status *ExecutionStatuses `form:"status,omitempty" json:"status,omitempty"`
 
-	// TriggerType Only executions that this made.
-	TriggerType *TriggerType `form:"triggerType,omitempty" json:"triggerType,omitempty"`
+	// TriggerType Only executions that one of these made; may be repeated.
+	TriggerType *TriggerTypes `form:"triggerType,omitempty" json:"triggerType,omitempty"`
+
+	// JobType Only of these job types; may be repeated.
+	JobType *JobTypes `form:"jobType,omitempty" json:"jobType,omitempty"`
+
+	// TriggeredBy Only executions that this `sub` asked for.
+	TriggeredBy *TriggeredBy `form:"triggeredBy,omitempty" json:"triggeredBy,omitempty"`
 
 	// From Only executions with `scheduledAt` at or after this instant.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
@@ -1876,12 +2080,30 @@ type ListExecutionsParams struct {
 	// To Only executions with `scheduledAt` before this instant, which lies after `from`.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
+	// CreatedFrom Only what was created at or after this instant.
+	CreatedFrom *CreatedFrom `form:"createdFrom,omitempty" json:"createdFrom,omitempty"`
+
+	// CreatedTo Only what was created before this instant, which lies after `createdFrom`.
+	CreatedTo *CreatedTo `form:"createdTo,omitempty" json:"createdTo,omitempty"`
+
+	// Sort What the list is ordered by; with a minus, backwards.
+	Sort *ListExecutionsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+
+	// Include What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated.
+	Include *Include `form:"include,omitempty" json:"include,omitempty"`
+
 	// Limit How many items a page has at most.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor The `nextCursor` of the page before; absent for the first page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
+
+// ListExecutionsParamsSort defines parameters for ListExecutions.
+type ListExecutionsParamsSort string
+
+// ListExecutionsParamsInclude defines parameters for ListExecutions.
+type ListExecutionsParamsInclude string
 
 // RetryExecutionParams defines parameters for RetryExecution.
 type RetryExecutionParams struct {
@@ -1891,11 +2113,38 @@ type RetryExecutionParams struct {
 
 // ListJobsParams defines parameters for ListJobs.
 type ListJobsParams struct {
-	// Status Only jobs in this state.
-	Status *JobStatus `form:"status,omitempty" json:"status,omitempty"`
+	// Status Only jobs in one of these states; may be repeated.
+	Status *JobStatuses `form:"status,omitempty" json:"status,omitempty"`
 
-	// JobType Only jobs of this type.
-	JobType *JobType `form:"jobType,omitempty" json:"jobType,omitempty"`
+	// JobType Only of these job types; may be repeated.
+	JobType *JobTypes `form:"jobType,omitempty" json:"jobType,omitempty"`
+
+	// Tag Only jobs with this tag; may be repeated.
+	Tag *Tags `form:"tag,omitempty" json:"tag,omitempty"`
+
+	// TagMatch Whether a job must have `all` the tags, or `any` of them.
+	TagMatch *ListJobsParamsTagMatch `form:"tagMatch,omitempty" json:"tagMatch,omitempty"`
+
+	// Q Only jobs whose name or description contains this text, whatever its case.
+	Q *JobText `form:"q,omitempty" json:"q,omitempty"`
+
+	// CreatedBy Only what this `sub` created.
+	CreatedBy *CreatedBy `form:"createdBy,omitempty" json:"createdBy,omitempty"`
+
+	// CreatedFrom Only what was created at or after this instant.
+	CreatedFrom *CreatedFrom `form:"createdFrom,omitempty" json:"createdFrom,omitempty"`
+
+	// CreatedTo Only what was created before this instant, which lies after `createdFrom`.
+	CreatedTo *CreatedTo `form:"createdTo,omitempty" json:"createdTo,omitempty"`
+
+	// NextExecutionFrom Only active jobs with `nextExecutionAt` at or after this instant.
+	NextExecutionFrom *time.Time `form:"nextExecutionFrom,omitempty" json:"nextExecutionFrom,omitempty"`
+
+	// NextExecutionTo Only active jobs with `nextExecutionAt` before this instant.
+	NextExecutionTo *time.Time `form:"nextExecutionTo,omitempty" json:"nextExecutionTo,omitempty"`
+
+	// Sort What the list is ordered by; with a minus, backwards. `name` regardless of case. By `nextExecutionAt` and `lastExecutionAt`, jobs without one stand last.
+	Sort *ListJobsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
 	// Limit How many items a page has at most.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
@@ -1903,6 +2152,12 @@ type ListJobsParams struct {
 	// Cursor The `nextCursor` of the page before; absent for the first page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
+
+// ListJobsParamsTagMatch defines parameters for ListJobs.
+type ListJobsParamsTagMatch string
+
+// ListJobsParamsSort defines parameters for ListJobs.
+type ListJobsParamsSort string
 
 // CreateJobParams defines parameters for CreateJob.
 type CreateJobParams struct {
@@ -1942,8 +2197,14 @@ type ListJobExecutionsParams struct {
 	// Status Only executions in one of these states; may be repeated.
 	Status *ExecutionStatuses `form:"status,omitempty" json:"status,omitempty"`
 
-	// TriggerType Only executions that this made.
-	TriggerType *TriggerType `form:"triggerType,omitempty" json:"triggerType,omitempty"`
+	// TriggerType Only executions that one of these made; may be repeated.
+	TriggerType *TriggerTypes `form:"triggerType,omitempty" json:"triggerType,omitempty"`
+
+	// JobType Only of these job types; may be repeated.
+	JobType *JobTypes `form:"jobType,omitempty" json:"jobType,omitempty"`
+
+	// TriggeredBy Only executions that this `sub` asked for.
+	TriggeredBy *TriggeredBy `form:"triggeredBy,omitempty" json:"triggeredBy,omitempty"`
 
 	// From Only executions with `scheduledAt` at or after this instant.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
@@ -1951,12 +2212,30 @@ type ListJobExecutionsParams struct {
 	// To Only executions with `scheduledAt` before this instant, which lies after `from`.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
+	// CreatedFrom Only what was created at or after this instant.
+	CreatedFrom *CreatedFrom `form:"createdFrom,omitempty" json:"createdFrom,omitempty"`
+
+	// CreatedTo Only what was created before this instant, which lies after `createdFrom`.
+	CreatedTo *CreatedTo `form:"createdTo,omitempty" json:"createdTo,omitempty"`
+
+	// Sort What the list is ordered by; with a minus, backwards.
+	Sort *ListJobExecutionsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+
+	// Include What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated.
+	Include *Include `form:"include,omitempty" json:"include,omitempty"`
+
 	// Limit How many items a page has at most.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor The `nextCursor` of the page before; absent for the first page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
+
+// ListJobExecutionsParamsSort defines parameters for ListJobExecutions.
+type ListJobExecutionsParamsSort string
+
+// ListJobExecutionsParamsInclude defines parameters for ListJobExecutions.
+type ListJobExecutionsParamsInclude string
 
 // PreviewScheduleParams defines parameters for PreviewSchedule.
 type PreviewScheduleParams struct {

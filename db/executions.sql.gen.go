@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -72,47 +73,100 @@ func (q *Queries) GetExecution(ctx context.Context, arg GetExecutionParams) (Exe
 }
 
 const ListExecutions = `-- name: ListExecutions :many
-SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id FROM executions
-WHERE tenant_id = $1
-  AND scheduled_at >= $2::timestamptz AND scheduled_at < $3::timestamptz
-  AND (scheduled_at, id) < ($4::timestamptz, $5::uuid)
-  AND ($6::text[] IS NULL OR status = ANY ($6::text[]))
-  AND ($7::text IS NULL OR trigger_type = $7)
+SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+       status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
+       completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+FROM executions
+WHERE tenant_id = $2
+  AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
+  AND (scheduled_at, id) < ($5::timestamptz, $6::uuid)
+  AND ($7::text[] IS NULL OR status = ANY ($7::text[]))
+  AND ($8::text[] IS NULL OR trigger_type = ANY ($8::text[]))
+  AND ($9::text[] IS NULL OR job_type = ANY ($9::text[]))
+  AND ($10::text IS NULL OR triggered_by = $10::text)
+  AND ($11::timestamptz IS NULL OR created_at >= $11::timestamptz)
+  AND ($12::timestamptz IS NULL OR created_at < $12::timestamptz)
 ORDER BY scheduled_at DESC, id DESC
-LIMIT $8
+LIMIT $13
 `
 
 type ListExecutionsParams struct {
+	WithResult  bool
 	TenantID    uuid.UUID
 	FromAt      time.Time
 	ToAt        time.Time
-	BeforeAt    time.Time
-	BeforeID    uuid.UUID
+	PlaceAt     time.Time
+	PlaceID     uuid.UUID
 	Statuses    []string
-	TriggerType *string
+	Triggers    []string
+	JobTypes    []string
+	TriggeredBy *string
+	CreatedFrom *time.Time
+	CreatedTo   *time.Time
 	PageSize    int32
+}
+
+type ListExecutionsRow struct {
+	ID                uuid.UUID
+	ScheduledAt       time.Time
+	TenantID          uuid.UUID
+	JobID             uuid.UUID
+	JobVersion        int32
+	TriggerType       string
+	TriggeredBy       string
+	JobType           string
+	Priority          int16
+	Parameters        json.RawMessage
+	Status            string
+	Reason            string
+	MissedCount       *int64
+	MissedUntil       *time.Time
+	Attempt           int32
+	MaxAttempts       int32
+	Progress          int16
+	Attempts          json.RawMessage
+	WorkerID          *uuid.UUID
+	StartedAt         *time.Time
+	CompletedAt       *time.Time
+	DurationMs        *int64
+	Result            json.RawMessage
+	ErrorType         *string
+	ErrorMessage      *string
+	ErrorStack        *string
+	MemoryPeakMb      *float32
+	CpuTimeMs         *int64
+	CreatedAt         time.Time
+	AvailableAt       *time.Time
+	CancelRequestedAt *time.Time
+	BackfillID        *uuid.UUID
 }
 
 // Newest first, from the position of the last page; the bounds on scheduled_at
 // leave only the partitions that the range asks for.
-func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) ([]Execution, error) {
+func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) ([]ListExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ListExecutions,
+		arg.WithResult,
 		arg.TenantID,
 		arg.FromAt,
 		arg.ToAt,
-		arg.BeforeAt,
-		arg.BeforeID,
+		arg.PlaceAt,
+		arg.PlaceID,
 		arg.Statuses,
-		arg.TriggerType,
+		arg.Triggers,
+		arg.JobTypes,
+		arg.TriggeredBy,
+		arg.CreatedFrom,
+		arg.CreatedTo,
 		arg.PageSize,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Execution
+	var items []ListExecutionsRow
 	for rows.Next() {
-		var i Execution
+		var i ListExecutionsRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.ScheduledAt,
@@ -158,48 +212,660 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 }
 
 const ListExecutionsByJob = `-- name: ListExecutionsByJob :many
-SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id FROM executions
-WHERE tenant_id = $1 AND job_id = $2
-  AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
-  AND (scheduled_at, id) < ($5::timestamptz, $6::uuid)
-  AND ($7::text[] IS NULL OR status = ANY ($7::text[]))
-  AND ($8::text IS NULL OR trigger_type = $8)
+SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+       status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
+       completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+FROM executions
+WHERE tenant_id = $2 AND job_id = $3
+  AND scheduled_at >= $4::timestamptz AND scheduled_at < $5::timestamptz
+  AND (scheduled_at, id) < ($6::timestamptz, $7::uuid)
+  AND ($8::text[] IS NULL OR status = ANY ($8::text[]))
+  AND ($9::text[] IS NULL OR trigger_type = ANY ($9::text[]))
+  AND ($10::text[] IS NULL OR job_type = ANY ($10::text[]))
+  AND ($11::text IS NULL OR triggered_by = $11::text)
+  AND ($12::timestamptz IS NULL OR created_at >= $12::timestamptz)
+  AND ($13::timestamptz IS NULL OR created_at < $13::timestamptz)
 ORDER BY scheduled_at DESC, id DESC
-LIMIT $9
+LIMIT $14
 `
 
 type ListExecutionsByJobParams struct {
+	WithResult  bool
 	TenantID    uuid.UUID
 	JobID       uuid.UUID
 	FromAt      time.Time
 	ToAt        time.Time
-	BeforeAt    time.Time
-	BeforeID    uuid.UUID
+	PlaceAt     time.Time
+	PlaceID     uuid.UUID
 	Statuses    []string
-	TriggerType *string
+	Triggers    []string
+	JobTypes    []string
+	TriggeredBy *string
+	CreatedFrom *time.Time
+	CreatedTo   *time.Time
 	PageSize    int32
 }
 
-// The same for one job.
-func (q *Queries) ListExecutionsByJob(ctx context.Context, arg ListExecutionsByJobParams) ([]Execution, error) {
+type ListExecutionsByJobRow struct {
+	ID                uuid.UUID
+	ScheduledAt       time.Time
+	TenantID          uuid.UUID
+	JobID             uuid.UUID
+	JobVersion        int32
+	TriggerType       string
+	TriggeredBy       string
+	JobType           string
+	Priority          int16
+	Parameters        json.RawMessage
+	Status            string
+	Reason            string
+	MissedCount       *int64
+	MissedUntil       *time.Time
+	Attempt           int32
+	MaxAttempts       int32
+	Progress          int16
+	Attempts          json.RawMessage
+	WorkerID          *uuid.UUID
+	StartedAt         *time.Time
+	CompletedAt       *time.Time
+	DurationMs        *int64
+	Result            json.RawMessage
+	ErrorType         *string
+	ErrorMessage      *string
+	ErrorStack        *string
+	MemoryPeakMb      *float32
+	CpuTimeMs         *int64
+	CreatedAt         time.Time
+	AvailableAt       *time.Time
+	CancelRequestedAt *time.Time
+	BackfillID        *uuid.UUID
+}
+
+// Newest first, of one job.
+func (q *Queries) ListExecutionsByJob(ctx context.Context, arg ListExecutionsByJobParams) ([]ListExecutionsByJobRow, error) {
 	rows, err := q.db.Query(ctx, ListExecutionsByJob,
+		arg.WithResult,
 		arg.TenantID,
 		arg.JobID,
 		arg.FromAt,
 		arg.ToAt,
-		arg.BeforeAt,
-		arg.BeforeID,
+		arg.PlaceAt,
+		arg.PlaceID,
 		arg.Statuses,
-		arg.TriggerType,
+		arg.Triggers,
+		arg.JobTypes,
+		arg.TriggeredBy,
+		arg.CreatedFrom,
+		arg.CreatedTo,
 		arg.PageSize,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Execution
+	var items []ListExecutionsByJobRow
 	for rows.Next() {
-		var i Execution
+		var i ListExecutionsByJobRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ScheduledAt,
+			&i.TenantID,
+			&i.JobID,
+			&i.JobVersion,
+			&i.TriggerType,
+			&i.TriggeredBy,
+			&i.JobType,
+			&i.Priority,
+			&i.Parameters,
+			&i.Status,
+			&i.Reason,
+			&i.MissedCount,
+			&i.MissedUntil,
+			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Progress,
+			&i.Attempts,
+			&i.WorkerID,
+			&i.StartedAt,
+			&i.CompletedAt,
+			&i.DurationMs,
+			&i.Result,
+			&i.ErrorType,
+			&i.ErrorMessage,
+			&i.ErrorStack,
+			&i.MemoryPeakMb,
+			&i.CpuTimeMs,
+			&i.CreatedAt,
+			&i.AvailableAt,
+			&i.CancelRequestedAt,
+			&i.BackfillID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListOldestExecutions = `-- name: ListOldestExecutions :many
+SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+       status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
+       completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+FROM executions
+WHERE tenant_id = $2
+  AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
+  AND (scheduled_at, id) > ($5::timestamptz, $6::uuid)
+  AND ($7::text[] IS NULL OR status = ANY ($7::text[]))
+  AND ($8::text[] IS NULL OR trigger_type = ANY ($8::text[]))
+  AND ($9::text[] IS NULL OR job_type = ANY ($9::text[]))
+  AND ($10::text IS NULL OR triggered_by = $10::text)
+  AND ($11::timestamptz IS NULL OR created_at >= $11::timestamptz)
+  AND ($12::timestamptz IS NULL OR created_at < $12::timestamptz)
+ORDER BY scheduled_at, id
+LIMIT $13
+`
+
+type ListOldestExecutionsParams struct {
+	WithResult  bool
+	TenantID    uuid.UUID
+	FromAt      time.Time
+	ToAt        time.Time
+	PlaceAt     time.Time
+	PlaceID     uuid.UUID
+	Statuses    []string
+	Triggers    []string
+	JobTypes    []string
+	TriggeredBy *string
+	CreatedFrom *time.Time
+	CreatedTo   *time.Time
+	PageSize    int32
+}
+
+type ListOldestExecutionsRow struct {
+	ID                uuid.UUID
+	ScheduledAt       time.Time
+	TenantID          uuid.UUID
+	JobID             uuid.UUID
+	JobVersion        int32
+	TriggerType       string
+	TriggeredBy       string
+	JobType           string
+	Priority          int16
+	Parameters        json.RawMessage
+	Status            string
+	Reason            string
+	MissedCount       *int64
+	MissedUntil       *time.Time
+	Attempt           int32
+	MaxAttempts       int32
+	Progress          int16
+	Attempts          json.RawMessage
+	WorkerID          *uuid.UUID
+	StartedAt         *time.Time
+	CompletedAt       *time.Time
+	DurationMs        *int64
+	Result            json.RawMessage
+	ErrorType         *string
+	ErrorMessage      *string
+	ErrorStack        *string
+	MemoryPeakMb      *float32
+	CpuTimeMs         *int64
+	CreatedAt         time.Time
+	AvailableAt       *time.Time
+	CancelRequestedAt *time.Time
+	BackfillID        *uuid.UUID
+}
+
+// The same the other way round.
+func (q *Queries) ListOldestExecutions(ctx context.Context, arg ListOldestExecutionsParams) ([]ListOldestExecutionsRow, error) {
+	rows, err := q.db.Query(ctx, ListOldestExecutions,
+		arg.WithResult,
+		arg.TenantID,
+		arg.FromAt,
+		arg.ToAt,
+		arg.PlaceAt,
+		arg.PlaceID,
+		arg.Statuses,
+		arg.Triggers,
+		arg.JobTypes,
+		arg.TriggeredBy,
+		arg.CreatedFrom,
+		arg.CreatedTo,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListOldestExecutionsRow
+	for rows.Next() {
+		var i ListOldestExecutionsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ScheduledAt,
+			&i.TenantID,
+			&i.JobID,
+			&i.JobVersion,
+			&i.TriggerType,
+			&i.TriggeredBy,
+			&i.JobType,
+			&i.Priority,
+			&i.Parameters,
+			&i.Status,
+			&i.Reason,
+			&i.MissedCount,
+			&i.MissedUntil,
+			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Progress,
+			&i.Attempts,
+			&i.WorkerID,
+			&i.StartedAt,
+			&i.CompletedAt,
+			&i.DurationMs,
+			&i.Result,
+			&i.ErrorType,
+			&i.ErrorMessage,
+			&i.ErrorStack,
+			&i.MemoryPeakMb,
+			&i.CpuTimeMs,
+			&i.CreatedAt,
+			&i.AvailableAt,
+			&i.CancelRequestedAt,
+			&i.BackfillID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListOldestExecutionsByJob = `-- name: ListOldestExecutionsByJob :many
+SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+       status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
+       completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+FROM executions
+WHERE tenant_id = $2 AND job_id = $3
+  AND scheduled_at >= $4::timestamptz AND scheduled_at < $5::timestamptz
+  AND (scheduled_at, id) > ($6::timestamptz, $7::uuid)
+  AND ($8::text[] IS NULL OR status = ANY ($8::text[]))
+  AND ($9::text[] IS NULL OR trigger_type = ANY ($9::text[]))
+  AND ($10::text[] IS NULL OR job_type = ANY ($10::text[]))
+  AND ($11::text IS NULL OR triggered_by = $11::text)
+  AND ($12::timestamptz IS NULL OR created_at >= $12::timestamptz)
+  AND ($13::timestamptz IS NULL OR created_at < $13::timestamptz)
+ORDER BY scheduled_at, id
+LIMIT $14
+`
+
+type ListOldestExecutionsByJobParams struct {
+	WithResult  bool
+	TenantID    uuid.UUID
+	JobID       uuid.UUID
+	FromAt      time.Time
+	ToAt        time.Time
+	PlaceAt     time.Time
+	PlaceID     uuid.UUID
+	Statuses    []string
+	Triggers    []string
+	JobTypes    []string
+	TriggeredBy *string
+	CreatedFrom *time.Time
+	CreatedTo   *time.Time
+	PageSize    int32
+}
+
+type ListOldestExecutionsByJobRow struct {
+	ID                uuid.UUID
+	ScheduledAt       time.Time
+	TenantID          uuid.UUID
+	JobID             uuid.UUID
+	JobVersion        int32
+	TriggerType       string
+	TriggeredBy       string
+	JobType           string
+	Priority          int16
+	Parameters        json.RawMessage
+	Status            string
+	Reason            string
+	MissedCount       *int64
+	MissedUntil       *time.Time
+	Attempt           int32
+	MaxAttempts       int32
+	Progress          int16
+	Attempts          json.RawMessage
+	WorkerID          *uuid.UUID
+	StartedAt         *time.Time
+	CompletedAt       *time.Time
+	DurationMs        *int64
+	Result            json.RawMessage
+	ErrorType         *string
+	ErrorMessage      *string
+	ErrorStack        *string
+	MemoryPeakMb      *float32
+	CpuTimeMs         *int64
+	CreatedAt         time.Time
+	AvailableAt       *time.Time
+	CancelRequestedAt *time.Time
+	BackfillID        *uuid.UUID
+}
+
+// The same the other way round.
+func (q *Queries) ListOldestExecutionsByJob(ctx context.Context, arg ListOldestExecutionsByJobParams) ([]ListOldestExecutionsByJobRow, error) {
+	rows, err := q.db.Query(ctx, ListOldestExecutionsByJob,
+		arg.WithResult,
+		arg.TenantID,
+		arg.JobID,
+		arg.FromAt,
+		arg.ToAt,
+		arg.PlaceAt,
+		arg.PlaceID,
+		arg.Statuses,
+		arg.Triggers,
+		arg.JobTypes,
+		arg.TriggeredBy,
+		arg.CreatedFrom,
+		arg.CreatedTo,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListOldestExecutionsByJobRow
+	for rows.Next() {
+		var i ListOldestExecutionsByJobRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ScheduledAt,
+			&i.TenantID,
+			&i.JobID,
+			&i.JobVersion,
+			&i.TriggerType,
+			&i.TriggeredBy,
+			&i.JobType,
+			&i.Priority,
+			&i.Parameters,
+			&i.Status,
+			&i.Reason,
+			&i.MissedCount,
+			&i.MissedUntil,
+			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Progress,
+			&i.Attempts,
+			&i.WorkerID,
+			&i.StartedAt,
+			&i.CompletedAt,
+			&i.DurationMs,
+			&i.Result,
+			&i.ErrorType,
+			&i.ErrorMessage,
+			&i.ErrorStack,
+			&i.MemoryPeakMb,
+			&i.CpuTimeMs,
+			&i.CreatedAt,
+			&i.AvailableAt,
+			&i.CancelRequestedAt,
+			&i.BackfillID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListUnsuccessfulExecutions = `-- name: ListUnsuccessfulExecutions :many
+SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+       status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
+       completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+FROM executions
+WHERE tenant_id = $2
+  AND status <> 'completed'
+  AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
+  AND (scheduled_at, id) < ($5::timestamptz, $6::uuid)
+  AND ($7::text[] IS NULL OR status = ANY ($7::text[]))
+  AND ($8::text[] IS NULL OR trigger_type = ANY ($8::text[]))
+  AND ($9::text[] IS NULL OR job_type = ANY ($9::text[]))
+  AND ($10::text IS NULL OR triggered_by = $10::text)
+  AND ($11::timestamptz IS NULL OR created_at >= $11::timestamptz)
+  AND ($12::timestamptz IS NULL OR created_at < $12::timestamptz)
+ORDER BY scheduled_at DESC, id DESC
+LIMIT $13
+`
+
+type ListUnsuccessfulExecutionsParams struct {
+	WithResult  bool
+	TenantID    uuid.UUID
+	FromAt      time.Time
+	ToAt        time.Time
+	PlaceAt     time.Time
+	PlaceID     uuid.UUID
+	Statuses    []string
+	Triggers    []string
+	JobTypes    []string
+	TriggeredBy *string
+	CreatedFrom *time.Time
+	CreatedTo   *time.Time
+	PageSize    int32
+}
+
+type ListUnsuccessfulExecutionsRow struct {
+	ID                uuid.UUID
+	ScheduledAt       time.Time
+	TenantID          uuid.UUID
+	JobID             uuid.UUID
+	JobVersion        int32
+	TriggerType       string
+	TriggeredBy       string
+	JobType           string
+	Priority          int16
+	Parameters        json.RawMessage
+	Status            string
+	Reason            string
+	MissedCount       *int64
+	MissedUntil       *time.Time
+	Attempt           int32
+	MaxAttempts       int32
+	Progress          int16
+	Attempts          json.RawMessage
+	WorkerID          *uuid.UUID
+	StartedAt         *time.Time
+	CompletedAt       *time.Time
+	DurationMs        *int64
+	Result            json.RawMessage
+	ErrorType         *string
+	ErrorMessage      *string
+	ErrorStack        *string
+	MemoryPeakMb      *float32
+	CpuTimeMs         *int64
+	CreatedAt         time.Time
+	AvailableAt       *time.Time
+	CancelRequestedAt *time.Time
+	BackfillID        *uuid.UUID
+}
+
+// The same without what completed, of which there is most: walks
+// job_executions_unsuccessful.
+func (q *Queries) ListUnsuccessfulExecutions(ctx context.Context, arg ListUnsuccessfulExecutionsParams) ([]ListUnsuccessfulExecutionsRow, error) {
+	rows, err := q.db.Query(ctx, ListUnsuccessfulExecutions,
+		arg.WithResult,
+		arg.TenantID,
+		arg.FromAt,
+		arg.ToAt,
+		arg.PlaceAt,
+		arg.PlaceID,
+		arg.Statuses,
+		arg.Triggers,
+		arg.JobTypes,
+		arg.TriggeredBy,
+		arg.CreatedFrom,
+		arg.CreatedTo,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListUnsuccessfulExecutionsRow
+	for rows.Next() {
+		var i ListUnsuccessfulExecutionsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ScheduledAt,
+			&i.TenantID,
+			&i.JobID,
+			&i.JobVersion,
+			&i.TriggerType,
+			&i.TriggeredBy,
+			&i.JobType,
+			&i.Priority,
+			&i.Parameters,
+			&i.Status,
+			&i.Reason,
+			&i.MissedCount,
+			&i.MissedUntil,
+			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Progress,
+			&i.Attempts,
+			&i.WorkerID,
+			&i.StartedAt,
+			&i.CompletedAt,
+			&i.DurationMs,
+			&i.Result,
+			&i.ErrorType,
+			&i.ErrorMessage,
+			&i.ErrorStack,
+			&i.MemoryPeakMb,
+			&i.CpuTimeMs,
+			&i.CreatedAt,
+			&i.AvailableAt,
+			&i.CancelRequestedAt,
+			&i.BackfillID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListUnsuccessfulExecutionsByJob = `-- name: ListUnsuccessfulExecutionsByJob :many
+SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+       status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
+       completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+FROM executions
+WHERE tenant_id = $2 AND job_id = $3
+  AND status <> 'completed'
+  AND scheduled_at >= $4::timestamptz AND scheduled_at < $5::timestamptz
+  AND (scheduled_at, id) < ($6::timestamptz, $7::uuid)
+  AND ($8::text[] IS NULL OR status = ANY ($8::text[]))
+  AND ($9::text[] IS NULL OR trigger_type = ANY ($9::text[]))
+  AND ($10::text[] IS NULL OR job_type = ANY ($10::text[]))
+  AND ($11::text IS NULL OR triggered_by = $11::text)
+  AND ($12::timestamptz IS NULL OR created_at >= $12::timestamptz)
+  AND ($13::timestamptz IS NULL OR created_at < $13::timestamptz)
+ORDER BY scheduled_at DESC, id DESC
+LIMIT $14
+`
+
+type ListUnsuccessfulExecutionsByJobParams struct {
+	WithResult  bool
+	TenantID    uuid.UUID
+	JobID       uuid.UUID
+	FromAt      time.Time
+	ToAt        time.Time
+	PlaceAt     time.Time
+	PlaceID     uuid.UUID
+	Statuses    []string
+	Triggers    []string
+	JobTypes    []string
+	TriggeredBy *string
+	CreatedFrom *time.Time
+	CreatedTo   *time.Time
+	PageSize    int32
+}
+
+type ListUnsuccessfulExecutionsByJobRow struct {
+	ID                uuid.UUID
+	ScheduledAt       time.Time
+	TenantID          uuid.UUID
+	JobID             uuid.UUID
+	JobVersion        int32
+	TriggerType       string
+	TriggeredBy       string
+	JobType           string
+	Priority          int16
+	Parameters        json.RawMessage
+	Status            string
+	Reason            string
+	MissedCount       *int64
+	MissedUntil       *time.Time
+	Attempt           int32
+	MaxAttempts       int32
+	Progress          int16
+	Attempts          json.RawMessage
+	WorkerID          *uuid.UUID
+	StartedAt         *time.Time
+	CompletedAt       *time.Time
+	DurationMs        *int64
+	Result            json.RawMessage
+	ErrorType         *string
+	ErrorMessage      *string
+	ErrorStack        *string
+	MemoryPeakMb      *float32
+	CpuTimeMs         *int64
+	CreatedAt         time.Time
+	AvailableAt       *time.Time
+	CancelRequestedAt *time.Time
+	BackfillID        *uuid.UUID
+}
+
+// The same without what completed: walks job_executions_job_unsuccessful.
+func (q *Queries) ListUnsuccessfulExecutionsByJob(ctx context.Context, arg ListUnsuccessfulExecutionsByJobParams) ([]ListUnsuccessfulExecutionsByJobRow, error) {
+	rows, err := q.db.Query(ctx, ListUnsuccessfulExecutionsByJob,
+		arg.WithResult,
+		arg.TenantID,
+		arg.JobID,
+		arg.FromAt,
+		arg.ToAt,
+		arg.PlaceAt,
+		arg.PlaceID,
+		arg.Statuses,
+		arg.Triggers,
+		arg.JobTypes,
+		arg.TriggeredBy,
+		arg.CreatedFrom,
+		arg.CreatedTo,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListUnsuccessfulExecutionsByJobRow
+	for rows.Next() {
+		var i ListUnsuccessfulExecutionsByJobRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.ScheduledAt,

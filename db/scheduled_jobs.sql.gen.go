@@ -319,30 +319,57 @@ func (q *Queries) JobExists(ctx context.Context, arg JobExistsParams) (bool, err
 const ListJobs = `-- name: ListJobs :many
 SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names FROM scheduled_jobs
 WHERE tenant_id = $1 AND deleted_at IS NULL
-  AND ($2::text IS NULL OR status = $2)
-  AND ($3::text IS NULL OR job_type = $3)
-  AND (created_at, id) < ($4::timestamptz, $5::uuid)
+  AND (created_at, id) < ($2::timestamptz, $3::uuid)
+  AND created_at >= $4::timestamptz AND created_at < $5::timestamptz
+  AND ($6::text[] IS NULL OR status = ANY ($6::text[]))
+  AND ($7::text[] IS NULL OR job_type = ANY ($7::text[]))
+  AND ($8::text[] IS NULL OR tags @> $8::text[])
+  AND ($9::text[] IS NULL OR tags && $9::text[])
+  AND ($10::text IS NULL OR strpos(lower(name), lower($10::text)) > 0
+                                          OR strpos(lower(description), lower($10::text)) > 0)
+  AND ($11::text IS NULL OR created_by = $11::text)
+  AND ($12::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= $12::timestamptz))
+  AND ($13::timestamptz IS NULL OR (status = 'active' AND next_execution_at < $13::timestamptz))
 ORDER BY created_at DESC, id DESC
-LIMIT $6
+LIMIT $14
 `
 
 type ListJobsParams struct {
 	TenantID        uuid.UUID
-	Status          *string
-	JobType         *string
 	BeforeCreatedAt time.Time
 	BeforeID        uuid.UUID
+	CreatedFrom     time.Time
+	CreatedTo       time.Time
+	Statuses        []string
+	JobTypes        []string
+	AllTags         []string
+	AnyTags         []string
+	Contained       *string
+	CreatedBy       *string
+	NextFrom        *time.Time
+	NextTo          *time.Time
 	PageSize        int32
 }
 
-// Walks scheduled_jobs_list backwards from the position of the last page.
+// Walks scheduled_jobs_list from the position of the last page. The filters are
+// asked of each row: under row-level security no index can answer them, because
+// their operators are not leakproof, and every further index over this table
+// would cost each promotion a write.
 func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]ScheduledJob, error) {
 	rows, err := q.db.Query(ctx, ListJobs,
 		arg.TenantID,
-		arg.Status,
-		arg.JobType,
 		arg.BeforeCreatedAt,
 		arg.BeforeID,
+		arg.CreatedFrom,
+		arg.CreatedTo,
+		arg.Statuses,
+		arg.JobTypes,
+		arg.AllTags,
+		arg.AnyTags,
+		arg.Contained,
+		arg.CreatedBy,
+		arg.NextFrom,
+		arg.NextTo,
 		arg.PageSize,
 	)
 	if err != nil {
@@ -482,6 +509,269 @@ func (q *Queries) ListJobsToAudit(ctx context.Context, arg ListJobsToAuditParams
 			&i.UpdatedAt,
 			&i.StatusAt,
 			&i.At,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListOldestJobs = `-- name: ListOldestJobs :many
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names FROM scheduled_jobs
+WHERE tenant_id = $1 AND deleted_at IS NULL
+  AND (created_at, id) > ($2::timestamptz, $3::uuid)
+  AND created_at >= $4::timestamptz AND created_at < $5::timestamptz
+  AND ($6::text[] IS NULL OR status = ANY ($6::text[]))
+  AND ($7::text[] IS NULL OR job_type = ANY ($7::text[]))
+  AND ($8::text[] IS NULL OR tags @> $8::text[])
+  AND ($9::text[] IS NULL OR tags && $9::text[])
+  AND ($10::text IS NULL OR strpos(lower(name), lower($10::text)) > 0
+                                          OR strpos(lower(description), lower($10::text)) > 0)
+  AND ($11::text IS NULL OR created_by = $11::text)
+  AND ($12::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= $12::timestamptz))
+  AND ($13::timestamptz IS NULL OR (status = 'active' AND next_execution_at < $13::timestamptz))
+ORDER BY created_at, id
+LIMIT $14
+`
+
+type ListOldestJobsParams struct {
+	TenantID       uuid.UUID
+	AfterCreatedAt time.Time
+	AfterID        uuid.UUID
+	CreatedFrom    time.Time
+	CreatedTo      time.Time
+	Statuses       []string
+	JobTypes       []string
+	AllTags        []string
+	AnyTags        []string
+	Contained      *string
+	CreatedBy      *string
+	NextFrom       *time.Time
+	NextTo         *time.Time
+	PageSize       int32
+}
+
+// The same the other way round.
+func (q *Queries) ListOldestJobs(ctx context.Context, arg ListOldestJobsParams) ([]ScheduledJob, error) {
+	rows, err := q.db.Query(ctx, ListOldestJobs,
+		arg.TenantID,
+		arg.AfterCreatedAt,
+		arg.AfterID,
+		arg.CreatedFrom,
+		arg.CreatedTo,
+		arg.Statuses,
+		arg.JobTypes,
+		arg.AllTags,
+		arg.AnyTags,
+		arg.Contained,
+		arg.CreatedBy,
+		arg.NextFrom,
+		arg.NextTo,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ScheduledJob
+	for rows.Next() {
+		var i ScheduledJob
+		if err := rows.Scan(
+			&i.ID,
+			&i.TenantID,
+			&i.Name,
+			&i.Description,
+			&i.Tags,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+			&i.Version,
+			&i.CronExpression,
+			&i.Timezone,
+			&i.IntervalMs,
+			&i.RunAt,
+			&i.AnchorAt,
+			&i.StartDate,
+			&i.EndDate,
+			&i.MaxExecutions,
+			&i.JitterSeconds,
+			&i.DstGap,
+			&i.DstOverlap,
+			&i.JobType,
+			&i.Config,
+			&i.RetryConfig,
+			&i.MaxAttempts,
+			&i.TimeoutSeconds,
+			&i.MaxConcurrent,
+			&i.OverlapPolicy,
+			&i.MisfirePolicy,
+			&i.MisfireLimit,
+			&i.MisfireGraceSeconds,
+			&i.Priority,
+			&i.DisableAfterFailures,
+			&i.Status,
+			&i.StatusReason,
+			&i.NextExecutionAt,
+			&i.LastExecutionAt,
+			&i.ExecutionCount,
+			&i.OverlapQueueLimit,
+			&i.Calendars,
+			&i.StatusBy,
+			&i.StatusAt,
+			&i.PausedUntil,
+			&i.ResumePolicy,
+			&i.AuditedAt,
+			&i.AuditDifference,
+			&i.ConcurrencyKey,
+			&i.SecretNames,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListSortedJobs = `-- name: ListSortedJobs :many
+SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.timezone, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.max_concurrent, scheduled_jobs.overlap_policy, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.priority, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.overlap_queue_limit, scheduled_jobs.calendars, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.concurrency_key, scheduled_jobs.secret_names, k.key::text AS sort_key
+FROM scheduled_jobs
+CROSS JOIN LATERAL (SELECT (CASE $1::text
+    WHEN 'name' THEN lower(name)
+    WHEN 'updatedAt' THEN to_char(updated_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')
+    WHEN 'lastExecutionAt' THEN coalesce(to_char(last_execution_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS'), CASE WHEN $2::boolean THEN '' ELSE '~' END)
+    ELSE CASE WHEN status = 'active' AND next_execution_at IS NOT NULL THEN to_char(next_execution_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')
+              WHEN $2::boolean THEN '' ELSE '~' END
+    END) COLLATE "C" AS key) k
+WHERE tenant_id = $3 AND deleted_at IS NULL
+  AND ($4::text IS NULL
+       OR ($2::boolean AND (k.key, id) < ($4::text COLLATE "C", $5::uuid))
+       OR (NOT $2::boolean AND (k.key, id) > ($4::text COLLATE "C", $5::uuid)))
+  AND created_at >= $6::timestamptz AND created_at < $7::timestamptz
+  AND ($8::text[] IS NULL OR status = ANY ($8::text[]))
+  AND ($9::text[] IS NULL OR job_type = ANY ($9::text[]))
+  AND ($10::text[] IS NULL OR tags @> $10::text[])
+  AND ($11::text[] IS NULL OR tags && $11::text[])
+  AND ($12::text IS NULL OR strpos(lower(name), lower($12::text)) > 0
+                                          OR strpos(lower(description), lower($12::text)) > 0)
+  AND ($13::text IS NULL OR created_by = $13::text)
+  AND ($14::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= $14::timestamptz))
+  AND ($15::timestamptz IS NULL OR (status = 'active' AND next_execution_at < $15::timestamptz))
+ORDER BY CASE WHEN $2::boolean THEN k.key END DESC, CASE WHEN NOT $2::boolean THEN k.key END,
+         CASE WHEN $2::boolean THEN id END DESC, id
+LIMIT $16
+`
+
+type ListSortedJobsParams struct {
+	SortBy      string
+	Descending  bool
+	TenantID    uuid.UUID
+	AfterKey    *string
+	AfterID     uuid.UUID
+	CreatedFrom time.Time
+	CreatedTo   time.Time
+	Statuses    []string
+	JobTypes    []string
+	AllTags     []string
+	AnyTags     []string
+	Contained   *string
+	CreatedBy   *string
+	NextFrom    *time.Time
+	NextTo      *time.Time
+	PageSize    int32
+}
+
+type ListSortedJobsRow struct {
+	ScheduledJob ScheduledJob
+	SortKey      string
+}
+
+// The same by another order: the tenant's jobs by scheduled_jobs_list, of which
+// the first ones by a key that is a text for every order. What has no instant
+// stands last either way.
+func (q *Queries) ListSortedJobs(ctx context.Context, arg ListSortedJobsParams) ([]ListSortedJobsRow, error) {
+	rows, err := q.db.Query(ctx, ListSortedJobs,
+		arg.SortBy,
+		arg.Descending,
+		arg.TenantID,
+		arg.AfterKey,
+		arg.AfterID,
+		arg.CreatedFrom,
+		arg.CreatedTo,
+		arg.Statuses,
+		arg.JobTypes,
+		arg.AllTags,
+		arg.AnyTags,
+		arg.Contained,
+		arg.CreatedBy,
+		arg.NextFrom,
+		arg.NextTo,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListSortedJobsRow
+	for rows.Next() {
+		var i ListSortedJobsRow
+		if err := rows.Scan(
+			&i.ScheduledJob.ID,
+			&i.ScheduledJob.TenantID,
+			&i.ScheduledJob.Name,
+			&i.ScheduledJob.Description,
+			&i.ScheduledJob.Tags,
+			&i.ScheduledJob.CreatedBy,
+			&i.ScheduledJob.CreatedAt,
+			&i.ScheduledJob.UpdatedAt,
+			&i.ScheduledJob.DeletedAt,
+			&i.ScheduledJob.Version,
+			&i.ScheduledJob.CronExpression,
+			&i.ScheduledJob.Timezone,
+			&i.ScheduledJob.IntervalMs,
+			&i.ScheduledJob.RunAt,
+			&i.ScheduledJob.AnchorAt,
+			&i.ScheduledJob.StartDate,
+			&i.ScheduledJob.EndDate,
+			&i.ScheduledJob.MaxExecutions,
+			&i.ScheduledJob.JitterSeconds,
+			&i.ScheduledJob.DstGap,
+			&i.ScheduledJob.DstOverlap,
+			&i.ScheduledJob.JobType,
+			&i.ScheduledJob.Config,
+			&i.ScheduledJob.RetryConfig,
+			&i.ScheduledJob.MaxAttempts,
+			&i.ScheduledJob.TimeoutSeconds,
+			&i.ScheduledJob.MaxConcurrent,
+			&i.ScheduledJob.OverlapPolicy,
+			&i.ScheduledJob.MisfirePolicy,
+			&i.ScheduledJob.MisfireLimit,
+			&i.ScheduledJob.MisfireGraceSeconds,
+			&i.ScheduledJob.Priority,
+			&i.ScheduledJob.DisableAfterFailures,
+			&i.ScheduledJob.Status,
+			&i.ScheduledJob.StatusReason,
+			&i.ScheduledJob.NextExecutionAt,
+			&i.ScheduledJob.LastExecutionAt,
+			&i.ScheduledJob.ExecutionCount,
+			&i.ScheduledJob.OverlapQueueLimit,
+			&i.ScheduledJob.Calendars,
+			&i.ScheduledJob.StatusBy,
+			&i.ScheduledJob.StatusAt,
+			&i.ScheduledJob.PausedUntil,
+			&i.ScheduledJob.ResumePolicy,
+			&i.ScheduledJob.AuditedAt,
+			&i.ScheduledJob.AuditDifference,
+			&i.ScheduledJob.ConcurrencyKey,
+			&i.ScheduledJob.SecretNames,
+			&i.SortKey,
 		); err != nil {
 			return nil, err
 		}

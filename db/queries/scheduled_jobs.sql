@@ -25,13 +25,73 @@ SELECT * FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND delet
 FOR NO KEY UPDATE;
 
 -- name: ListJobs :many
--- Walks scheduled_jobs_list backwards from the position of the last page.
+-- Walks scheduled_jobs_list from the position of the last page. The filters are
+-- asked of each row: under row-level security no index can answer them, because
+-- their operators are not leakproof, and every further index over this table
+-- would cost each promotion a write.
 SELECT * FROM scheduled_jobs
 WHERE tenant_id = @tenant_id AND deleted_at IS NULL
-  AND (sqlc.narg(status)::text IS NULL OR status = sqlc.narg(status))
-  AND (sqlc.narg(job_type)::text IS NULL OR job_type = sqlc.narg(job_type))
   AND (created_at, id) < (@before_created_at::timestamptz, @before_id::uuid)
+  AND created_at >= @created_from::timestamptz AND created_at < @created_to::timestamptz
+  AND (sqlc.narg(statuses)::text[] IS NULL OR status = ANY (sqlc.narg(statuses)::text[]))
+  AND (sqlc.narg(job_types)::text[] IS NULL OR job_type = ANY (sqlc.narg(job_types)::text[]))
+  AND (sqlc.narg(all_tags)::text[] IS NULL OR tags @> sqlc.narg(all_tags)::text[])
+  AND (sqlc.narg(any_tags)::text[] IS NULL OR tags && sqlc.narg(any_tags)::text[])
+  AND (sqlc.narg(contained)::text IS NULL OR strpos(lower(name), lower(sqlc.narg(contained)::text)) > 0
+                                          OR strpos(lower(description), lower(sqlc.narg(contained)::text)) > 0)
+  AND (sqlc.narg(created_by)::text IS NULL OR created_by = sqlc.narg(created_by)::text)
+  AND (sqlc.narg(next_from)::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= sqlc.narg(next_from)::timestamptz))
+  AND (sqlc.narg(next_to)::timestamptz IS NULL OR (status = 'active' AND next_execution_at < sqlc.narg(next_to)::timestamptz))
 ORDER BY created_at DESC, id DESC
+LIMIT @page_size;
+
+-- name: ListOldestJobs :many
+-- The same the other way round.
+SELECT * FROM scheduled_jobs
+WHERE tenant_id = @tenant_id AND deleted_at IS NULL
+  AND (created_at, id) > (@after_created_at::timestamptz, @after_id::uuid)
+  AND created_at >= @created_from::timestamptz AND created_at < @created_to::timestamptz
+  AND (sqlc.narg(statuses)::text[] IS NULL OR status = ANY (sqlc.narg(statuses)::text[]))
+  AND (sqlc.narg(job_types)::text[] IS NULL OR job_type = ANY (sqlc.narg(job_types)::text[]))
+  AND (sqlc.narg(all_tags)::text[] IS NULL OR tags @> sqlc.narg(all_tags)::text[])
+  AND (sqlc.narg(any_tags)::text[] IS NULL OR tags && sqlc.narg(any_tags)::text[])
+  AND (sqlc.narg(contained)::text IS NULL OR strpos(lower(name), lower(sqlc.narg(contained)::text)) > 0
+                                          OR strpos(lower(description), lower(sqlc.narg(contained)::text)) > 0)
+  AND (sqlc.narg(created_by)::text IS NULL OR created_by = sqlc.narg(created_by)::text)
+  AND (sqlc.narg(next_from)::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= sqlc.narg(next_from)::timestamptz))
+  AND (sqlc.narg(next_to)::timestamptz IS NULL OR (status = 'active' AND next_execution_at < sqlc.narg(next_to)::timestamptz))
+ORDER BY created_at, id
+LIMIT @page_size;
+
+-- name: ListSortedJobs :many
+-- The same by another order: the tenant's jobs by scheduled_jobs_list, of which
+-- the first ones by a key that is a text for every order. What has no instant
+-- stands last either way.
+SELECT sqlc.embed(scheduled_jobs), k.key::text AS sort_key
+FROM scheduled_jobs
+CROSS JOIN LATERAL (SELECT (CASE @sort_by::text
+    WHEN 'name' THEN lower(name)
+    WHEN 'updatedAt' THEN to_char(updated_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')
+    WHEN 'lastExecutionAt' THEN coalesce(to_char(last_execution_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS'), CASE WHEN @descending::boolean THEN '' ELSE '~' END)
+    ELSE CASE WHEN status = 'active' AND next_execution_at IS NOT NULL THEN to_char(next_execution_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')
+              WHEN @descending::boolean THEN '' ELSE '~' END
+    END) COLLATE "C" AS key) k
+WHERE tenant_id = @tenant_id AND deleted_at IS NULL
+  AND (sqlc.narg(after_key)::text IS NULL
+       OR (@descending::boolean AND (k.key, id) < (sqlc.narg(after_key)::text COLLATE "C", @after_id::uuid))
+       OR (NOT @descending::boolean AND (k.key, id) > (sqlc.narg(after_key)::text COLLATE "C", @after_id::uuid)))
+  AND created_at >= @created_from::timestamptz AND created_at < @created_to::timestamptz
+  AND (sqlc.narg(statuses)::text[] IS NULL OR status = ANY (sqlc.narg(statuses)::text[]))
+  AND (sqlc.narg(job_types)::text[] IS NULL OR job_type = ANY (sqlc.narg(job_types)::text[]))
+  AND (sqlc.narg(all_tags)::text[] IS NULL OR tags @> sqlc.narg(all_tags)::text[])
+  AND (sqlc.narg(any_tags)::text[] IS NULL OR tags && sqlc.narg(any_tags)::text[])
+  AND (sqlc.narg(contained)::text IS NULL OR strpos(lower(name), lower(sqlc.narg(contained)::text)) > 0
+                                          OR strpos(lower(description), lower(sqlc.narg(contained)::text)) > 0)
+  AND (sqlc.narg(created_by)::text IS NULL OR created_by = sqlc.narg(created_by)::text)
+  AND (sqlc.narg(next_from)::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= sqlc.narg(next_from)::timestamptz))
+  AND (sqlc.narg(next_to)::timestamptz IS NULL OR (status = 'active' AND next_execution_at < sqlc.narg(next_to)::timestamptz))
+ORDER BY CASE WHEN @descending::boolean THEN k.key END DESC, CASE WHEN NOT @descending::boolean THEN k.key END,
+         CASE WHEN @descending::boolean THEN id END DESC, id
 LIMIT @page_size;
 
 -- name: UpdateJob :one

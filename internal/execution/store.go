@@ -26,28 +26,6 @@ type Store struct{ db *postgres.DB }
 // NewStore makes a store.
 func NewStore(db *postgres.DB) *Store { return &Store{db: db} }
 
-// Position is a place in a list of executions, newest first.
-type Position struct {
-	ScheduledAt time.Time
-	ID          uuid.UUID
-}
-
-// Filter selects executions. Empty fields select all.
-type Filter struct {
-	JobID    *uuid.UUID
-	Statuses []Status
-	Trigger  Trigger
-	From, To *time.Time // scheduledAt, From included, To excluded
-	Limit    int        // how many at most
-	After    *Position  // the last one of the page before
-}
-
-// The range of a list that names no bounds of its own.
-var (
-	beginning = time.Unix(0, 0).UTC()
-	farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-)
-
 // NotFound is the answer for an execution that is not there, or is not the
 // caller's.
 func NotFound() error {
@@ -75,51 +53,6 @@ func get(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (
 		return Execution{}, fmt.Errorf("read execution: %w", err)
 	}
 	return fromRow(row)
-}
-
-// List reads a page of executions, newest first. A job that does not exist is
-// NotFound; a deleted one still has its history.
-func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []Execution, err error) {
-	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		rows, err := page(ctx, tx, who, f)
-		if err != nil {
-			return err
-		}
-		list = make([]Execution, len(rows))
-		for i, row := range rows {
-			if list[i], err = fromRow(row); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return list, err
-}
-
-func page(ctx context.Context, tx *postgres.Tx, who tenant.Actor, f Filter) ([]db.Execution, error) {
-	all := listParams(who, f)
-	if f.JobID == nil {
-		rows, err := tx.ListExecutions(ctx, all)
-		if err != nil {
-			return nil, fmt.Errorf("list executions: %w", err)
-		}
-		return rows, nil
-	}
-	known, err := tx.JobExists(ctx, db.JobExistsParams{TenantID: who.TenantID, ID: *f.JobID})
-	if err != nil {
-		return nil, fmt.Errorf("look for the job: %w", err)
-	}
-	if !known {
-		return nil, job.NotFound()
-	}
-	rows, err := tx.ListExecutionsByJob(ctx, db.ListExecutionsByJobParams{
-		TenantID: all.TenantID, JobID: *f.JobID, FromAt: all.FromAt, ToAt: all.ToAt, BeforeAt: all.BeforeAt, BeforeID: all.BeforeID,
-		Statuses: all.Statuses, TriggerType: all.TriggerType, PageSize: all.PageSize,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list a job's executions: %w", err)
-	}
-	return rows, nil
 }
 
 // Trigger makes an execution of a job now, whatever its schedule says, with

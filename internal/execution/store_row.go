@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/scheduler-service/scheduler/db"
-	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 // Rows stop here: nulls, enumerations and JSON columns become domain values.
@@ -34,29 +33,6 @@ func fromRow(r db.Execution) (Execution, error) {
 		return Execution{}, fmt.Errorf("read the attempts of execution %s: %w", r.ID, err)
 	}
 	return e, nil
-}
-
-func listParams(who tenant.Actor, f Filter) db.ListExecutionsParams {
-	p := db.ListExecutionsParams{
-		TenantID: who.TenantID, FromAt: beginning, ToAt: farFuture, BeforeAt: farFuture, PageSize: int32(f.Limit),
-	}
-	if f.From != nil {
-		p.FromAt = *f.From
-	}
-	if f.To != nil {
-		p.ToAt = *f.To
-	}
-	if f.After != nil {
-		p.BeforeAt, p.BeforeID = f.After.ScheduledAt, f.After.ID
-	}
-	for _, s := range f.Statuses {
-		p.Statuses = append(p.Statuses, string(s))
-	}
-	if f.Trigger != "" {
-		text := string(f.Trigger)
-		p.TriggerType = &text
-	}
-	return p
 }
 
 func utc(t *time.Time) *time.Time {

@@ -33,20 +33,6 @@ func (s *Store) Sealing(keys *keyring.Ring) *Store {
 	return &Store{db: s.db, vault: secret.NewVault(keys)}
 }
 
-// Position is a place in a list of jobs, newest first.
-type Position struct {
-	CreatedAt time.Time
-	ID        uuid.UUID
-}
-
-// Filter selects jobs. Empty fields select all.
-type Filter struct {
-	Status Status
-	Type   string
-	Limit  int       // how many at most
-	After  *Position // the last one of the page before
-}
-
 // NotFound is the answer for a job that is not there, or is not the caller's.
 func NotFound() error {
 	return fault.New(fault.NotFound, "JOB_NOT_FOUND", "there is no job with this id")
@@ -76,31 +62,6 @@ func (s *Store) Get(ctx context.Context, who tenant.Actor, id uuid.UUID) (job Jo
 		return err
 	})
 	return job, err
-}
-
-// List reads a page of jobs, newest first.
-func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (jobs []Job, err error) {
-	params := db.ListJobsParams{
-		TenantID: who.TenantID, PageSize: int32(f.Limit), BeforeCreatedAt: farFuture, BeforeID: uuid.Max,
-		Status: orNil(string(f.Status)), JobType: orNil(f.Type),
-	}
-	if f.After != nil {
-		params.BeforeCreatedAt, params.BeforeID = f.After.CreatedAt, f.After.ID
-	}
-	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		rows, err := tx.ListJobs(ctx, params)
-		if err != nil {
-			return fmt.Errorf("list jobs: %w", err)
-		}
-		jobs = make([]Job, len(rows))
-		for i, row := range rows {
-			if jobs[i], err = fromRow(row); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return jobs, err
 }
 
 // CountDueAt is how many active jobs of the tenant are due at one instant.

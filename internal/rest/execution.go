@@ -3,9 +3,7 @@ package rest
 import (
 	"context"
 	"encoding/json"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
@@ -16,9 +14,8 @@ import (
 
 // ListExecutions is GET /executions.
 func (s *server) ListExecutions(ctx context.Context, request api.ListExecutionsRequestObject) (api.ListExecutionsResponseObject, error) {
-	p := request.Params
-	answer, err := s.listExecutions(ctx, selection{p.JobID, p.Status, p.TriggerType, p.From, p.To}, p.Limit, p.Cursor)
-	if p.JobID != nil && fault.KindOf(err) == fault.NotFound {
+	answer, err := s.listExecutions(ctx, request.Params)
+	if request.Params.JobID != nil && fault.KindOf(err) == fault.NotFound {
 		// A filter that nothing fits, not a path that leads nowhere.
 		return api.ListExecutions200JSONResponse{Items: []api.Execution{}, NextCursor: nullable.NewNullNullable[string]()}, nil
 	}
@@ -31,7 +28,15 @@ func (s *server) ListExecutions(ctx context.Context, request api.ListExecutionsR
 // ListJobExecutions is GET /jobs/{id}/executions.
 func (s *server) ListJobExecutions(ctx context.Context, request api.ListJobExecutionsRequestObject) (api.ListJobExecutionsResponseObject, error) {
 	p := request.Params
-	answer, err := s.listExecutions(ctx, selection{&request.ID, p.Status, p.TriggerType, p.From, p.To}, p.Limit, p.Cursor)
+	all := api.ListExecutionsParams{
+		JobID: &request.ID, Status: p.Status, TriggerType: p.TriggerType, JobType: p.JobType, TriggeredBy: p.TriggeredBy, From: p.From, To: p.To,
+		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, Include: p.Include, Limit: p.Limit, Cursor: p.Cursor,
+	}
+	if p.Sort != nil {
+		sort := api.ListExecutionsParamsSort(*p.Sort)
+		all.Sort = &sort
+	}
+	answer, err := s.listExecutions(ctx, all)
 	if err != nil {
 		return nil, err
 	}
@@ -47,32 +52,34 @@ func (s *server) GetExecution(ctx context.Context, request api.GetExecutionReque
 	return api.GetExecution200JSONResponse(viewExecution(found)), nil
 }
 
-// selection is what both lists of executions filter by.
-type selection struct {
-	job      *uuid.UUID
-	statuses *api.ExecutionStatuses
-	trigger  *api.TriggerType
-	from, to *time.Time
-}
-
-func (sel selection) filter() (execution.Filter, error) {
-	if sel.from != nil && sel.to != nil && !sel.from.Before(*sel.to) {
-		return execution.Filter{}, wrong(fault.Field{Path: "to", Rule: "order", Message: "must lie after from"})
+func executionFilter(p api.ListExecutionsParams) (execution.Filter, error) {
+	filter := execution.Filter{
+		JobID: p.JobID, TriggeredBy: orZero(p.TriggeredBy), From: p.From, To: p.To, CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo,
+		OldestFirst: p.Sort != nil && *p.Sort == "scheduledAt", WithResult: p.Include != nil,
 	}
-	filter := execution.Filter{JobID: sel.job, Trigger: execution.Trigger(orZero(sel.trigger)), From: sel.from, To: sel.to}
-	for _, status := range orZero(sel.statuses) {
+	for _, status := range orZero(p.Status) {
 		filter.Statuses = append(filter.Statuses, execution.Status(status))
+	}
+	for _, trigger := range orZero(p.TriggerType) {
+		filter.Triggers = append(filter.Triggers, execution.Trigger(trigger))
+	}
+	for _, jobType := range orZero(p.JobType) {
+		filter.JobTypes = append(filter.JobTypes, string(jobType))
+	}
+	fields := append(disordered("to", p.From, p.To), disordered("createdTo", p.CreatedFrom, p.CreatedTo)...)
+	if fields = append(fields, unstorable("triggeredBy", filter.TriggeredBy)...); len(fields) > 0 {
+		return filter, wrong(fields...)
 	}
 	return filter, nil
 }
 
-func (s *server) listExecutions(ctx context.Context, sel selection, limit *int, at *string) (api.ExecutionPage, error) {
+func (s *server) listExecutions(ctx context.Context, p api.ListExecutionsParams) (api.ExecutionPage, error) {
 	c := callOf(ctx)
-	page, err := s.openPage(c, limit, at)
+	page, err := s.openPage(c, p.Limit, p.Cursor)
 	if err != nil {
 		return api.ExecutionPage{}, err
 	}
-	filter, err := sel.filter()
+	filter, err := executionFilter(p)
 	if err != nil {
 		return api.ExecutionPage{}, err
 	}

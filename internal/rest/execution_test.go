@@ -69,7 +69,7 @@ func TestReadAnExecution(t *testing.T) {
 		if diff := cmp.Diff(test.want, read[map[string]any](t, got, http.StatusOK)); diff != "" {
 			t.Errorf("the execution differs (-want +got):\n%s", diff)
 		}
-		list := b.do(t, request{method: "GET", path: base + "/jobs/" + made.ID.String() + "/executions?status=" + test.want["status"].(string), token: token})
+		list := b.do(t, request{method: "GET", path: base + "/jobs/" + made.ID.String() + "/executions?include=result&status=" + test.want["status"].(string), token: token})
 		var page struct{ Items []json.RawMessage }
 		if err := json.Unmarshal([]byte(list.body), &page); err != nil || len(page.Items) != 1 || string(page.Items[0]) != strings.TrimSpace(got.body) {
 			t.Errorf("listed it is %s", list.body)

@@ -15,7 +15,6 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
-	"github.com/scheduler-service/scheduler/internal/rest/cursor"
 )
 
 // hintPatience bounds how long a trigger waits for Redis: the execution stands
@@ -38,29 +37,6 @@ func (s *server) CreateJob(ctx context.Context, request api.CreateJobRequestObje
 		Body:    viewJob(created),
 		Headers: api.CreateJob201ResponseHeaders{ETag: etag(created), Location: &location, IdempotentReplayed: replay(replayed)},
 	}, nil
-}
-
-// ListJobs is GET /jobs.
-func (s *server) ListJobs(ctx context.Context, request api.ListJobsRequestObject) (api.ListJobsResponseObject, error) {
-	c, p := callOf(ctx), request.Params
-	page, err := s.openPage(c, p.Limit, p.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	filter := job.Filter{Limit: page.limit + 1, Status: job.Status(orZero(p.Status)), Type: string(orZero(p.JobType))}
-	if page.after != nil {
-		filter.After = &job.Position{CreatedAt: page.after.At, ID: page.after.ID}
-	}
-	jobs, err := s.Jobs.List(ctx, c.who.Actor, filter)
-	if err != nil {
-		return nil, err
-	}
-	jobs, next := turn(s, page, jobs, func(j job.Job) cursor.Place { return cursor.Place{At: j.CreatedAt, ID: j.ID} })
-	answer := api.ListJobs200JSONResponse{Items: make([]api.Job, len(jobs)), NextCursor: orNull(next), HasMore: next != nil}
-	for i, one := range jobs {
-		answer.Items[i] = viewJob(one)
-	}
-	return answer, nil
 }
 
 // GetJob is GET /jobs/{id}.

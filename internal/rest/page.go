@@ -41,6 +41,7 @@ func (s *server) openPage(c *call, limit *int, at *string) (page, error) {
 func filtersOf(query url.Values) string {
 	query.Del("cursor")
 	query.Del("limit")
+	query.Del("include") // selects what is shown of items, not items
 	for _, values := range query {
 		slices.Sort(values)
 	}

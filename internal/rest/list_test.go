@@ -1,0 +1,211 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// names walks a list of jobs by pages of two and gives their names.
+func (b *bundle) names(t *testing.T, token, query string) string {
+	t.Helper()
+	var names []string
+	next := ""
+	for range 20 {
+		page := read[api.JobPage](t, b.do(t, request{method: "GET", path: base + "/jobs?limit=2&" + query + next, token: token}), http.StatusOK)
+		for _, j := range page.Items {
+			names = append(names, j.Name)
+		}
+		if !page.HasMore {
+			return strings.Join(names, " ")
+		}
+		next = "&cursor=" + url.QueryEscape(page.NextCursor.MustGet())
+	}
+	t.Fatal("the list has no end")
+	return ""
+}
+
+func TestListsOfJobsFilterAndSort(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Viewer)
+	if err := tenant.NewStore(b.db, true).Admit(t.Context(), b.ours.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	year := func(n int) *time.Time { at := time.Date(2080+n, 1, 1, 0, 0, 0, 0, time.UTC); return &at }
+	create := func(name string, edit func(*job.Spec)) job.Job {
+		spec := job.Spec{Name: name, Type: "http", Config: json.RawMessage(`{"url":"https://example.com/"}`), Retry: job.DefaultRetry()}
+		edit(&spec)
+		made, _, err := b.jobs.Create(t.Context(), b.ours, spec.WithDefaults(), idempotency.Key{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	create("delta", func(s *job.Spec) {
+		s.RunAt, s.Tags, s.Description = year(1), []string{"x"}, "Monthly REPORT for 100% of _all_"
+	})
+	a := create("Alpha", func(s *job.Spec) {
+		s.RunAt, s.Tags, s.Type, s.Config = year(3), []string{"x", "y"}, "function", []byte(`{"functionName":"noop"}`)
+	})
+	c := create("charlie", func(s *job.Spec) { s.RunAt, s.Tags = year(2), []string{"y"} })
+	create("bravo", func(*job.Spec) {}) // without a schedule
+	create("Echo", func(s *job.Spec) { s.RunAt, s.Description = year(4), "早报 und Bericht" })
+	if _, err := b.jobs.Pause(t.Context(), b.ours, c.ID, "", nil); err != nil {
+		t.Fatal(err)
+	}
+	b.makeJob(t, b.theirs)
+	for _, test := range []struct{ query, want string }{
+		{"", "Echo bravo charlie Alpha delta"},
+		{"sort=createdAt", "delta Alpha charlie bravo Echo"},
+		{"sort=name", "Alpha bravo charlie delta Echo"},
+		{"sort=-name", "Echo delta charlie bravo Alpha"},
+		{"sort=nextExecutionAt&status=active&jobType=http&jobType=function", "delta Alpha Echo bravo"},
+		{"sort=-nextExecutionAt&status=active", "Echo Alpha delta bravo"},
+		{"sort=-updatedAt", "charlie Echo bravo Alpha delta"},
+		{"sort=updatedAt", "delta Alpha bravo Echo charlie"},
+		{"sort=name&status=paused&status=inactive", "charlie"},
+		{"jobType=function", "Alpha"},
+		{"tag=x", "Alpha delta"},
+		{"tag=x&tag=y", "Alpha"},
+		{"tag=x&tag=y&tagMatch=any", "charlie Alpha delta"},
+		{"tag=x&tag=y&tagMatch=any&sort=name", "Alpha charlie delta"},
+		{"tag=X", ""},
+		{"q=report", "delta"},
+		{"q=100%25+of", "delta"},
+		{"q=_all_", "delta"},
+		{"q=%25", "delta"},
+		{"q=A&sort=name", "Alpha bravo charlie delta"},
+		{"q=" + url.QueryEscape("报"), "Echo"},
+		{"q=%5C", ""},
+		{"q=%27+OR+1%3D1", ""},
+		{"createdBy=ada&sort=createdAt", "delta Alpha charlie bravo Echo"},
+		{"createdBy=eve", ""},
+		{"nextExecutionFrom=2081-01-01T00:00:00Z&nextExecutionTo=2083-01-01T00:00:00Z", "delta"}, // charlie is paused
+		{"createdFrom=" + a.CreatedAt.Format(time.RFC3339Nano) + "&createdTo=" + c.CreatedAt.Format(time.RFC3339Nano), "Alpha"},
+		{"createdTo=" + a.CreatedAt.Format(time.RFC3339Nano) + "&sort=createdAt", "delta"},
+		{"sort=lastExecutionAt&createdTo=" + a.CreatedAt.Format(time.RFC3339Nano), "delta"},
+	} {
+		if got := b.names(t, token, test.query); got != test.want {
+			t.Errorf("%s lists %q, want %q", test.query, got, test.want)
+		}
+	}
+	for field, query := range map[string]string{
+		"q": "q=%00", "tag": "tag=a%00", "createdBy": "createdBy=%00", "createdTo": "createdFrom=2026-01-02T00:00:00Z&createdTo=2026-01-01T00:00:00Z",
+		"nextExecutionTo": "nextExecutionFrom=2026-01-02T00:00:00Z&nextExecutionTo=2026-01-02T00:00:00Z", "sort": "sort=id",
+	} {
+		e := refused(t, b.do(t, request{method: "GET", path: base + "/jobs?" + query, token: token}), http.StatusBadRequest, "VALIDATION_FAILED")
+		if len(e.Error.Details) != 1 || e.Error.Details[0].Field != field {
+			t.Errorf("%s: details are %+v", query, e.Error.Details)
+		}
+	}
+	// A cursor is of one order too.
+	first := read[api.JobPage](t, b.do(t, request{method: "GET", path: base + "/jobs?limit=1&sort=name", token: token}), http.StatusOK)
+	refused(t, b.do(t, request{method: "GET", path: base + "/jobs?limit=1&sort=-name&cursor=" + first.NextCursor.MustGet(), token: token}), http.StatusBadRequest, "VALIDATION_FAILED")
+}
+
+// A name of the greatest length, in the widest characters, still makes a cursor
+// that is taken back.
+func TestLongNamesPage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Developer)
+	for range 3 {
+		got := b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: strings.Replace(webhook, "report", strings.Repeat("𝄞", 200), 1)})
+		if got.status != http.StatusCreated {
+			t.Fatal(got.body)
+		}
+	}
+	if got := strings.Count(b.names(t, token, "sort=name"), " "); got != 2 {
+		t.Errorf("%d jobs are listed, want 3", got+1)
+	}
+}
+
+func TestListsOfExecutionsFilterAndSort(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Viewer)
+	made := b.wide(t, b.ours)
+	insert := func(minutes int, status, trigger, by string) {
+		at := b.now.UTC().Truncate(time.Second).Add(-time.Duration(minutes) * time.Minute)
+		if _, err := b.engine.Pool().Exec(t.Context(), "SELECT create_job_executions_partition($1)", at); err != nil {
+			t.Fatal(err)
+		}
+		_, err := b.engine.Pool().Exec(t.Context(), `INSERT INTO job_executions
+			(id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, status, completed_at, created_at, result, reason)
+			VALUES ($1, $2, $3, $4, 1, $5, $6, 'http', $7, $2, $2, '{"a":1}', $8)`,
+			execution.RequestedID(b.ours.TenantID, made.ID, at, []byte(status)), at, b.ours.TenantID, made.ID, trigger, by, status, fmt.Sprint(minutes))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	insert(10, "completed", "scheduled", "")
+	insert(20, "failed", "manual", "ada")
+	insert(30, "completed", "retry", "eve")
+	insert(40, "failed", "scheduled", "")
+	insert(60*24*40, "cancelled", "scheduled", "") // in another partition
+	list := func(query string) string {
+		var reasons []string
+		next := ""
+		for range 10 {
+			page := read[api.ExecutionPage](t, b.do(t, request{method: "GET", path: base + query + "&limit=2" + next, token: token}), http.StatusOK)
+			for _, e := range page.Items {
+				if string(e.Result) != "null" && e.Result != nil {
+					t.Errorf("%s shows a result", query)
+				}
+				reasons = append(reasons, e.Reason.MustGet())
+			}
+			if !page.HasMore {
+				return strings.Join(reasons, " ")
+			}
+			next = "&cursor=" + url.QueryEscape(page.NextCursor.MustGet())
+		}
+		t.Fatal("the list has no end")
+		return ""
+	}
+	at := func(minutes int) string {
+		return url.QueryEscape(b.now.UTC().Truncate(time.Second).Add(-time.Duration(minutes) * time.Minute).Format(time.RFC3339))
+	}
+	for _, test := range []struct{ query, want string }{
+		{"", "10 20 30 40 57600"},
+		{"sort=scheduledAt", "57600 40 30 20 10"},
+		{"status=failed", "20 40"},
+		{"status=failed&sort=scheduledAt", "40 20"},
+		{"status=failed&status=cancelled", "20 40 57600"},
+		{"status=failed&status=completed", "10 20 30 40"},
+		{"triggerType=scheduled&triggerType=manual", "10 20 40 57600"},
+		{"triggeredBy=ada", "20"},
+		{"jobType=function", ""},
+		{"jobType=http&status=failed", "20 40"},
+		{"from=" + at(30) + "&to=" + at(10), "20 30"},
+		{"from=" + at(30) + "&to=" + at(10) + "&sort=scheduledAt", "30 20"},
+		{"createdFrom=" + at(30) + "&createdTo=" + at(10), "20 30"},
+	} {
+		for _, path := range []string{"/executions?", "/executions?jobId=" + made.ID.String() + "&", "/jobs/" + made.ID.String() + "/executions?"} {
+			if got := list(path + test.query); got != test.want {
+				t.Errorf("%s%s lists %q, want %q", path, test.query, got, test.want)
+			}
+		}
+	}
+	full := read[api.ExecutionPage](t, b.do(t, request{method: "GET", path: base + "/executions?include=result", token: token}), http.StatusOK)
+	if string(full.Items[0].Result) != `{"a":1}` {
+		t.Errorf("with its result it is %s", full.Items[0].Result)
+	}
+	if slices.ContainsFunc(full.Items, func(e api.Execution) bool { return e.ID == uuid.Nil }) {
+		t.Error("an execution has no id")
+	}
+}
