@@ -24,6 +24,10 @@ func main() {
 	if err != nil {
 		os.Exit(2) // the flags have said why
 	}
+	if code, done := chaos.Seclude(ctx, c, os.Args[1:]); done {
+		stop()
+		os.Exit(code) //nolint:gocritic // stop was called
+	}
 	if err := chaos.Run(ctx, c, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)

@@ -15,7 +15,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,11 +34,13 @@ var errViolated = errors.New("a promise was broken")
 // progress. The error is errViolated, or why the run could not be made.
 // Everything it started has ended when it returns, also when ctx is cancelled.
 func Run(ctx context.Context, c Config, out, progress io.Writer) (err error) {
-	fmt.Fprintf(out, "seed %d, %v of load, %d API, %d promoter and %d worker processes\n", c.Seed, c.Duration, c.APIs, c.Promoters, c.Workers)
+	fmt.Fprintf(out, "seed %d, %v of load, %d API, %d promoter and %d worker processes, backend %s, %d tenants\n",
+		c.Seed, c.Duration, c.APIs, c.Promoters, c.Workers, c.Backend, c.Tenants)
 	s, err := open(ctx, c, progress)
 	closed := false
 	defer func() {
 		if !closed {
+			s.keep = len(s.crashes()) > 0
 			err = errors.Join(err, s.close())
 		}
 	}()
@@ -53,7 +57,9 @@ func Run(ctx context.Context, c Config, out, progress io.Writer) (err error) {
 		crashes = append(crashes, endErr.Error())
 	}
 	f.check("I28", len(crashes) == 0, uuid.Nil, uuid.Nil, "%v", crashes)
-	report(out, c, s, e, f, times, l)
+	if err := report(out, c, s, e, f, times, l); err != nil {
+		return err
+	}
 	if len(f.violations) > 0 {
 		return fmt.Errorf("%w: %d times, seed %d; the processes' logs are in %s", errViolated, len(f.violations), c.Seed, s.dir)
 	}
@@ -72,8 +78,15 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	t.end = t.began.Add(c.Duration)
 	l := newLoad(s, c, t.end)
 	var faults []fault
+	can, cannot := possible(c, s.lacks)
+	for _, name := range slices.Sorted(maps.Keys(cannot)) {
+		fmt.Fprintf(progress, "left out: %s: %s\n", name, cannot[name])
+	}
+	if c.Faults && len(can) == 0 {
+		return nil, nil, t, nil, fmt.Errorf("%q cannot be done here: %s", c.Only, cannot[c.Only])
+	}
 	if c.Faults {
-		faults = plan(dice(c.Seed), c)
+		faults = plan(dice(c.Seed), c, can)
 	}
 	fmt.Fprintf(progress, "load for %v with %d faults\n", c.Duration, len(faults))
 
@@ -81,7 +94,7 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	defer stopWatching()
 	stopLoad := make(chan struct{})
 	var loading, watchers sync.WaitGroup
-	loading.Go(func() { l.run(ctx, c.Jobs, stopLoad) })
+	loading.Go(func() { l.run(ctx, c, stopLoad) })
 	watchers.Go(func() { s.watch(watching, l, f) })
 	rage(ctx, s, faults, mark)
 	err := heal(ctx, s)
@@ -99,7 +112,7 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	if ctx.Err() != nil || err != nil {
 		return nil, nil, t, nil, errors.Join(ctx.Err(), err)
 	}
-	e := &evidence{jobs: l.jobs, calls: s.sink.log(), faults: faults, readAt: clock.Now()}
+	e := &evidence{jobs: l.jobs, calls: s.sink.log(), faults: faults, seen: l.seen, short: c.Short, most: tenantRuns, readAt: clock.Now()}
 	if e.rows, err = s.store.rows(ctx); err == nil {
 		e.stored, err = s.store.jobs(ctx)
 	}
@@ -108,10 +121,13 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	}
 	e.judge(f)
 	for _, wrong := range l.wrong {
-		f.check("I10", false, uuid.Nil, uuid.Nil, "%s", wrong)
+		f.check(wrong.invariant, false, uuid.Nil, uuid.Nil, "%s", wrong.text)
 	}
 	return e, f, t, l, nil
 }
+
+// tenantRuns is how many executions of a tenant may run at once.
+const tenantRuns = 40
 
 // dice fall alike for one seed.
 func dice(seed uint64) *rand.Rand {
@@ -138,6 +154,7 @@ func (s *stack) watch(ctx context.Context, l *load, f *findings) {
 			f.check("I3", there && now == print, uuid.Nil, id, "execution %s was over and changed (is there: %t)", id, there)
 		}
 		over = shot.over
+		shot.tenants(f, tenantRuns)
 		f.check("I3", shot.both == 0, uuid.Nil, uuid.Nil, "%d executions are over and active at once", shot.both)
 		l.mu.Lock()
 		for _, w := range l.jobs {

@@ -21,7 +21,7 @@ func TestPromisesHoldUnderFaults(t *testing.T) {
 	}
 	c := Config{
 		Seed: 7, Duration: 10 * time.Second, Quiet: time.Second, Calm: 2 * time.Second, Drain: 40 * time.Second,
-		APIs: 2, Promoters: 3, Workers: 4, Jobs: 15, Short: true, Faults: true,
+		APIs: 2, Promoters: 3, Workers: 4, Jobs: 15, Short: true, Faults: true, Backend: "auto", Tenants: 3, Burst: 40, Slots: 25,
 	}
 	var out strings.Builder
 	err := Run(t.Context(), c, &out, t.Output())
@@ -38,7 +38,7 @@ func TestStoppedRunEndsEverything(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := Run(ctx, Config{Seed: 1, Duration: time.Minute, APIs: 1, Promoters: 1, Workers: 1}, t.Output(), t.Output())
+	err := Run(ctx, Config{Seed: 1, Duration: time.Minute, APIs: 1, Promoters: 1, Workers: 1, Short: true, Backend: "auto", Tenants: 2}, t.Output(), t.Output())
 	if err == nil {
 		t.Error("a stopped run says that all is well")
 	}

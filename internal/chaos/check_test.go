@@ -15,14 +15,14 @@ import (
 func whole() *evidence {
 	born := time.Date(2026, 3, 1, 12, 0, 0, 500_000_000, time.UTC)
 	w := &work{
-		name: "job 1", every: 2 * time.Second, end: born.Add(6 * time.Second), id: uuid.New(), createdAt: born,
+		name: "job 1", overlap: "allow", every: 2 * time.Second, end: born.Add(6 * time.Second), id: uuid.New(), createdAt: born,
 		triggers: map[string]uuid.UUID{"a key": uuid.New()},
 	}
-	e := &evidence{jobs: []*work{w}, stored: map[uuid.UUID]stored{w.id: {name: w.name, status: "inactive"}}}
+	e := &evidence{most: 2, jobs: []*work{w}, stored: map[uuid.UUID]stored{w.id: {tenant: tenantID(0), name: w.name, status: "inactive"}}}
 	add := func(id uuid.UUID, trigger string, at time.Time) {
 		over := at.Add(time.Second)
 		e.rows = append(e.rows, row{
-			id: id, job: w.id, trigger: trigger, status: "completed", attempt: 1, max: 3, scheduledAt: at, createdAt: at, completedAt: &over,
+			tenant: tenantID(0), id: id, job: w.id, trigger: trigger, status: "completed", attempt: 1, max: 3, scheduledAt: at, createdAt: at, completedAt: &over,
 		})
 		e.calls = append(e.calls, call{execution: id, job: w.id, key: id.String(), attempt: 1, scheduledAt: at, start: at, end: over, status: 200})
 	}
@@ -80,8 +80,31 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 		"a deleted job that goes on": {func(e *evidence) {
 			at := e.rows[1].createdAt
 			e.jobs[0].deletion = &window{at.Add(-time.Second), at.Add(-time.Second)}
-			e.stored[e.jobs[0].id] = stored{name: "job 1", deleted: true}
+			e.stored[e.jobs[0].id] = stored{tenant: tenantID(0), name: "job 1", deleted: true}
 		}, []string{"I14", "I15"}},
+		"a cancelled run that completed": {func(e *evidence) {
+			e.jobs[0].cancels = map[uuid.UUID]window{e.rows[0].id: {}}
+		}, []string{"I14"}},
+		"more runs of a tenant than may": {func(e *evidence) { e.most = 0 }, []string{"I11"}},
+		"more runs of a job than may": {func(e *evidence) {
+			e.jobs[0].overlap, e.jobs[0].places = "skip", 0
+		}, []string{"I11"}},
+		"a run before its instant": {func(e *evidence) {
+			e.calls[0].start = e.calls[0].scheduledAt.Add(-time.Millisecond)
+		}, []string{"I30"}},
+		"a row of another tenant":       {func(e *evidence) { e.rows[0].tenant, e.calls[0].tenant = tenantID(1), 1 }, []string{"I22"}},
+		"a target of another tenant":    {func(e *evidence) { e.calls[0].tenant = 1 }, []string{"I22"}},
+		"a job shown to another tenant": {func(e *evidence) { e.seen = []sight{{1, e.jobs[0].id}} }, []string{"I22"}},
+		"a promoter that went on with a wrong clock": {func(e *evidence) {
+			at := e.rows[0].createdAt
+			e.faults = []fault{{kind: "skew promoters", begun: at.Add(-3 * time.Second), healed: at.Add(time.Second), skews: []skewed{
+				{by: time.Minute, begun: at.Add(-3 * time.Second), end: at.Add(time.Second), everybody: true, alarms: 5, answers: 5},
+			}}}
+		}, []string{"I30"}},
+		"a promoter without an alarm": {func(e *evidence) {
+			at := e.rows[0].createdAt
+			e.faults = []fault{{kind: "skew promoter", begun: at, healed: at, skews: []skewed{{by: -time.Minute, begun: at, end: at, answers: 5}}}}
+		}, []string{"I30"}},
 		"a run that never ends": {func(e *evidence) {
 			e.rows[0].status, e.rows[0].completedAt = "running", nil
 		}, []string{"I16"}},
@@ -133,7 +156,7 @@ func TestGrid(t *testing.T) {
 func TestPlanRepeats(t *testing.T) {
 	t.Parallel()
 	c := Config{Duration: time.Minute, Quiet: 5 * time.Second, Calm: 6 * time.Second, APIs: 2, Promoters: 3, Workers: 4}
-	first, again := plan(dice(3), c), plan(dice(3), c)
+	first, again := plan(dice(3), c, kinds()), plan(dice(3), c, kinds())
 	if len(first) < 10 || len(first) != len(again) {
 		t.Fatalf("%d and %d faults", len(first), len(again))
 	}
@@ -142,7 +165,7 @@ func TestPlanRepeats(t *testing.T) {
 			t.Errorf("%s and %s", f, again[i])
 		}
 	}
-	if plan(dice(4), c)[0].String() == first[0].String() && plan(dice(4), c)[1].String() == first[1].String() {
+	if plan(dice(4), c, kinds())[0].String() == first[0].String() && plan(dice(4), c, kinds())[1].String() == first[1].String() {
 		t.Error("another seed is the same list")
 	}
 }

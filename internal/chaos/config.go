@@ -1,10 +1,12 @@
 package chaos
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -21,7 +23,13 @@ type Config struct {
 	Promoters int
 	Workers   int
 	Jobs      int    // with a schedule, from the start
-	Short     bool   // shorter leases and faults, for a test
+	Backend   string // QUEUE_BACKEND of all processes; without Redis for "postgres"
+	Tenants   int    // 2 and more; the last one has a burst
+	Burst     int    // executions that the last tenant asks for at once
+	Slots     int    // of each worker
+	Short     bool   // shorter leases and faults, for a test; and none that need more than the servers' programs
+	Secluded  bool   // we are in a mount namespace of our own, so disks may be mounted
+	JSON      string // file for the report, for tools; empty: none
 	Faults    bool   // false: the same load undisturbed
 	Only      string // kind of fault, the only one; empty: all
 	Drops     bool   // some targets break the connection off instead of answering
@@ -29,7 +37,7 @@ type Config struct {
 
 // Parse reads the flags. What is wrong with them it says on output.
 func Parse(args []string, output io.Writer) (Config, error) {
-	c := Config{APIs: 2, Promoters: 3, Workers: 4}
+	c := Config{APIs: 2, Promoters: 3, Workers: 4, Slots: 25}
 	set := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	set.SetOutput(output)
 	set.Uint64Var(&c.Seed, "seed", uint64(clock.Now().UnixNano()%1_000_000), "seed of faults and load")
@@ -37,21 +45,38 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.DurationVar(&c.Drain, "drain", time.Minute, "within which everything must be over after the load")
 	set.IntVar(&c.Jobs, "jobs", 40, "jobs with a schedule at the start")
 	set.BoolVar(&c.Faults, "faults", true, "disturb it; without, the same load in peace")
+	set.StringVar(&c.Backend, "backend", "auto", "QUEUE_BACKEND of all processes: auto, redis, or postgres, which starts no Redis")
+	set.IntVar(&c.Tenants, "tenants", 3, "tenants; the last one has a burst")
+	set.IntVar(&c.Burst, "burst", 500, "executions that the last tenant asks for at once")
+	set.StringVar(&c.JSON, "json", "", "write the report to this file too, for tools")
+	set.BoolVar(&c.Secluded, "secluded", false, "set by the program itself as root: it has a mount namespace of its own")
 	set.StringVar(&c.Only, "only", "", "only this kind of fault, such as \"kill worker\"")
 	set.BoolVar(&c.Drops, "drops", false, "some targets break the connection off instead of answering")
 	if err := set.Parse(args); err != nil {
 		return Config{}, err
 	}
 	c.Quiet, c.Calm = 5*time.Second, 6*time.Second
-	if c.Only != "" && !slices.ContainsFunc(kinds(), func(k kind) bool { return k.name == c.Only }) {
-		err := fmt.Errorf("-only: there is no fault %q", c.Only)
+	err := c.check()
+	if err != nil {
 		fmt.Fprintln(output, err)
-		return Config{}, err
 	}
-	if c.Duration < 20*time.Second || c.Jobs < 1 {
-		err := fmt.Errorf("-duration must be 20s or more and -jobs 1 or more")
-		fmt.Fprintln(output, err)
-		return Config{}, err
+	return c, err
+}
+
+func (c Config) check() error {
+	known := kinds()
+	if c.Only != "" && !slices.ContainsFunc(known, func(k kind) bool { return k.name == c.Only }) {
+		names := make([]string, 0, len(known))
+		for _, k := range known {
+			names = append(names, k.name)
+		}
+		return fmt.Errorf("-only: there is no fault %q; there are %s", c.Only, strings.Join(names, ", "))
 	}
-	return c, nil
+	if !slices.Contains([]string{"auto", "redis", "postgres"}, c.Backend) {
+		return fmt.Errorf("-backend is %q, not auto, redis or postgres", c.Backend)
+	}
+	if c.Duration < 20*time.Second || c.Jobs < 1 || c.Tenants < 2 || c.Burst < 0 {
+		return errors.New("-duration must be 20s or more, -jobs 1, -tenants 2, and -burst 0 or more")
+	}
+	return nil
 }

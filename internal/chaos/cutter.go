@@ -8,7 +8,8 @@ import (
 
 // cutter stands between one process and one store, and breaks what passes. It
 // listens on a loopback port and speaks to the store's unix socket, so that a
-// store that is restarted keeps its address.
+// store that is restarted keeps its address. A nil cutter stands before a store
+// that is not there.
 type cutter struct {
 	addr   string // host:port for the process
 	socket string // of the store
@@ -108,6 +109,9 @@ func (p *pair) cut() {
 
 // Down cuts every connection and refuses new ones until Up.
 func (c *cutter) Down() {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down = true
@@ -118,6 +122,9 @@ func (c *cutter) Down() {
 
 // Hold lets nothing pass until Up, without a word to either end.
 func (c *cutter) Hold() {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
@@ -129,6 +136,9 @@ func (c *cutter) Hold() {
 
 // Latency delays every piece that passes, each way, until Up.
 func (c *cutter) Latency(d time.Duration) {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.latency = d
@@ -137,6 +147,9 @@ func (c *cutter) Latency(d time.Duration) {
 // LoseAnswers cuts each connection at the store's next answer: what was asked
 // is done, and the one who asked does not know.
 func (c *cutter) LoseAnswers() {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p := range c.pairs {
@@ -146,6 +159,9 @@ func (c *cutter) LoseAnswers() {
 
 // Up heals everything but the connections that are gone.
 func (c *cutter) Up() {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down, c.latency = false, 0
@@ -158,6 +174,9 @@ func (c *cutter) Up() {
 
 // close ends the cutter and waits for what it started.
 func (c *cutter) close() {
+	if c == nil {
+		return
+	}
 	_ = c.listener.Close()
 	c.Up()
 	c.Down()

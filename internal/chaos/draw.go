@@ -14,7 +14,7 @@ import (
 // draw makes up a job.
 func (l *load) draw(n int) (*work, api.JobSpec) {
 	r := l.random
-	w := &work{name: fmt.Sprintf("job %d", n), end: l.end, places: 1, triggers: map[string]uuid.UUID{}, overlap: api.OverlapPolicyAllow}
+	w := l.work(n%l.tenants, fmt.Sprintf("job %d", n))
 	spec := api.JobSpec{Name: w.name, JobType: api.HTTP, EndDate: nullable.NewNullableWithValue(l.end)}
 	if r.IntN(3) == 0 {
 		w.step = time.Duration(1000+100*r.IntN(25)) * time.Millisecond
@@ -38,7 +38,7 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 	if w.overlap == api.OverlapPolicyQueueAll {
 		takes = min(takes, 700) // what it may queue must not outlast the run
 	}
-	query := fmt.Sprintf("?ms=%d", takes)
+	query := fmt.Sprintf("?tenant=%d&ms=%d", w.tenant, takes)
 	retries, delay := 3, int64(200+r.IntN(600))
 	switch r.IntN(8) {
 	case 0:
@@ -57,5 +57,25 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 	spec.RetryConfig = &api.RetryConfig{MaxRetries: &retries, RetryDelayMs: &delay}
 	method := []string{"GET", "POST"}[r.IntN(2)]
 	spec.Config, _ = json.Marshal(map[string]any{"url": l.stack.sink.url + "/" + query, "method": method})
+	return w, spec
+}
+
+func (l *load) work(tenant int, name string) *work {
+	return &work{
+		tenant: tenant, name: name, end: l.end, places: 1, overlap: api.OverlapPolicyAllow,
+		triggers: map[string]uuid.UUID{}, retries: map[string]uuid.UUID{}, cancels: map[uuid.UUID]window{},
+	}
+}
+
+// crowded is the job of the burst: it runs as often at once as anybody asks.
+func (l *load) crowded() (*work, api.JobSpec) {
+	tenant := l.tenants - 1
+	w := l.work(tenant, "burst")
+	w.every = 5 * time.Second
+	spec := api.JobSpec{
+		Name: w.name, JobType: api.HTTP, EndDate: nullable.NewNullableWithValue(l.end),
+		CronExpression: nullable.NewNullableWithValue("*/5 * * * * *"), OverlapPolicy: &w.overlap,
+	}
+	spec.Config, _ = json.Marshal(map[string]any{"url": fmt.Sprintf("%s/?tenant=%d&ms=1000", l.stack.sink.url, tenant)})
 	return w, spec
 }

@@ -23,8 +23,10 @@ type member struct {
 	role, name string
 	program    string
 	env        []string
-	logs       string // directory
-	db, redis  *cutter
+	logs       string  // directory
+	db, redis  *cutter // redis is nil where there is none
+	orders     *orders // nil: its clock cannot be moved
+	metrics    string  // URL; empty: it serves none
 
 	mu       sync.Mutex
 	process  *child.Process // nil while it is down
@@ -59,6 +61,9 @@ func (m *member) start(ctx context.Context) error {
 	cmd := exec.Command(m.program) //nolint:noctx // it lives until it is ended
 	cmd.Env = m.env
 	cmd.Stdout, cmd.Stderr = out, out
+	if m.orders != nil {
+		cmd.ExtraFiles = []*os.File{m.orders.file}
+	}
 	p, err := child.Start(cmd)
 	if err != nil {
 		return err
@@ -178,6 +183,7 @@ func (m *member) close() error {
 	m.watchers.Wait()
 	m.db.close()
 	m.redis.close()
+	m.orders.close()
 	if crashes := m.crashed(); len(crashes) > 0 {
 		return errors.New(strings.Join(crashes, "; "))
 	}

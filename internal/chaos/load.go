@@ -26,6 +26,7 @@ type pausing struct {
 
 // work is a job as we asked for it, and all that we did to it.
 type work struct {
+	tenant  int
 	name    string
 	every   time.Duration // of a cron expression, on whole seconds since the epoch
 	step    time.Duration // of an interval, from the job's creation
@@ -38,25 +39,35 @@ type work struct {
 	deletion  *window
 	pauses    []pausing
 	triggers  map[string]uuid.UUID // by Idempotency-Key; a zero id: unresolved
+	retries   map[string]uuid.UUID // likewise
+	cancels   map[uuid.UUID]window // those that were acknowledged, by execution
 	doing     bool                 // an operation on it is under way
 }
 
 // load is the client of the service: it creates, triggers, pauses and deletes,
 // and takes down what it was answered.
 type load struct {
-	stack *stack
-	end   time.Time // endDate of every job
-	drops bool      // some targets break connections off
+	stack   *stack
+	tenants int
+	end     time.Time // endDate of every job
+	drops   bool      // some targets break connections off
 
 	mu      sync.Mutex
 	random  *rand.Rand
 	jobs    []*work
 	answers map[string]int // by operation and status
-	wrong   []string       // answers that break a promise
+	wrong   []violation    // answers that break a promise
+	seen    []sight        // jobs that a tenant was shown
+}
+
+// sight is a job that the API showed to a tenant.
+type sight struct {
+	tenant int
+	job    uuid.UUID
 }
 
 func newLoad(s *stack, c Config, end time.Time) *load {
-	return &load{stack: s, end: end, drops: c.Drops, random: rand.New(rand.NewPCG(c.Seed, 2)), answers: map[string]int{}} //nolint:gosec // it must repeat
+	return &load{stack: s, tenants: c.Tenants, end: end, drops: c.Drops, random: rand.New(rand.NewPCG(c.Seed, 2)), answers: map[string]int{}} //nolint:gosec // it must repeat
 }
 
 // patience is how long an operation is repeated until it is answered.
@@ -64,11 +75,12 @@ const patience = 25 * time.Second
 
 // ask repeats a request until its answer is final: neither lost nor 5xx, 429
 // or a conflict with itself. It goes to another API process each time.
-func (l *load) ask(ctx context.Context, name string, request func(c *api.ClientWithResponses) (int, error)) (int, window) {
+func (l *load) ask(ctx context.Context, tenant int, name string, request func(c *api.ClientWithResponses) (int, error)) (int, window) {
 	w := window{asked: clock.Now()}
 	for mark := clock.Start(); ; {
 		l.mu.Lock()
-		client := l.stack.clients[l.random.IntN(len(l.stack.clients))]
+		clients := l.stack.clients[tenant]
+		client := clients[l.random.IntN(len(clients))]
 		l.mu.Unlock()
 		code, err := request(client)
 		if err != nil {
@@ -91,18 +103,24 @@ func (l *load) ask(ctx context.Context, name string, request func(c *api.ClientW
 func (l *load) create(ctx context.Context) {
 	l.mu.Lock()
 	w, spec := l.draw(len(l.jobs) + 1)
+	l.mu.Unlock()
+	l.make(ctx, w, spec)
+}
+
+func (l *load) make(ctx context.Context, w *work, spec api.JobSpec) {
+	l.mu.Lock()
 	w.doing = true
 	l.jobs = append(l.jobs, w)
 	l.mu.Unlock()
 	name := uuid.NewString()
 	var made *api.Job
-	code, _ := l.ask(ctx, "create", func(c *api.ClientWithResponses) (int, error) {
+	code, _ := l.ask(ctx, w.tenant, "create", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.CreateJobWithResponse(ctx, &api.CreateJobParams{IdempotencyKey: &name}, spec)
 		if err != nil {
 			return 0, err
 		}
 		if made = answer.JSON201; made == nil && answer.StatusCode() < 500 && w.end.Sub(clock.Now()) > lastCreation {
-			l.complain("create %q: %s: %s", w.name, answer.Status(), answer.Body)
+			l.complain("I10", "create %q: %s: %s", w.name, answer.Status(), answer.Body)
 		}
 		return answer.StatusCode(), nil
 	})
@@ -114,23 +132,32 @@ func (l *load) create(ctx context.Context) {
 	}
 }
 
-// trigger runs a job now; sometimes it asks again after the answer.
-func (l *load) trigger(ctx context.Context, w *work) {
+// trigger runs a job now; sometimes it asks again after the answer. A job of
+// another tenant is triggered with the same key, which must not matter.
+func (l *load) trigger(ctx context.Context, w, other *work) {
 	name := uuid.NewString()
 	l.mu.Lock()
 	w.triggers[name] = uuid.Nil
 	twice := l.random.IntN(3) == 0
 	l.mu.Unlock()
 	first := l.triggerAs(ctx, w, name)
+	if other != nil {
+		l.mu.Lock()
+		other.triggers[name] = uuid.Nil
+		l.mu.Unlock()
+		if id := l.triggerAs(ctx, other, name); id != uuid.Nil && id == first {
+			l.complain("I25", "the key %s of tenant %d had an effect for tenant %d: execution %s", name, w.tenant, other.tenant, id)
+		}
+	}
 	if twice && first != uuid.Nil {
 		if again := l.triggerAs(ctx, w, name); again != uuid.Nil && again != first {
-			l.complain("trigger of %q repeated with its key: execution %s, then %s", w.name, first, again)
+			l.complain("I10", "trigger of %q repeated with its key: execution %s, then %s", w.name, first, again)
 		}
 	}
 }
 
 func (l *load) triggerAs(ctx context.Context, w *work, name string) (id uuid.UUID) {
-	code, _ := l.ask(ctx, "trigger", func(c *api.ClientWithResponses) (int, error) {
+	code, _ := l.ask(ctx, w.tenant, "trigger", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.TriggerJobWithResponse(ctx, w.id, &api.TriggerJobParams{IdempotencyKey: &name}, api.TriggerRequest{})
 		if err != nil {
 			return 0, err
@@ -153,7 +180,7 @@ func (l *load) triggerAs(ctx context.Context, w *work, name string) (id uuid.UUI
 
 // pause holds a job back for a moment and resumes it.
 func (l *load) pause(ctx context.Context, w *work, hold time.Duration, missed api.ResumeRequestMissed) {
-	code, paused := l.ask(ctx, "pause", func(c *api.ClientWithResponses) (int, error) {
+	code, paused := l.ask(ctx, w.tenant, "pause", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.PauseJobWithResponse(ctx, w.id, api.PauseRequest{})
 		if err != nil {
 			return 0, err
@@ -170,7 +197,7 @@ func (l *load) pause(ctx context.Context, w *work, hold time.Duration, missed ap
 			made = n
 		}
 	}
-	code, resumed := l.ask(ctx, "resume", func(c *api.ClientWithResponses) (int, error) {
+	code, resumed := l.ask(ctx, w.tenant, "resume", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.ResumeJobWithResponse(ctx, w.id, api.ResumeRequest{Missed: &missed})
 		if err != nil {
 			return 0, err
@@ -186,7 +213,7 @@ func (l *load) pause(ctx context.Context, w *work, hold time.Duration, missed ap
 }
 
 func (l *load) remove(ctx context.Context, w *work) {
-	code, deleted := l.ask(ctx, "delete", func(c *api.ClientWithResponses) (int, error) {
+	code, deleted := l.ask(ctx, w.tenant, "delete", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.DeleteJobWithResponse(ctx, w.id)
 		if err != nil {
 			return 0, err
@@ -196,18 +223,18 @@ func (l *load) remove(ctx context.Context, w *work) {
 	if code == 0 {
 		deleted.ack = time.Time{}
 	} else if code != http.StatusNoContent && code != http.StatusNotFound { // 404: an earlier, lost answer was the deletion's
-		l.complain("delete %q: %d", w.name, code)
+		l.complain("I10", "delete %q: %d", w.name, code)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w.deletion = &deleted
 }
 
-// pick takes a job that nobody works on.
-func (l *load) pick() *work {
+// pick takes a job that nobody works on, and that is not of the tenant.
+func (l *load) pick(not int) *work {
 	var free []*work
 	for _, w := range l.jobs {
-		if w.id != uuid.Nil && w.deletion == nil && !w.doing {
+		if w.id != uuid.Nil && w.deletion == nil && !w.doing && w.tenant != not && w.name != "burst" {
 			free = append(free, w)
 		}
 	}
@@ -221,10 +248,11 @@ func (l *load) pick() *work {
 
 // run creates the first jobs, then does something every now and then until
 // stop, and returns when the last answer has come.
-func (l *load) run(ctx context.Context, jobs int, stop <-chan struct{}) {
+func (l *load) run(ctx context.Context, c Config, stop <-chan struct{}) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	for range jobs {
+	all.Go(func() { l.burst(ctx, c) })
+	for range c.Jobs {
 		l.create(ctx)
 	}
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -256,9 +284,21 @@ func (l *load) something(ctx context.Context, all *sync.WaitGroup) {
 		}
 		return
 	}
-	w := l.pick()
+	if drawn < 22 {
+		one := l.pick(-1)
+		if one != nil {
+			one.doing = false // it is only looked at
+			all.Go(func() { l.peep(ctx, (one.tenant+1+drawn%(l.tenants-1))%l.tenants, one.id) })
+		}
+		return
+	}
+	w := l.pick(-1)
 	if w == nil {
 		return
+	}
+	var other *work
+	if drawn >= 35 && drawn < 45 {
+		other = l.pick(w.tenant)
 	}
 	hold := time.Duration(200+l.random.IntN(4000)) * time.Millisecond
 	missed := []api.ResumeRequestMissed{
@@ -266,8 +306,12 @@ func (l *load) something(ctx context.Context, all *sync.WaitGroup) {
 	}[l.random.IntN(3)]
 	all.Go(func() {
 		switch {
+		case drawn < 30:
+			l.cancel(ctx, w)
+		case drawn < 35:
+			l.retry(ctx, w)
 		case drawn < 65:
-			l.trigger(ctx, w)
+			l.trigger(ctx, w, other)
 		case drawn < 90:
 			l.pause(ctx, w, hold, missed)
 		default:
@@ -276,11 +320,14 @@ func (l *load) something(ctx context.Context, all *sync.WaitGroup) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		w.doing = false
+		if other != nil {
+			other.doing = false
+		}
 	})
 }
 
-func (l *load) complain(format string, args ...any) {
+func (l *load) complain(invariant, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
+	l.wrong = append(l.wrong, violation{invariant: invariant, text: fmt.Sprintf(format, args...)})
 }

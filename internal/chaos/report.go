@@ -1,9 +1,11 @@
 package chaos
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +15,67 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 )
 
-// report prints what a run found.
-func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times, l *load) {
+// summary is the part of a report that tools read.
+type summary struct {
+	Seed       uint64         `json:"seed"`
+	Backend    string         `json:"backend"`
+	Seconds    float64        `json:"seconds"`
+	Faults     map[string]int `json:"faults"` // those that were done
+	Calls      int            `json:"calls"`
+	Succeeded  int            `json:"succeeded"`
+	Repeated   int            `json:"repeated"`
+	Lags       []lag          `json:"lags"`
+	Bars       []bar          `json:"bars"`
+	MemoryMB   map[string]int `json:"memoryMB"`
+	Invariants []tally        `json:"invariants"`
+	Violations []string       `json:"violations"`
+}
+
+// tally is how often an invariant was looked at, and did not hold.
+type tally struct {
+	Name   string `json:"name"`
+	Looked int    `json:"looked"`
+	Broken int    `json:"broken"`
+}
+
+func summarize(c Config, s *stack, e *evidence, f *findings, t times) summary {
+	sum := summary{Seed: c.Seed, Backend: c.Backend, Seconds: c.Duration.Seconds(), Faults: map[string]int{}, Calls: len(e.calls), MemoryMB: map[string]int{}}
+	for _, fault := range e.faults {
+		if !fault.begun.IsZero() && fault.err == nil {
+			sum.Faults[fault.kind]++
+		}
+	}
+	for _, calls := range e.byCall {
+		n := 0
+		for _, call := range calls {
+			if call.status == 200 {
+				n++
+			}
+		}
+		sum.Succeeded += min(n, 1)
+		sum.Repeated += max(n-1, 0)
+	}
+	for _, m := range s.members {
+		sum.MemoryMB[m.name] = m.maxRSS / 1024
+	}
+	broken := map[string]int{}
+	for _, v := range f.violations {
+		broken[v.invariant]++
+		sum.Violations = append(sum.Violations, v.invariant+": "+v.text)
+	}
+	names := slices.SortedFunc(maps.Keys(f.looked), func(a, b string) int {
+		return (len(a)-len(b))*100 + strings.Compare(a, b)
+	})
+	for _, name := range names {
+		sum.Invariants = append(sum.Invariants, tally{name, f.looked[name], broken[name]})
+	}
+	sum.Lags, sum.Bars = e.lags(), e.bars(t, s.members)
+	return sum
+}
+
+// report prints what a run found, and writes it for tools where that was asked
+// for.
+func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times, l *load) error {
 	fmt.Fprintln(out, "\nfaults")
 	for _, fault := range e.faults {
 		fmt.Fprintln(out, " ", fault)
@@ -23,41 +84,43 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 	for _, r := range e.rows {
 		states[r.trigger+" "+r.status]++
 	}
-	fmt.Fprintf(out, "\nexecutions  %s\nanswers     %s\n", counts(states), counts(l.answers))
-	completed, again := 0, 0
-	for _, calls := range e.byCall {
-		n := 0
-		for _, call := range calls {
-			if call.status == 200 {
-				n++
-			}
-		}
-		completed += min(n, 1)
-		again += max(n-1, 0)
-	}
-	fmt.Fprintf(out, "targets     %d calls, %d executions succeeded there, %d of them once more (at-least-once)\n", len(e.calls), completed, again)
+	sum := summarize(c, s, e, f, t)
+	fmt.Fprintf(out, "\nfaults done %s\nexecutions  %s\nanswers     %s\n", counts(sum.Faults), counts(states), counts(l.answers))
+	fmt.Fprintf(out, "targets     %d calls, %d executions succeeded there, %d more successes of them (at-least-once)\n", sum.Calls, sum.Succeeded, sum.Repeated)
 	fmt.Fprintf(out, "drained     %.1f s after the last fault, %.1f s after the last due instant\n",
 		t.drained.Sub(t.healed).Seconds(), t.drained.Sub(t.end).Seconds())
 	if last := e.last(); last.over() {
 		fmt.Fprintf(out, "last over   %s\n%s", last.id, e.history(violation{run: last.id, job: last.job}))
 	}
-	lags(out, e)
-	recoveries(out, e)
-	fmt.Fprint(out, "memory      ")
+	fmt.Fprintf(out, "\n%-22s %6s %9s %9s %9s %9s   start after due instant, by the faults in force\n", "lag", "runs", "p50", "p95", "p99", "max")
+	for _, g := range sum.Lags {
+		fmt.Fprintf(out, "%-22s %6d %8.3fs %8.3fs %8.3fs %8.3fs\n", g.Of, g.Runs, g.P50, g.P95, g.P99, g.Max)
+	}
+	fmt.Fprint(out, "\nmemory      ")
 	for _, m := range s.members {
 		fmt.Fprintf(out, "%s %d MB (%d starts, %d found no store)  ", m.name, m.maxRSS/1024, m.starts, m.refused)
 	}
-	fmt.Fprintln(out, "\n\ninvariant  looked at  broken")
-	broken := map[string]int{}
-	for _, v := range f.violations {
-		broken[v.invariant]++
+	fmt.Fprintf(out, "\n\n%-60s %6s %9s %9s %8s\n", "bar (alone: no other fault near)", "times", "alone", "worst", "at most")
+	for _, b := range sum.Bars {
+		fmt.Fprintln(out, b)
 	}
-	names := slices.SortedFunc(maps.Keys(f.looked), func(a, b string) int {
-		return (len(a)-len(b))*100 + strings.Compare(a, b)
-	})
-	for _, name := range names {
-		fmt.Fprintf(out, "%-9s %10d %7d\n", name, f.looked[name], broken[name])
+	fmt.Fprintln(out, "\ninvariant  looked at  broken")
+	for _, one := range sum.Invariants {
+		fmt.Fprintf(out, "%-9s %10d %7d\n", one.Name, one.Looked, one.Broken)
 	}
+	e.show(out, f)
+	if c.JSON == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(sum, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(c.JSON, append(text, '\n'), 0o644) //nolint:gosec // a report
+}
+
+// show prints what was broken, with the history that shows it.
+func (e *evidence) show(out io.Writer, f *findings) {
 	shown := map[string]int{}
 	for _, v := range f.violations {
 		if shown[v.invariant]++; shown[v.invariant] <= 3 {
@@ -104,93 +167,6 @@ func (e *evidence) prompt() []call {
 		})
 		if r.trigger == "scheduled" && !waits[r.job] && !held {
 			out = append(out, slices.MinFunc(calls, func(a, b call) int { return a.start.Compare(b.start) }))
-		}
-	}
-	return out
-}
-
-// lags prints how late runs started, by the faults in force at their instant.
-func lags(out io.Writer, e *evidence) {
-	by := map[string][]time.Duration{}
-	for _, c := range e.prompt() {
-		lag, calm := c.start.Sub(c.scheduledAt), true
-		for _, f := range e.faults {
-			if !f.begun.IsZero() && c.scheduledAt.After(f.begun.Add(-time.Second)) && c.scheduledAt.Before(f.healed.Add(2*time.Second)) {
-				by[f.kind] = append(by[f.kind], lag)
-				calm = false
-			}
-		}
-		if calm {
-			by["(no fault near)"] = append(by["(no fault near)"], lag)
-		}
-		by["(all)"] = append(by["(all)"], lag)
-	}
-	fmt.Fprintf(out, "\n%-18s %6s %9s %9s %9s %9s   start after due instant, by the faults in force\n", "lag", "runs", "p50", "p95", "p99", "max")
-	for _, name := range slices.Sorted(maps.Keys(by)) {
-		all := by[name]
-		slices.Sort(all)
-		at := func(share float64) time.Duration {
-			return all[min(len(all)-1, int(share*float64(len(all))))].Round(time.Millisecond)
-		}
-		fmt.Fprintf(out, "%-18s %6d %9v %9v %9v %9v\n", name, len(all), at(.5), at(.95), at(.99), at(1))
-	}
-}
-
-// recoveries prints how long each sort of loss was felt.
-func recoveries(out io.Writer, e *evidence) {
-	worst := map[string][]time.Duration{}
-	for _, f := range e.faults {
-		if f.begun.IsZero() || f.err != nil {
-			continue
-		}
-		switch f.kind {
-		case "kill worker":
-			worst["worker killed: interrupted run started again"] = append(worst["worker killed: interrupted run started again"], e.startedAgain(f.begun)...)
-		case "kill promoter":
-			for _, c := range e.prompt() {
-				if c.scheduledAt.After(f.begun) && c.scheduledAt.Before(f.begun.Add(3*time.Second)) {
-					worst["promoter killed: lag of what was due in the 3 s after"] = append(worst["promoter killed: lag of what was due in the 3 s after"], c.start.Sub(c.scheduledAt))
-				}
-			}
-		case "flush redis", "restart redis", "redis away":
-			for _, c := range e.prompt() {
-				if !c.scheduledAt.After(f.healed) && c.start.After(f.healed) {
-					worst["redis emptied: what waited had started"] = append(worst["redis emptied: what waited had started"], c.start.Sub(f.healed))
-				}
-			}
-		case "crash postgres":
-			first := time.Duration(-1)
-			for _, c := range e.calls {
-				if d := c.start.Sub(f.healed); d > 0 && (first < 0 || d < first) {
-					first = d
-				}
-			}
-			worst["postgres back: first start"] = append(worst["postgres back: first start"], first)
-		}
-	}
-	fmt.Fprintln(out)
-	for _, name := range slices.Sorted(maps.Keys(worst)) {
-		all := worst[name]
-		slices.Sort(all)
-		if len(all) > 0 {
-			fmt.Fprintf(out, "%-54s %4d times, p50 %v, max %v\n", name, len(all), all[len(all)/2].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond))
-		}
-	}
-}
-
-// startedAgain is how long after a kill the runs that it interrupted started
-// again: the calls that broke off at that moment.
-func (e *evidence) startedAgain(killed time.Time) (out []time.Duration) {
-	for _, calls := range e.byCall {
-		for _, c := range calls {
-			if !c.aborted || c.end.Before(killed.Add(-50*time.Millisecond)) || c.end.After(killed.Add(500*time.Millisecond)) {
-				continue
-			}
-			for _, next := range calls {
-				if next.attempt == c.attempt+1 {
-					out = append(out, next.start.Sub(killed))
-				}
-			}
 		}
 	}
 	return out

@@ -16,6 +16,7 @@ import (
 // call is one request that a target of ours received. These, and not the
 // product's tables, are the truth about what ran.
 type call struct {
+	tenant         int // for whom the job was made, as its URL says
 	execution, job uuid.UUID
 	attempt        int
 	key            string // Idempotency-Key
@@ -56,6 +57,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{start: clock.Now(), key: r.Header.Get("Idempotency-Key")}
 	c.execution, _ = uuid.Parse(r.Header.Get("X-Execution-Id"))
 	c.job, _ = uuid.Parse(r.Header.Get("X-Job-Id"))
+	c.tenant, _ = strconv.Atoi(r.URL.Query().Get("tenant"))
 	c.attempt, _ = strconv.Atoi(r.Header.Get("X-Attempt"))
 	c.scheduledAt, _ = time.Parse(time.RFC3339Nano, r.Header.Get("X-Scheduled-At"))
 	s.mu.Lock()
@@ -101,6 +103,18 @@ func (s *sink) log() []call {
 		out[i] = *c
 	}
 	return out
+}
+
+// running is an execution of the job that calls its target just now; zero: none.
+func (s *sink) running(job uuid.UUID) uuid.UUID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.calls) - 1; i >= max(0, len(s.calls)-500); i-- {
+		if c := s.calls[i]; c.job == job && c.end.IsZero() {
+			return c.execution
+		}
+	}
+	return uuid.Nil
 }
 
 func (s *sink) close() {

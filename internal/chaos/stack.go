@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,12 +10,10 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,15 +39,16 @@ const (
 // stack is the installation under test: real stores, real processes, and what
 // stands between them.
 type stack struct {
-	dir      string // removed at the end
-	keep     bool   // but for the logs, because they are evidence
-	postgres *devstack.Postgres
-	redis    *devstack.Redis
-	store    store
-	sink     *sink
-	members  []*member
-	clients  []*api.ClientWithResponses // one an API process
-	restarts sync.Mutex                 // one restart of a store at a time
+	dir     string          // removed at the end
+	keep    bool            // but for the logs, because they are evidence
+	lacks   map[need]string // what cannot be had here, and why
+	library string          // that PostgreSQL loads; empty: none
+	servers *servers
+	redis   *devstack.Redis // nil: none takes part
+	store   store
+	sink    *sink
+	members []*member
+	clients [][]*api.ClientWithResponses // by tenant, one an API process
 }
 
 // open starts everything. The stack is the caller's to close, also after an
@@ -63,52 +63,84 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 	if err := os.Chmod(s.dir, 0o711); err != nil {
 		return s, err
 	}
-	fmt.Fprintln(progress, "building the processes, starting a private PostgreSQL and Redis")
-	if err := s.build(ctx); err != nil {
+	fmt.Fprintln(progress, "building the processes, starting private servers")
+	if err := s.build(ctx, c); err != nil {
 		return s, err
 	}
-	options := devstack.Options{Dir: filepath.Join(s.dir, "postgres"), Durable: true}
-	if s.postgres, err = devstack.StartPostgres(ctx, options); err != nil {
+	if err := s.stores(ctx, c); err != nil {
 		return s, err
-	}
-	// Redis is a throwaway: whenever it dies, everything in it is lost.
-	if s.redis, err = devstack.StartRedis(ctx, devstack.Options{Dir: filepath.Join(s.dir, "redis")}); err != nil {
-		return s, err
-	}
-	if s.redis.Kind == devstack.KindMiniredis {
-		return s, errNoRedis
 	}
 	if err := s.migrate(ctx); err != nil {
 		return s, err
 	}
-	s.store = store{url: s.postgres.URL(database, "postgres")}
+	if err := s.servers.follow(ctx); errors.Is(err, devstack.ErrNoBackup) {
+		s.lacks[needStandby], s.servers.standby = err.Error(), nil
+	} else if err != nil {
+		return s, err
+	}
 	if s.sink, err = newSink(); err != nil {
 		return s, err
 	}
 	return s, s.people(ctx, c)
 }
 
-// errNoRedis says that this machine cannot run the harness.
-var errNoRedis = errors.New("no redis-server is installed, and a stand-in cannot be broken like one")
-
-func (s *stack) build(ctx context.Context) error {
-	args := []string{"build", "-buildvcs=false", "-o", filepath.Join(s.dir, "bin") + string(filepath.Separator)}
-	for _, name := range []string{"api", "promoter", "worker"} {
-		args = append(args, module+"/cmd/"+name)
+// stores starts the servers.
+func (s *stack) stores(ctx context.Context, c Config) (err error) {
+	has := func(n need) bool { return s.lacks[n] == "" }
+	if s.servers, err = newServers(ctx, s.dir, s.library, has(needStandby), has(needDisk)); err != nil {
+		return err
 	}
-	said, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, said)
+	if err := s.servers.start(ctx); err != nil {
+		return err
+	}
+	s.store = store{url: s.servers.url(database, "postgres")}
+	if c.Backend == "postgres" {
+		return nil
+	}
+	// Redis is a throwaway: whenever it dies, everything in it is lost.
+	if s.redis, err = devstack.StartRedis(ctx, devstack.Options{Dir: filepath.Join(s.dir, "redis")}); err != nil {
+		return err
+	}
+	if s.redis.Kind == devstack.KindMiniredis {
+		return errNoRedis
 	}
 	return nil
 }
 
+// errNoRedis says that this machine cannot run the harness.
+var errNoRedis = errors.New("no redis-server is installed, and a stand-in cannot be broken like one")
+
+// build makes the processes, and what it takes to break them. What this
+// machine lacks for that is noted.
+func (s *stack) build(ctx context.Context, c Config) error {
+	s.lacks = c.lacks()
+	args := []string{"build", "-buildvcs=false", "-o", filepath.Join(s.dir, "bin") + string(filepath.Separator)}
+	if s.lacks[needSkew] == "" {
+		list, err := overlay(ctx, s.dir)
+		if err != nil {
+			s.lacks[needSkew] = err.Error()
+		} else {
+			args = append(args, "-overlay", list)
+		}
+	}
+	if s.lacks[needLibrary] == "" {
+		var err error
+		if s.library, err = compile(ctx, s.dir); err != nil {
+			s.lacks[needLibrary] = err.Error()
+		}
+	}
+	for _, name := range []string{"api", "promoter", "worker"} {
+		args = append(args, module+"/cmd/"+name)
+	}
+	return run(ctx, "go", args...)
+}
+
 func (s *stack) migrate(ctx context.Context) error {
-	if err := postgres.EnsureDatabase(ctx, s.postgres.AdminURL, database, schemaOwner); err != nil {
+	if err := postgres.EnsureDatabase(ctx, s.servers.url("postgres", "postgres"), database, schemaOwner); err != nil {
 		return err
 	}
 	variables := map[string]string{
-		"DATABASE_OWNER_URL": s.postgres.URL(database, schemaOwner), "DATABASE_URL": s.postgres.URL(database, login),
+		"DATABASE_OWNER_URL": s.servers.url(database, schemaOwner), "DATABASE_URL": s.servers.url(database, login),
 	}
 	c, err := config.Load[config.Migrate](func(name string) (string, bool) { v, ok := variables[name]; return v, ok })
 	if err != nil {
@@ -120,9 +152,15 @@ func (s *stack) migrate(ctx context.Context) error {
 // people makes the processes, each with its own ways to the stores, and waits
 // until all work.
 func (s *stack) people(ctx context.Context, c Config) error {
-	for role, count := range map[string]int{"api": c.APIs, "promoter": c.Promoters, "worker": c.Workers} {
+	s.clients = make([][]*api.ClientWithResponses, c.Tenants)
+	for _, role := range []string{"api", "promoter", "worker"} {
+		count := map[string]int{"api": c.APIs, "promoter": c.Promoters, "worker": c.Workers}[role]
 		for n := range count {
-			if err := s.hire(role, n+1, c.Short); err != nil {
+			m, err := s.hire(role, n+1)
+			if err == nil {
+				err = s.equip(m, c)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -135,39 +173,53 @@ func (s *stack) people(ctx context.Context, c Config) error {
 	return s.everybodyWorks(ctx, 30*time.Second)
 }
 
-func (s *stack) hire(role string, n int, short bool) error {
-	db, err := newCutter(filepath.Join(s.postgres.Socket, ".s.PGSQL.5432"))
+// hire makes a process with its ways to the stores.
+func (s *stack) hire(role string, n int) (*member, error) {
+	m := &member{role: role, name: role + "-" + strconv.Itoa(n), program: filepath.Join(s.dir, "bin", role), logs: s.dir}
+	s.members = append(s.members, m)
+	var err error
+	if m.db, err = newCutter(filepath.Join(s.servers.link, socketName)); err == nil && s.redis != nil {
+		m.redis, err = newCutter(s.redisSocket())
+	}
+	if err == nil && s.lacks[needSkew] == "" {
+		m.orders, err = newOrders(filepath.Join(s.dir, m.name+".orders"))
+	}
+	return m, err
+}
+
+// equip gives a process its configuration.
+func (s *stack) equip(m *member, c Config) error {
+	addr, err := freeAddr()
 	if err != nil {
 		return err
 	}
-	redis, err := newCutter(s.redisSocket())
-	if err != nil {
-		return err
-	}
-	m := &member{role: role, name: role + "-" + strconv.Itoa(n), program: filepath.Join(s.dir, "bin", role), logs: s.dir, db: db, redis: redis}
 	m.env = []string{
-		"DATABASE_URL=postgres://" + login + "@" + db.addr + "/" + database + "?sslmode=disable", "REDIS_URL=redis://" + redis.addr,
-		"METRICS_ENABLED=false", "EGRESS_ALLOW=127.0.0.0/8", "PATH=/usr/bin:/bin", "HOME=" + s.dir,
+		"DATABASE_URL=postgres://" + login + "@" + m.db.addr + "/" + database + "?sslmode=disable", "QUEUE_BACKEND=" + c.Backend,
+		"METRICS_ENABLED=" + strconv.FormatBool(m.role == "promoter"), "EGRESS_ALLOW=127.0.0.0/8",
+		"TENANT_MAX_RUNNING=" + strconv.Itoa(tenantRuns), "PATH=/usr/bin:/bin", "HOME=" + s.dir,
 	}
-	switch role {
+	if m.redis != nil {
+		m.env = append(m.env, "REDIS_URL=redis://"+m.redis.addr)
+	}
+	switch m.role {
 	case "api":
-		addr, err := freeAddr()
-		if err != nil {
-			return err
-		}
 		m.env = append(m.env, "HTTP_ADDR="+addr, "JWT_SECRET="+key, "TENANT_AUTO_CREATE=true")
-		client, err := newClient("http://" + addr)
-		if err != nil {
-			return err
+		for tenant := range c.Tenants {
+			client, err := newClient("http://"+addr, tenantID(tenant))
+			if err != nil {
+				return err
+			}
+			s.clients[tenant] = append(s.clients[tenant], client)
 		}
-		s.clients = append(s.clients, client)
+	case "promoter":
+		_, port, _ := net.SplitHostPort(addr)
+		m.env, m.metrics = append(m.env, "PROMETHEUS_PORT="+port), "http://"+addr+"/metrics"
 	case "worker":
-		m.env = append(m.env, "SCHEDULER_DRAIN_TIMEOUT_MS=4000")
-		if short {
+		m.env = append(m.env, "SCHEDULER_DRAIN_TIMEOUT_MS=4000", "SCHEDULER_MAX_CONCURRENT_JOBS="+strconv.Itoa(c.Slots))
+		if c.Short {
 			m.env = append(m.env, "SCHEDULER_HEARTBEAT_MS=400", "SCHEDULER_FENCE_MS=1800", "SCHEDULER_LEASE_TTL_MS=2500")
 		}
 	}
-	s.members = append(s.members, m)
 	return nil
 }
 
@@ -210,23 +262,6 @@ func (s *stack) flush() error {
 	return err
 }
 
-// crash ends PostgreSQL as a power cut would (it leaves everything to its
-// log), and starts it again after a while.
-func (s *stack) crash(ctx context.Context, down time.Duration) error {
-	s.restarts.Lock()
-	defer s.restarts.Unlock()
-	pid, err := s.store.postmaster(ctx)
-	if err != nil {
-		return err
-	}
-	if err := syscall.Kill(pid, syscall.SIGQUIT); err != nil {
-		return err
-	}
-	<-s.postgres.Done()
-	rest(ctx, down)
-	return s.postgres.Restart(context.WithoutCancel(ctx))
-}
-
 // close ends everything in the reverse order of its start, and says what did
 // not end well.
 func (s *stack) close() error {
@@ -243,10 +278,10 @@ func (s *stack) close() error {
 	if s.redis != nil {
 		err = errors.Join(err, s.redis.Stop())
 	}
-	if s.postgres != nil {
-		err = errors.Join(err, s.postgres.Stop())
+	if s.servers != nil {
+		err = errors.Join(err, s.servers.close())
 	}
-	for _, part := range []string{"bin", "postgres", "redis"} {
+	for _, part := range []string{"bin", "redis", "broken.c", "broken.so", "time.go", "wrong.go", "overlay.json"} {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(s.dir, part)))
 	}
 	if s.dir != "" && !s.keep {
@@ -255,9 +290,11 @@ func (s *stack) close() error {
 	return err
 }
 
-func newClient(url string) (*api.ClientWithResponses, error) {
-	claims := identity.Claims{Subject: "chaos", Tenant: tenantID, Roles: []identity.Role{identity.Admin}}
-	token, err := identity.Mint([]byte(key), claims, clock.Now(), 2*time.Hour)
+// newClient speaks for a tenant. Its token is valid for APIs with wrong
+// clocks, too.
+func newClient(url string, tenant uuid.UUID) (*api.ClientWithResponses, error) {
+	claims := identity.Claims{Subject: "chaos", Tenant: tenant, Roles: []identity.Role{identity.Admin}}
+	token, err := identity.Mint([]byte(key), claims, clock.Now().Add(-15*time.Minute), 3*time.Hour)
 	if err != nil {
 		return nil, err
 	}
@@ -269,8 +306,12 @@ func newClient(url string) (*api.ClientWithResponses, error) {
 		}))
 }
 
-// tenantID owns all jobs of a run.
-var tenantID = uuid.MustParse("c4a05c4a-0000-4000-8000-000000000001") //nolint:gochecknoglobals // a constant
+// tenantID is who owns the jobs of a tenant, counted from 0.
+func tenantID(n int) uuid.UUID {
+	id := uuid.MustParse("c4a05c4a-0000-4000-8000-000000000000")
+	binary.BigEndian.PutUint16(id[14:], uint16(n+1)) //nolint:gosec // there are a few
+	return id
+}
 
 // freeAddr is an address that nobody listened on a moment ago.
 func freeAddr() (string, error) {

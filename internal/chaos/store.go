@@ -15,6 +15,7 @@ type store struct{ url string }
 
 // row is an execution, over or not.
 type row struct {
+	tenant       uuid.UUID
 	id, job      uuid.UUID
 	trigger      string
 	status       string
@@ -47,12 +48,6 @@ func (s store) one(ctx context.Context, into any, sql string, args ...any) error
 	return s.with(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, sql, args...).Scan(into) })
 }
 
-// postmaster is the process id of the server.
-func (s store) postmaster(ctx context.Context) (pid int, err error) {
-	err = s.one(ctx, &pid, `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)::int`)
-	return pid, err
-}
-
 // left is how many executions are not over, and jobs whose schedule is not.
 func (s store) left(ctx context.Context) (n int, err error) {
 	err = s.one(ctx, &n, `SELECT (SELECT count(*) FROM active_executions) + (SELECT count(*) FROM scheduled_jobs
@@ -70,7 +65,7 @@ func (s store) madeAfter(ctx context.Context, job uuid.UUID, since time.Time) (n
 
 // rows reads every execution.
 func (s store) rows(ctx context.Context) (all []row, err error) {
-	const sql = `SELECT id, job_id, trigger_type, status, reason, attempt, max_attempts, scheduled_at,
+	const sql = `SELECT tenant_id, id, job_id, trigger_type, status, reason, attempt, max_attempts, scheduled_at,
 		coalesce(missed_count, 0), missed_until, created_at, completed_at, attempts::text FROM executions`
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		found, err := conn.Query(ctx, sql)
@@ -78,7 +73,7 @@ func (s store) rows(ctx context.Context) (all []row, err error) {
 			return err
 		}
 		all, err = pgx.CollectRows(found, func(from pgx.CollectableRow) (r row, err error) {
-			err = from.Scan(&r.id, &r.job, &r.trigger, &r.status, &r.reason, &r.attempt, &r.max, &r.scheduledAt,
+			err = from.Scan(&r.tenant, &r.id, &r.job, &r.trigger, &r.status, &r.reason, &r.attempt, &r.max, &r.scheduledAt,
 				&r.missedCount, &r.missedUntil, &r.createdAt, &r.completedAt, &r.attempts)
 			r.scheduledAt = r.scheduledAt.UTC()
 			return r, err
@@ -90,13 +85,14 @@ func (s store) rows(ctx context.Context) (all []row, err error) {
 
 // stored is a job's row.
 type stored struct {
+	tenant       uuid.UUID
 	name, status string
 	deleted      bool
 	due          bool // it owes an instant already
 }
 
 func (s store) jobs(ctx context.Context) (map[uuid.UUID]stored, error) {
-	const sql = `SELECT id, name, status, deleted_at IS NOT NULL,
+	const sql = `SELECT tenant_id, id, name, status, deleted_at IS NOT NULL,
 		status = 'active' AND deleted_at IS NULL AND coalesce(next_execution_at <= now(), false) FROM scheduled_jobs`
 	out := map[uuid.UUID]stored{}
 	err := s.with(ctx, func(conn *pgx.Conn) error {
@@ -106,7 +102,7 @@ func (s store) jobs(ctx context.Context) (map[uuid.UUID]stored, error) {
 		if err != nil {
 			return err
 		}
-		_, err = pgx.ForEachRow(found, []any{&id, &j.name, &j.status, &j.deleted, &j.due}, func() error {
+		_, err = pgx.ForEachRow(found, []any{&j.tenant, &id, &j.name, &j.status, &j.deleted, &j.due}, func() error {
 			out[id] = j
 			return nil
 		})
@@ -121,10 +117,15 @@ type snapshot struct {
 	over    map[uuid.UUID]string
 	running map[uuid.UUID]int
 	both    int // executions that are over and active at once
+
+	byTenant map[uuid.UUID]counted
 }
 
+// counted is how many executions of a tenant run, and how many are counted.
+type counted struct{ running, counted int }
+
 func (s store) snapshot(ctx context.Context) (shot snapshot, err error) {
-	shot = snapshot{over: map[uuid.UUID]string{}, running: map[uuid.UUID]int{}}
+	shot = snapshot{over: map[uuid.UUID]string{}, running: map[uuid.UUID]int{}, byTenant: map[uuid.UUID]counted{}}
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		var id uuid.UUID
 		var print string
@@ -151,9 +152,28 @@ func (s store) snapshot(ctx context.Context) (shot snapshot, err error) {
 		if _, err = pgx.ForEachRow(found, []any{&id, &n}, func() error { shot.running[id] = n; return nil }); err != nil {
 			return err
 		}
+		if shot.byTenant, err = tenantCounts(ctx, conn); err != nil {
+			return err
+		}
 		return conn.QueryRow(ctx, "SELECT count(*) FROM active_executions JOIN job_executions USING (id)").Scan(&shot.both)
 	})
 	return shot, err
+}
+
+// tenantCounts reads what runs of each tenant, and what is counted, as of one
+// moment.
+func tenantCounts(ctx context.Context, conn *pgx.Conn) (map[uuid.UUID]counted, error) {
+	const sql = `SELECT c.tenant_id, c.running, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = c.tenant_id AND a.status = 'running')
+		FROM running_counts c`
+	out := map[uuid.UUID]counted{}
+	found, err := conn.Query(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	var id uuid.UUID
+	var one counted
+	_, err = pgx.ForEachRow(found, []any{&id, &one.counted, &one.running}, func() error { out[id] = one; return nil })
+	return out, err
 }
 
 // lock holds a table for so long against everybody else.

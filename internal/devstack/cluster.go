@@ -22,6 +22,8 @@ type cluster struct {
 	account child.Account
 	data    string // the data directory
 	logPath string // what the server says, for the error when it does not start
+
+	settings, env []string // see Options
 }
 
 // superuser is the first role of each cluster. It makes the other roles; the
@@ -41,7 +43,7 @@ func openCluster(ctx context.Context, o Options) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{home: h, logPath: filepath.Join(h.dir, "postgres.log")}
+	c := newCluster(h, o)
 	if err = c.findOrMake(ctx, o); err == nil {
 		err = c.openSocket(c.account)
 	}
@@ -50,6 +52,10 @@ func openCluster(ctx context.Context, o Options) (*cluster, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+func newCluster(h *home, o Options) *cluster {
+	return &cluster{home: h, logPath: filepath.Join(h.dir, "postgres.log"), settings: o.Settings, env: o.Env}
 }
 
 func (c *cluster) findOrMake(ctx context.Context, o Options) error {

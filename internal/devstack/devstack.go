@@ -40,6 +40,11 @@ type Options struct {
 	// Install allows a missing program to be installed by the system's package
 	// manager.
 	Install bool
+	// Settings of a PostgreSQL beside our own and stronger than they are, as
+	// "name=value".
+	Settings []string
+	// Env is added to the environment of a PostgreSQL, as "NAME=value".
+	Env []string
 
 	on *machine // nil means this one
 }

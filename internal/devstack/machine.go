@@ -63,6 +63,20 @@ type binaries struct {
 func (b binaries) postgres() string { return filepath.Join(b.dir, "postgres") }
 func (b binaries) initdb() string   { return filepath.Join(b.dir, "initdb") }
 
+// backup is the program that copies a running server; empty when there is none.
+func (b binaries) backup() string {
+	dirs := []string{b.dir}
+	if program, err := filepath.EvalSymlinks(b.postgres()); err == nil {
+		dirs = append(dirs, filepath.Dir(program)) // a link to the server need not come with one to this
+	}
+	for _, dir := range dirs {
+		if path := filepath.Join(dir, "pg_basebackup"); executable(path) {
+			return path
+		}
+	}
+	return ""
+}
+
 // oldestMajor is the oldest PostgreSQL that the schema runs on.
 const oldestMajor = 15
 

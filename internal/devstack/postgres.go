@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -128,10 +129,10 @@ func (c *cluster) command() (cmd *exec.Cmd, release func(), err error) {
 	if c.durable {
 		own = durableSettings()
 	}
-	for _, s := range append(settings(), own...) {
+	for _, s := range slices.Concat(settings(), own, c.settings) {
 		args = append(args, "-c", s)
 	}
-	cmd = c.account.Command(context.Background(), serverEnv(), c.bins.postgres(), args...)
+	cmd = c.account.Command(context.Background(), slices.Concat(serverEnv(), c.env), c.bins.postgres(), args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	return cmd, func() { _ = out.Close() }, nil
 }

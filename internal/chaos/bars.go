@@ -1,0 +1,227 @@
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// lag is how late runs started, in seconds.
+type lag struct {
+	Of   string  `json:"of"`
+	Runs int     `json:"runs"`
+	P50  float64 `json:"p50"`
+	P95  float64 `json:"p95"`
+	P99  float64 `json:"p99"`
+	Max  float64 `json:"max"`
+}
+
+func newLag(of string, all []time.Duration) lag {
+	slices.Sort(all)
+	at := func(share float64) float64 {
+		return all[min(len(all)-1, int(share*float64(len(all))))].Seconds()
+	}
+	return lag{Of: of, Runs: len(all), P50: at(.5), P95: at(.95), P99: at(.99), Max: at(1)}
+}
+
+// lags are how late runs started, by the faults in force at their instant and
+// by tenant.
+func (e *evidence) lags() (out []lag) {
+	by := map[string][]time.Duration{}
+	for _, c := range e.prompt() {
+		late, calm := c.start.Sub(c.scheduledAt), true
+		for _, f := range e.faults {
+			if !f.begun.IsZero() && c.scheduledAt.After(f.begun.Add(-time.Second)) && c.scheduledAt.Before(f.healed.Add(2*time.Second)) {
+				by[f.kind] = append(by[f.kind], late)
+				calm = false
+			}
+		}
+		if calm {
+			by["(no fault near)"] = append(by["(no fault near)"], late)
+		}
+		by["(all)"] = append(by["(all)"], late)
+		by[fmt.Sprintf("(tenant %d)", c.tenant)] = append(by[fmt.Sprintf("(tenant %d)", c.tenant)], late)
+	}
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		out = append(out, newLag(name, by[name]))
+	}
+	return out
+}
+
+// bar is what is demanded of a recovery, in seconds (memory: MB), and what it
+// was at worst: where no other fault was near, and anywhere.
+type bar struct {
+	What   string  `json:"what"`
+	Times  int     `json:"times"`
+	Alone  float64 `json:"alone"` // -1: never
+	Worst  float64 `json:"worst"`
+	AtMost float64 `json:"atMost"`
+	Held   bool    `json:"held"` // alone, or anywhere if it never was alone
+}
+
+// String is the bar's line in the report.
+func (b bar) String() string {
+	alone, verdict := "-", "held"
+	if b.Alone >= 0 {
+		alone = fmt.Sprintf("%.3f", b.Alone)
+	}
+	switch {
+	case b.Held:
+	case b.Alone < 0:
+		verdict = "exceeded, with others"
+	default:
+		verdict = "EXCEEDED"
+	}
+	return fmt.Sprintf("%-60s %6d %9s %9.3f %8g   %s", b.What, b.Times, alone, b.Worst, b.AtMost, verdict)
+}
+
+// felt is how long one loss was felt.
+type felt struct {
+	seconds float64
+	alone   bool
+}
+
+func newBar(what string, atMost float64, all []felt) (bar, bool) {
+	b := bar{What: what, Times: len(all), Alone: -1, AtMost: atMost}
+	for _, one := range all {
+		b.Worst = max(b.Worst, one.seconds)
+		if one.alone {
+			b.Alone = max(b.Alone, one.seconds)
+		}
+	}
+	b.Held = b.Alone <= atMost && (b.Alone >= 0 || b.Worst <= atMost)
+	return b, len(all) > 0
+}
+
+// bars are what is demanded of each recovery, beside what it was.
+func (e *evidence) bars(t times, members []*member) (out []bar) {
+	all := map[string][]felt{}
+	for i := range e.faults {
+		e.feel(&e.faults[i], all)
+	}
+	for _, c := range e.prompt() {
+		if late := c.start.Sub(c.scheduledAt); e.calm(c.scheduledAt.Add(-2*time.Second), c.start, nil) {
+			all[noFault] = append(all[noFault], felt{late.Seconds(), true})
+		}
+	}
+	all[allOver] = []felt{{max(0, t.drained.Sub(later(t.healed, t.end)).Seconds()), true}}
+	for _, m := range members {
+		all[memory] = append(all[memory], felt{float64(m.maxRSS) / 1024, true})
+	}
+	for _, demand := range []struct {
+		what   string
+		atMost float64
+	}{
+		{noFault, 3},
+		{workerKilled, 15},
+		{promoterKilled, 2},
+		{redisEmptied, 5},
+		{redisDown, 3},
+		{postgresBack, 5},
+		{failedOver, 5},
+		{diskBack, 10},
+		{allOver, 30},
+		{memory, 900},
+	} {
+		if b, known := newBar(demand.what, demand.atMost, all[demand.what]); known {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// The bars, by the names that the output uses.
+const (
+	noFault        = "no fault near: start after due instant"
+	workerKilled   = "worker killed: interrupted run started again"
+	promoterKilled = "promoter killed: lag of what was due in the 3 s after"
+	redisEmptied   = "redis emptied and there: what waited had started"
+	redisDown      = "redis down: lag of what was due meanwhile"
+	postgresBack   = "postgres crashed and back: first start"
+	failedOver     = "standby promoted: first start"
+	diskBack       = "disk has space again, or obeys: first start"
+	allOver        = "all healed, nothing due any more: everything over"
+	memory         = "memory of each process, MB"
+)
+
+// feel adds how long one fault was felt.
+func (e *evidence) feel(f *fault, all map[string][]felt) {
+	if f.begun.IsZero() || f.healed.IsZero() {
+		return
+	}
+	add := func(what string, lasted time.Duration) {
+		all[what] = append(all[what], felt{lasted.Seconds(), e.calm(f.begun, f.healed.Add(3*time.Second), f)})
+	}
+	first := func(what string) {
+		if at := e.firstStart(f.healed); !at.IsZero() {
+			add(what, at.Sub(f.healed))
+		}
+	}
+	switch f.kind {
+	case "kill worker":
+		for _, took := range e.startedAgain(f.begun) {
+			add(workerKilled, took)
+		}
+	case "kill promoter":
+		e.due(f.begun, f.begun.Add(3*time.Second), func(c call) { add(promoterKilled, c.start.Sub(c.scheduledAt)) })
+	case "cut redis":
+		e.due(f.begun, f.healed, func(c call) { add(redisDown, c.start.Sub(c.scheduledAt)) })
+	case "flush redis", "restart redis", "redis away":
+		e.due(time.Time{}, f.healed, func(c call) {
+			if c.start.After(f.healed) {
+				add(redisEmptied, c.start.Sub(f.healed))
+			}
+		})
+	case "crash postgres":
+		first(postgresBack)
+	case "failover", "late failover":
+		first(failedOver)
+	case "disk full", "failing disk":
+		first(diskBack)
+	}
+}
+
+// due goes through the first calls of what was due between two instants.
+func (e *evidence) due(from, to time.Time, fn func(c call)) {
+	for _, c := range e.prompt() {
+		if c.scheduledAt.After(from) && !c.scheduledAt.After(to) {
+			fn(c)
+		}
+	}
+}
+
+// firstStart is when anything started after an instant; zero: nothing did.
+func (e *evidence) firstStart(after time.Time) (first time.Time) {
+	for _, c := range e.calls {
+		if c.start.After(after) && (first.IsZero() || c.start.Before(first)) {
+			first = c.start
+		}
+	}
+	return first
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// startedAgain is how long after a kill the runs that it interrupted started
+// again: the calls that broke off at that moment.
+func (e *evidence) startedAgain(killed time.Time) (out []time.Duration) {
+	for _, calls := range e.byCall {
+		for _, c := range calls {
+			if !c.aborted || c.end.Before(killed.Add(-50*time.Millisecond)) || c.end.After(killed.Add(500*time.Millisecond)) {
+				continue
+			}
+			for _, next := range calls {
+				if next.attempt == c.attempt+1 {
+					out = append(out, next.start.Sub(killed))
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,92 @@
+package chaos
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// stretch is how long a call took that its worker had a place for.
+type stretch struct{ start, end time.Time }
+
+// crowds checks by the targets' own log that never more ran at once than may:
+// of a job, and of a tenant (I11).
+func (e *evidence) crowds(f *findings) {
+	if e.skewed() {
+		return
+	}
+	jobs := map[uuid.UUID]*work{}
+	for _, w := range e.jobs {
+		jobs[w.id] = w
+	}
+	byJob, byTenant := map[uuid.UUID][]stretch{}, map[int][]stretch{}
+	for _, r := range e.rows {
+		for _, c := range e.byCall[r.id] {
+			w := jobs[r.job]
+			if w == nil || !e.placed(r, c) {
+				continue
+			}
+			if w.limited() {
+				byJob[w.id] = append(byJob[w.id], stretch{c.start, c.end})
+			}
+			byTenant[w.tenant] = append(byTenant[w.tenant], stretch{c.start, c.end})
+		}
+	}
+	for id, all := range byJob {
+		n, at := most(all)
+		f.check("I11", n <= jobs[id].places, id, uuid.Nil, "targets of %q saw %d runs at once at %s, %d may", jobs[id].name, n, at.Format(stamp), jobs[id].places)
+	}
+	for tenant, all := range byTenant {
+		n, at := most(all)
+		f.check("I11", n <= e.most, uuid.Nil, uuid.Nil, "targets of tenant %d saw %d runs at once at %s, %d may", tenant, n, at.Format(stamp), e.most)
+	}
+}
+
+// placed says whether a call was its worker's to make from beginning to end.
+// One that went on after its worker was given up (frozen, cut off) was not: its
+// place belonged to another already. Calls end long before a lease does, but
+// for the short form.
+func (e *evidence) placed(r row, c call) bool {
+	if c.end.IsZero() || !r.over() {
+		return false
+	}
+	if c.attempt == r.attempt {
+		return !c.end.After(*r.completedAt)
+	}
+	return c.status == http.StatusInternalServerError && !e.short
+}
+
+// most is how many stretches there are at once, and when.
+func most(of []stretch) (n int, at time.Time) {
+	type edge struct {
+		at time.Time
+		by int
+	}
+	var edges []edge
+	for _, s := range of {
+		edges = append(edges, edge{s.start, 1}, edge{s.end, -1})
+	}
+	slices.SortFunc(edges, func(a, b edge) int {
+		if c := a.at.Compare(b.at); c != 0 {
+			return c
+		}
+		return a.by - b.by // what ends just then makes room
+	})
+	now := 0
+	for _, one := range edges {
+		if now += one.by; now > n {
+			n, at = now, one.at
+		}
+	}
+	return n, at
+}
+
+// tenants checks what the tables say of each tenant at one moment (I11).
+func (shot snapshot) tenants(f *findings, limit int) {
+	for id, one := range shot.byTenant {
+		f.check("I11", one.running <= limit, uuid.Nil, uuid.Nil, "%d runs of tenant %s at once, %d may", one.running, id, limit)
+		f.check("I11", one.running == one.counted, uuid.Nil, uuid.Nil, "%d runs of tenant %s at once, and %d are counted", one.running, id, one.counted)
+	}
+}
