@@ -40,6 +40,10 @@ func (s *said) QueryRow(context.Context, string, ...any) pgx.Row {
 	panic("no statement of one row here")
 }
 
+func (s *said) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults {
+	panic("no batch here")
+}
+
 // node is a step of a plan as EXPLAIN (ANALYZE, FORMAT JSON) tells it.
 type node struct {
 	Type     string  `json:"Node Type"`
