@@ -1228,6 +1228,11 @@ type Job struct {
 	AuditedAt nullable.Nullable[time.Time] `json:"auditedAt"`
 	Calendars []JobCalendar                `json:"calendars"`
 
+	// ConcurrencyKey The template.
+	//
+	// Example: device-{{config.body.deviceId}}
+	ConcurrencyKey nullable.Nullable[string] `json:"concurrencyKey"`
+
 	// Config As it was sent, apart from the order of names and white space, and with `***` in the place of each credential.
 	Config    json.RawMessage `json:"config"`
 	CreatedAt time.Time       `json:"createdAt"`
@@ -1354,6 +1359,11 @@ type JobPatch = json.RawMessage
 type JobSpec struct {
 	// Calendars Calendars that each have to admit an instant. An id that is not one of the tenant's calendars is refused.
 	Calendars *[]JobCalendar `json:"calendars,omitempty"`
+
+	// ConcurrencyKey A template for a key: of all executions of the tenant with the same key, whatever job they are of, at most one runs at a time, and the others wait (`waitingOn` says so). Text with up to 10 placeholders `{{path}}`, where the path begins with `config` (the job's), `parameters` (the execution's) or `job` (`job.id`, `job.name`, `job.jobType`) and goes down by names and by positions in lists, separated by dots; there are no functions. It is rendered once, when the execution is made. A placeholder that finds no text, number or boolean renders to nothing; where the whole key is empty, no limit applies. A key of more than 256 bytes is cut, with a hash of the whole at its end. Between two attempts of an execution the key is free for others.
+	//
+	// Example: device-{{config.body.deviceId}}
+	ConcurrencyKey nullable.Nullable[string] `json:"concurrencyKey,omitempty"`
 
 	// Config What to run: for `http` see `HttpConfig`, for `function` see `FunctionConfig`. It is checked field by field against the schema of the `jobType`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body` and `parameters`, stands for a stored secret. Credentials that stand here themselves are stored encrypted and shown as `***` ever after: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused.
 	//

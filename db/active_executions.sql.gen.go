@@ -658,17 +658,17 @@ func (q *Queries) ExpediteExecutions(ctx context.Context, now *time.Time) (int64
 
 const InsertDueExecutions = `-- name: InsertDueExecutions :exec
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority,
-                               max_attempts, timeout_ms, concurrency_limit, available_at, sweep_at, created_at)
+                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, available_at, sweep_at, created_at)
 SELECT u.id, u.tenant_id, u.job_id, u.job_version, u.scheduled_at, 'scheduled', u.job_type, u.priority,
-       u.max_attempts, u.timeout_ms, u.concurrency_limit, greatest(u.available_at, n.at),
+       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), greatest(u.available_at, n.at),
        -- What may not start yet has no hint: the sweeper sends it when it may.
        CASE WHEN u.available_at > n.at THEN u.available_at ELSE n.at + interval '5 seconds' END, n.at
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS job_id,
              unnest($4::int[]) AS job_version, unnest($5::timestamptz[]) AS scheduled_at,
              unnest($6::text[]) AS job_type, unnest($7::smallint[]) AS priority,
              unnest($8::int[]) AS max_attempts, unnest($9::int[]) AS timeout_ms,
-             unnest($10::smallint[]) AS concurrency_limit, unnest($11::timestamptz[]) AS available_at) u,
-     (SELECT coalesce($12::timestamptz, now()) AS at) n
+             unnest($10::smallint[]) AS concurrency_limit, unnest($11::text[]) AS concurrency_key, unnest($12::timestamptz[]) AS available_at) u,
+     (SELECT coalesce($13::timestamptz, now()) AS at) n
 WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
 ON CONFLICT (id) DO NOTHING
 `
@@ -684,6 +684,7 @@ type InsertDueExecutionsParams struct {
 	MaxAttempts       []int32
 	TimeoutsMs        []int32
 	ConcurrencyLimits []int16
+	ConcurrencyKeys   []string
 	AvailableAt       []time.Time
 	Now               *time.Time
 }
@@ -702,6 +703,7 @@ func (q *Queries) InsertDueExecutions(ctx context.Context, arg InsertDueExecutio
 		arg.MaxAttempts,
 		arg.TimeoutsMs,
 		arg.ConcurrencyLimits,
+		arg.ConcurrencyKeys,
 		arg.AvailableAt,
 		arg.Now,
 	)
@@ -710,9 +712,9 @@ func (q *Queries) InsertDueExecutions(ctx context.Context, arg InsertDueExecutio
 
 const InsertRequestedExecution = `-- name: InsertRequestedExecution :exec
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority,
-                               parameters, max_attempts, timeout_ms, concurrency_limit, available_at, sweep_at, created_at)
+                               parameters, max_attempts, timeout_ms, concurrency_limit, concurrency_key, available_at, sweep_at, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-        $10, $11, $12, $13, $14, $15, $14)
+        $10, $11, $12, $13, $14, $15, $16, $15)
 `
 
 type InsertRequestedExecutionParams struct {
@@ -729,6 +731,7 @@ type InsertRequestedExecutionParams struct {
 	MaxAttempts      int32
 	TimeoutMs        int32
 	ConcurrencyLimit int16
+	ConcurrencyKey   *string
 	Now              time.Time
 	SweepAt          time.Time
 }
@@ -748,6 +751,7 @@ func (q *Queries) InsertRequestedExecution(ctx context.Context, arg InsertReques
 		arg.MaxAttempts,
 		arg.TimeoutMs,
 		arg.ConcurrencyLimit,
+		arg.ConcurrencyKey,
 		arg.Now,
 		arg.SweepAt,
 	)

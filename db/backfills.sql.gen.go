@@ -436,14 +436,15 @@ func (q *Queries) InsertBackfill(ctx context.Context, arg InsertBackfillParams) 
 
 const InsertBackfillExecutions = `-- name: InsertBackfillExecutions :exec
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters,
-                               max_attempts, timeout_ms, concurrency_limit, backfill_id, available_at, sweep_at, created_at)
+                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, backfill_id, available_at, sweep_at, created_at)
 SELECT u.id, b.tenant_id, b.job_id, b.job_version, u.scheduled_at, 'backfill', b.requested_by, u.job_type, u.priority, b.parameters,
-       u.max_attempts, u.timeout_ms, u.concurrency_limit, b.id, n.at, n.at + interval '5 seconds', n.at
+       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), b.id, n.at, n.at + interval '5 seconds', n.at
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS backfill_id, unnest($3::timestamptz[]) AS scheduled_at,
              unnest($4::text[]) AS job_type, unnest($5::smallint[]) AS priority, unnest($6::int[]) AS max_attempts,
-             unnest($7::int[]) AS timeout_ms, unnest($8::smallint[]) AS concurrency_limit) u
+             unnest($7::int[]) AS timeout_ms, unnest($8::smallint[]) AS concurrency_limit,
+             unnest($9::text[]) AS concurrency_key) u
 JOIN backfills b ON b.id = u.backfill_id
-CROSS JOIN (SELECT $9::timestamptz AS at) n
+CROSS JOIN (SELECT $10::timestamptz AS at) n
 WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
 ON CONFLICT (id) DO NOTHING
 `
@@ -457,6 +458,7 @@ type InsertBackfillExecutionsParams struct {
 	MaxAttempts       []int32
 	TimeoutsMs        []int32
 	ConcurrencyLimits []int16
+	ConcurrencyKeys   []string
 	Now               time.Time
 }
 
@@ -473,6 +475,7 @@ func (q *Queries) InsertBackfillExecutions(ctx context.Context, arg InsertBackfi
 		arg.MaxAttempts,
 		arg.TimeoutsMs,
 		arg.ConcurrencyLimits,
+		arg.ConcurrencyKeys,
 		arg.Now,
 	)
 	return err

@@ -25,14 +25,14 @@ INSERT INTO scheduled_jobs (
     cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
     job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at,
     jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, max_concurrent, overlap_policy, overlap_queue_limit,
-    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at, secret_names)
+    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at, secret_names, concurrency_key)
 VALUES (
     $1, $2, $3, $4, $5::text[], $6, $7::timestamptz, $7::timestamptz,
     $8, $9, $10, $11, $12, $13, $14,
     $15, $16, $17, $18, $19, $20, $21, $22, $23,
     $24, $25, $26, $27, $28, $29, $30, $31,
     $32, $33, $34, $35, $6, $7::timestamptz,
-    $36::text[])
+    $36::text[], $37)
 RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names
 `
 
@@ -79,6 +79,7 @@ type InsertJobParams struct {
 	MisfireGraceSeconds  int32
 	DisableAfterFailures *int32
 	SecretNames          []string
+	ConcurrencyKey       string
 }
 
 func (q *Queries) InsertJob(ctx context.Context, arg []InsertJobParams) *InsertJobBatchResults {
@@ -121,6 +122,7 @@ func (q *Queries) InsertJob(ctx context.Context, arg []InsertJobParams) *InsertJ
 			a.MisfireGraceSeconds,
 			a.DisableAfterFailures,
 			a.SecretNames,
+			a.ConcurrencyKey,
 		}
 		batch.Queue(InsertJob, vals...)
 	}

@@ -56,6 +56,8 @@ SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds
        cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
        max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
        misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at,
+       -- What a key is made of, only where there is one.
+       concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config,
        coalesce($1::timestamptz, now())::timestamptz AS at
 FROM scheduled_jobs
 WHERE status = 'active'
@@ -101,6 +103,9 @@ type ClaimDueJobsRow struct {
 	MisfireGraceSeconds int32
 	ResumePolicy        *string
 	NextExecutionAt     *time.Time
+	ConcurrencyKey      string
+	Name                string
+	Config              json.RawMessage
 	At                  time.Time
 }
 
@@ -147,6 +152,9 @@ func (q *Queries) ClaimDueJobs(ctx context.Context, arg ClaimDueJobsParams) ([]C
 			&i.MisfireGraceSeconds,
 			&i.ResumePolicy,
 			&i.NextExecutionAt,
+			&i.ConcurrencyKey,
+			&i.Name,
+			&i.Config,
 			&i.At,
 		); err != nil {
 			return nil, err
@@ -989,10 +997,10 @@ UPDATE scheduled_jobs SET
     jitter_seconds = $18, dst_gap = $19, dst_overlap = $20, calendars = $21,
     max_executions = $22, max_concurrent = $23, overlap_policy = $24,
     overlap_queue_limit = $25, misfire_policy = $26, misfire_limit = $27,
-    misfire_grace_seconds = $28, disable_after_failures = $29,
-    status = $30, status_reason = $31, status_by = $32, status_at = $33,
-    next_execution_at = $34, secret_names = $35::text[]
-WHERE tenant_id = $36 AND id = $37
+    misfire_grace_seconds = $28, disable_after_failures = $29, concurrency_key = $30,
+    status = $31, status_reason = $32, status_by = $33, status_at = $34,
+    next_execution_at = $35, secret_names = $36::text[]
+WHERE tenant_id = $37 AND id = $38
 RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names
 `
 
@@ -1026,6 +1034,7 @@ type UpdateJobParams struct {
 	MisfireLimit         int32
 	MisfireGraceSeconds  int32
 	DisableAfterFailures *int32
+	ConcurrencyKey       string
 	Status               string
 	StatusReason         string
 	StatusBy             string
@@ -1067,6 +1076,7 @@ func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (Scheduled
 		arg.MisfireLimit,
 		arg.MisfireGraceSeconds,
 		arg.DisableAfterFailures,
+		arg.ConcurrencyKey,
 		arg.Status,
 		arg.StatusReason,
 		arg.StatusBy,

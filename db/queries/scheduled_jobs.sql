@@ -4,14 +4,14 @@ INSERT INTO scheduled_jobs (
     cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
     job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at,
     jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, max_concurrent, overlap_policy, overlap_queue_limit,
-    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at, secret_names)
+    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at, secret_names, concurrency_key)
 VALUES (
     @id, @tenant_id, @name, @description, @tags::text[], @created_by, @now::timestamptz, @now::timestamptz,
     sqlc.narg(cron_expression), @timezone, sqlc.narg(interval_ms), sqlc.narg(run_at), @anchor_at, sqlc.narg(start_date), sqlc.narg(end_date),
     @job_type, @config, @retry_config, @max_attempts, @timeout_seconds, @priority, @status, @status_reason, sqlc.narg(next_execution_at),
     @jitter_seconds, @dst_gap, @dst_overlap, @calendars, sqlc.narg(max_executions), @max_concurrent, @overlap_policy, @overlap_queue_limit,
     @misfire_policy, @misfire_limit, @misfire_grace_seconds, sqlc.narg(disable_after_failures), @created_by, @now::timestamptz,
-    @secret_names::text[])
+    @secret_names::text[], @concurrency_key)
 RETURNING *;
 
 -- name: GetJob :one
@@ -104,7 +104,7 @@ UPDATE scheduled_jobs SET
     jitter_seconds = @jitter_seconds, dst_gap = @dst_gap, dst_overlap = @dst_overlap, calendars = @calendars,
     max_executions = sqlc.narg(max_executions), max_concurrent = @max_concurrent, overlap_policy = @overlap_policy,
     overlap_queue_limit = @overlap_queue_limit, misfire_policy = @misfire_policy, misfire_limit = @misfire_limit,
-    misfire_grace_seconds = @misfire_grace_seconds, disable_after_failures = sqlc.narg(disable_after_failures),
+    misfire_grace_seconds = @misfire_grace_seconds, disable_after_failures = sqlc.narg(disable_after_failures), concurrency_key = @concurrency_key,
     status = @status, status_reason = @status_reason, status_by = @status_by, status_at = @status_at,
     next_execution_at = sqlc.narg(next_execution_at), secret_names = @secret_names::text[]
 WHERE tenant_id = @tenant_id AND id = @id
@@ -141,6 +141,8 @@ SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds
        cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
        max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
        misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at,
+       -- What a key is made of, only where there is one.
+       concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config,
        coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at
 FROM scheduled_jobs
 WHERE status = 'active'

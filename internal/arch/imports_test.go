@@ -20,6 +20,7 @@ const importTable = `
 package           | from us                                                                                    | from others          | in tests also
 # words: no input or output
 clock             |                                                                                            |                      |
+concurrency       |                                                                                            |                      |
 fault             |                                                                                            |                      |
 schedule/cron     |                                                                                            |                      |
 schedule          | fault schedule/cron                                                                        | gronx                |
@@ -51,7 +52,7 @@ identity/jwks     | clock fault                                                 
 # what runs
 secret            | db:store.go fault postgres secret/keyring tenant | |
 calendar          | db:store.go fault idempotency postgres schedule tenant                                     |                      |
-job               | calendar db:store.go fault idempotency postgres schedule secret secret/keyring tenant |                      |
+job               | calendar concurrency db:store.go fault idempotency postgres schedule secret secret/keyring tenant |                      |
 execution         | db:store.go fault idempotency job postgres secret tenant |                      |
 backfill          | calendar db:store.go execution fault idempotency job postgres schedule secret tenant |                      |
 executor          | fault                                                                                      |                      |

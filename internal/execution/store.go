@@ -98,7 +98,7 @@ func request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (
 		ID: id, TenantID: who.TenantID, JobID: d.job, JobVersion: j.Version, ScheduledAt: tx.At,
 		TriggerType: string(d.trigger), TriggeredBy: who.Subject, JobType: j.JobType, Priority: j.Priority, Parameters: d.parameters,
 		MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: tx.At, SweepAt: tx.At.Add(SweepAfter),
-		ConcurrencyLimit: gate(admission, j.MaxConcurrent),
+		ConcurrencyLimit: gate(admission, j.MaxConcurrent), ConcurrencyKey: keyOf(j, d.parameters),
 	})
 	if err != nil {
 		return Execution{}, fmt.Errorf("insert execution: %w", err)
@@ -130,6 +130,15 @@ func admit(ctx context.Context, tx *postgres.Tx, j db.ScheduledJob) (job.Admissi
 		return a, fault.New(fault.Conflict, "JOB_ALREADY_RUNNING", a.Reason+": wait for them, or raise maxConcurrent")
 	}
 	return a, nil
+}
+
+// keyOf is the concurrency key of a run; nil when no limit applies.
+func keyOf(j db.ScheduledJob, parameters json.RawMessage) *string {
+	spec := job.Spec{Name: j.Name, Type: j.JobType, Config: j.Config, ConcurrencyKey: j.ConcurrencyKey}
+	if key := spec.KeyOf(j.ID, parameters); key != "" {
+		return &key
+	}
+	return nil
 }
 
 // gate is the limit that a run waits for; zero when it has its place.

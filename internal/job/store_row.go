@@ -25,7 +25,7 @@ func fromRow(r db.ScheduledJob) (Job, error) {
 			MaxExecutions: orZero(r.MaxExecutions), JitterSeconds: int(r.JitterSeconds), DSTGap: r.DstGap, DSTOverlap: r.DstOverlap,
 			MaxConcurrent: int(r.MaxConcurrent), Overlap: Overlap(r.OverlapPolicy), OverlapQueueLimit: int(r.OverlapQueueLimit),
 			Misfire:              Misfire{Policy: MisfirePolicy(r.MisfirePolicy), Limit: int(r.MisfireLimit), GraceSeconds: int(r.MisfireGraceSeconds)},
-			DisableAfterFailures: int(orZero(r.DisableAfterFailures)),
+			DisableAfterFailures: int(orZero(r.DisableAfterFailures)), ConcurrencyKey: r.ConcurrencyKey,
 		},
 	}
 	if r.CronExpression != nil {
@@ -63,7 +63,7 @@ func insertParams(s Spec) (db.InsertJobParams, error) {
 		MaxExecutions: orNil(s.MaxExecutions), MaxConcurrent: int32(s.MaxConcurrent),
 		OverlapPolicy: string(s.Overlap), OverlapQueueLimit: int32(s.OverlapQueueLimit),
 		MisfirePolicy: string(s.Misfire.Policy), MisfireLimit: int32(s.Misfire.Limit), MisfireGraceSeconds: int32(s.Misfire.GraceSeconds),
-		DisableAfterFailures: orNil(int32(s.DisableAfterFailures)),
+		DisableAfterFailures: orNil(int32(s.DisableAfterFailures)), ConcurrencyKey: s.ConcurrencyKey,
 	}
 	if s.Interval != 0 {
 		ms := time.Duration(s.Interval).Milliseconds()
@@ -82,7 +82,7 @@ func updateParams(p db.InsertJobParams) db.UpdateJobParams {
 		JitterSeconds: p.JitterSeconds, DstGap: p.DstGap, DstOverlap: p.DstOverlap, Calendars: p.Calendars,
 		MaxExecutions: p.MaxExecutions, MaxConcurrent: p.MaxConcurrent, OverlapPolicy: p.OverlapPolicy, OverlapQueueLimit: p.OverlapQueueLimit,
 		MisfirePolicy: p.MisfirePolicy, MisfireLimit: p.MisfireLimit, MisfireGraceSeconds: p.MisfireGraceSeconds,
-		DisableAfterFailures: p.DisableAfterFailures, SecretNames: p.SecretNames,
+		DisableAfterFailures: p.DisableAfterFailures, SecretNames: p.SecretNames, ConcurrencyKey: p.ConcurrencyKey,
 	}
 }
 

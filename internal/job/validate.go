@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/scheduler-service/scheduler/internal/concurrency"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
@@ -170,6 +171,9 @@ func ruleFields(s Spec) []fault.Field {
 	}
 	if len(s.Calendars) > maxCalendars {
 		fields = append(fields, bounds("calendars", "has %d items; at most %d are allowed", len(s.Calendars), maxCalendars))
+	}
+	if _, err := concurrency.Parse(s.ConcurrencyKey); err != nil {
+		fields = append(fields, fault.Field{Path: "concurrencyKey", Rule: "template", Message: err.Error()})
 	}
 	within("retryConfig.maxRetries", int64(s.Retry.MaxRetries), 0, maxRetries)
 	within("retryConfig.retryDelayMs", s.Retry.DelayMS, 0, maxDelayMS)

@@ -74,6 +74,7 @@ type runningBackfill struct {
 	distance time.Duration // between two executions
 	gate     int           // how many runs the job may have at once now; 0: any number
 	deleted  bool          // the job is
+	key      string        // the concurrency key of its runs; empty: none
 	active   int           // executions that are not over
 	waiting  int           // of these, those that do not run
 }

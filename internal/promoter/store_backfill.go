@@ -70,7 +70,7 @@ func runningBackfills(rows []db.ClaimBackfillsRow) ([]runningBackfill, error) {
 		}
 		out[i] = runningBackfill{
 			id: b.ID, cursor: b.CursorAt.UTC(), to: b.ToAt.UTC(), due: b.NextBatchAt.UTC(), deleted: r.Deleted,
-			distance: time.Minute / time.Duration(b.RatePerMinute), gate: int(r.MaxConcurrent),
+			distance: time.Minute / time.Duration(b.RatePerMinute), gate: int(r.MaxConcurrent), key: spec.KeyOf(b.JobID, b.Parameters),
 			job: dueJob{
 				id: b.JobID, tenant: b.TenantID, version: int(b.JobVersion), jobType: spec.Type, maxAttempts: spec.Retry.MaxRetries + 1,
 				spec: spec, anchor: backfill.Anchor(spec, r.AnchorAt.UTC(), b.FromAt.UTC()),
@@ -118,6 +118,7 @@ func writeBackfills(ctx context.Context, q *db.Queries, steps []backfillStep, at
 			p.ScheduledAt, p.JobTypes = append(p.ScheduledAt, instant), append(p.JobTypes, s.job.jobType)
 			p.Priorities, p.MaxAttempts = append(p.Priorities, int16(s.job.spec.Priority)), append(p.MaxAttempts, int32(s.job.maxAttempts))
 			p.TimeoutsMs, p.ConcurrencyLimits = append(p.TimeoutsMs, int32(s.job.spec.Timeout)*1000), append(p.ConcurrencyLimits, int16(s.gate))
+			p.ConcurrencyKeys = append(p.ConcurrencyKeys, s.key)
 		}
 	}
 	if len(p.Ids) > 0 {

@@ -28,6 +28,7 @@ func dueJobs(rows []db.ClaimDueJobsRow) ([]dueJob, error) {
 				CronExpression: orZero(r.CronExpression), Interval: job.Duration(time.Duration(orZero(r.IntervalMs)) * time.Millisecond),
 				RunAt: r.RunAt, Timezone: r.Timezone, StartDate: r.StartDate, EndDate: r.EndDate,
 				MaxExecutions: orZero(r.MaxExecutions), JitterSeconds: int(r.JitterSeconds), DSTGap: r.DstGap, DSTOverlap: r.DstOverlap,
+				ConcurrencyKey: r.ConcurrencyKey, Name: r.Name, Type: r.JobType, Config: r.Config,
 				Timeout: int(r.TimeoutSeconds), Priority: int(r.Priority), MaxConcurrent: int(r.MaxConcurrent),
 				Overlap: job.Overlap(r.OverlapPolicy), OverlapQueueLimit: int(r.OverlapQueueLimit),
 				Misfire: job.Misfire{Policy: job.MisfirePolicy(r.MisfirePolicy), Limit: int(r.MisfireLimit), GraceSeconds: int(r.MisfireGraceSeconds)},
@@ -56,13 +57,14 @@ func insertDue(runs []run, now time.Time) db.InsertDueExecutionsParams {
 	p := db.InsertDueExecutionsParams{
 		Now: postgres.At(now), Ids: make([]uuid.UUID, n), TenantIds: make([]uuid.UUID, n), JobIds: make([]uuid.UUID, n),
 		JobVersions: make([]int32, n), ScheduledAt: make([]time.Time, n), JobTypes: make([]string, n), Priorities: make([]int16, n),
-		MaxAttempts: make([]int32, n), TimeoutsMs: make([]int32, n), ConcurrencyLimits: make([]int16, n), AvailableAt: make([]time.Time, n),
+		MaxAttempts: make([]int32, n), TimeoutsMs: make([]int32, n), ConcurrencyLimits: make([]int16, n), ConcurrencyKeys: make([]string, n), AvailableAt: make([]time.Time, n),
 	}
 	for i, r := range runs {
 		p.Ids[i], p.TenantIds[i], p.JobIds[i], p.JobVersions[i] = r.id, r.job.tenant, r.job.id, int32(r.job.version)
 		p.ScheduledAt[i], p.JobTypes[i], p.Priorities[i] = r.at, r.job.jobType, int16(r.job.spec.Priority)
 		p.MaxAttempts[i], p.TimeoutsMs[i] = int32(r.job.maxAttempts), int32(r.job.spec.Timeout)*1000
 		p.ConcurrencyLimits[i], p.AvailableAt[i] = int16(r.gate), r.available
+		p.ConcurrencyKeys[i] = r.job.spec.KeyOf(r.job.id, nil)
 	}
 	return p
 }

@@ -45,7 +45,7 @@ func TestCreateAndReadAJob(t *testing.T) {
 			"maxRetries": n("0"), "retryDelayMs": n("1000"), "exponentialBackoff": false, "maxRetryDelayMs": n("60000"), "retryOnErrorTypes": []any{}, "jitter": n("0.1"),
 		},
 		"timeout": n("7"), "priority": n("9"), "lastExecutionAt": nil, "executionCount": n("0"),
-		"jitterSeconds": n("0"), "dstGap": "shift", "dstOverlap": "first", "calendars": []any{}, "maxExecutions": nil, "maxConcurrent": n("1"),
+		"jitterSeconds": n("0"), "dstGap": "shift", "dstOverlap": "first", "calendars": []any{}, "maxExecutions": nil, "maxConcurrent": n("1"), "concurrencyKey": nil,
 		"overlapPolicy": "skip", "overlapQueueLimit": n("100"), "misfirePolicy": "fire_once", "misfireLimit": n("100"), "misfireGraceSeconds": n("60"),
 		"disableAfterFailures": nil, "statusBy": "ada", "pausedUntil": nil, "auditedAt": nil, "auditDifference": nil,
 	}

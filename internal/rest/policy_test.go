@@ -18,7 +18,8 @@ import (
 // policies is every field that says how a job's instants are treated, at a
 // value that is not its default.
 const policies = `"jitterSeconds":86400,"dstGap":"skip","dstOverlap":"both","maxExecutions":1000000000,"maxConcurrent":1000,
-	"overlapPolicy":"cancel_running","overlapQueueLimit":1000,"misfirePolicy":"fire_all","misfireLimit":1000,"misfireGraceSeconds":86400,"disableAfterFailures":1000`
+	"overlapPolicy":"cancel_running","overlapQueueLimit":1000,"misfirePolicy":"fire_all","misfireLimit":1000,"misfireGraceSeconds":86400,"disableAfterFailures":1000,
+	"concurrencyKey":"device-{{config.url}}/{{parameters.account}}/{{job.id}}"`
 
 func TestPoliciesAreKept(t *testing.T) {
 	t.Parallel()
@@ -39,7 +40,7 @@ func TestPoliciesAreKept(t *testing.T) {
 	path := base + "/jobs/" + created["id"].(string)
 	put := b.do(t, request{method: "PUT", path: path, token: token, body: more(`"cronExpression":"@daily","maxExecutions":null,"disableAfterFailures":null`)})
 	plain := read[api.Job](t, put, http.StatusOK)
-	if !plain.MaxExecutions.IsNull() || !plain.DisableAfterFailures.IsNull() || plain.JitterSeconds != 0 || plain.OverlapPolicy != "skip" ||
+	if !plain.MaxExecutions.IsNull() || !plain.DisableAfterFailures.IsNull() || !plain.ConcurrencyKey.IsNull() || plain.JitterSeconds != 0 || plain.OverlapPolicy != "skip" ||
 		plain.MaxConcurrent != 1 || plain.MisfirePolicy != "fire_once" || plain.MisfireLimit != 100 || plain.DstGap != "shift" {
 		t.Errorf("the replaced job is %s", put.body)
 	}
@@ -88,6 +89,8 @@ func TestBadPoliciesAreNamed(t *testing.T) {
 		}},
 		{"one calendar twice", `"calendars":[{"calendarId":"0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10","mode":"exclude"},{"calendarId":"0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10","mode":"exclude"}]`, []string{"calendars uniqueItems"}},
 		{"eleven calendars", `"calendars":[` + strings.TrimSuffix(strings.Repeat(`{"calendarId":"0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10","mode":"exclude"},`, 11), ",") + `]`, []string{"calendars maxItems", "calendars uniqueItems"}},
+		{"a key that looks elsewhere", `"concurrencyKey":"{{env.HOME}}"`, []string{"concurrencyKey template"}},
+		{"a key of 201 characters", `"concurrencyKey":"` + strings.Repeat("k", 201) + `"`, []string{"concurrencyKey maxLength"}},
 		{"contract and domain at once", `"cronExpression":"61 * * * * *","overlapPolicy":"no"`, []string{"cronExpression second", "overlapPolicy enum"}},
 		{"a zone in the expression", `"cronExpression":"TZ=Asia/Shanghai 0 0 9 * * *"`, nil},
 		{"a zone in the expression, cron's way", `"cronExpression":"CRON_TZ=UTC 0 0 9 * * *"`, nil},

@@ -32,7 +32,7 @@ func (b *bundle) full(t *testing.T) string {
 		"retryConfig":{"maxRetries":1,"retryDelayMs":2,"exponentialBackoff":false,"maxRetryDelayMs":4,"retryOnErrorTypes":["TIMEOUT"],"jitter":0.5},
 		"timeout":7,"priority":3,"jitterSeconds":5,"dstGap":"skip","dstOverlap":"both","calendars":[{"calendarId":"` + of + `","mode":"exclude"}],
 		"maxExecutions":9,"maxConcurrent":2,"overlapPolicy":"queue_all","overlapQueueLimit":3,"misfirePolicy":"skip","misfireLimit":4,
-		"misfireGraceSeconds":6,"disableAfterFailures":8}`
+		"misfireGraceSeconds":6,"disableAfterFailures":8,"concurrencyKey":"{{config.body.n}}"}`
 }
 
 func (b *bundle) patch(t *testing.T, id uuid.UUID, body string, header ...string) answer {

@@ -1,0 +1,54 @@
+package promoter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+)
+
+// Every way in which an execution is made renders its job's concurrency key.
+func TestExecutionsCarryTheirKey(t *testing.T) {
+	t.Parallel()
+	p := setupPast(t)
+	keyed := func(template string) func(*job.Spec) {
+		return func(s *job.Spec) {
+			s.ConcurrencyKey, s.Config = template, []byte(`{"modulePath":"builtin","functionName":"noop","parameters":{"device":7}}`)
+		}
+	}
+	past := p.hourly(t, keyed("device-{{config.parameters.device}} {{parameters.account}}"))
+	p.ask(t, past, 2, 1)
+	if _, err := p.promoter.Backfill(t.Context(), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	due := p.create(t, keyed("{{job.name}}: {{config.parameters.device}}"))
+	p.pass(t, p.promoter, *due.NextExecutionAt)
+	for _, parameters := range []string{`{"account":"a"}`, `{}`} {
+		if _, _, err := p.executions.Trigger(t.Context(), p.who, past.ID, []byte(parameters), idempotency.Key{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain := p.create(t, keyed("{{parameters.nothing}}"))
+	p.pass(t, p.promoter, *plain.NextExecutionAt)
+
+	conn, err := pgx.Connect(t.Context(), p.database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	count := func(want int, where string, args ...any) {
+		t.Helper()
+		var n int
+		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM active_executions WHERE "+where, args...).Scan(&n); err != nil || n != want {
+			t.Errorf("%d executions where %s %v, want %d; %v", n, where, args, want, err)
+		}
+	}
+	count(1, "job_id = $1 AND concurrency_key = $2", due.ID, "every second: 7")
+	count(1, "job_id = $1 AND concurrency_key = $2", past.ID, "device-7 a")
+	count(1, "trigger_type = 'manual' AND concurrency_key = $1", "device-7 ")
+	count(1, "trigger_type = 'backfill' AND concurrency_key = $1", "device-7 ")
+	count(1, "job_id = $1 AND concurrency_key IS NULL", plain.ID)
+}
