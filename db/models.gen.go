@@ -103,6 +103,26 @@ type JobVersion struct {
 	RestoredFrom *int32
 }
 
+type MetricHistory struct {
+	TenantID   uuid.UUID
+	TakenAt    time.Time
+	Coarse     bool
+	Jobs       int64
+	ActiveJobs int64
+	PausedJobs int64
+	Waiting    int64
+	Running    int64
+	Workers    int64
+	Completed  int64
+	Failed     int64
+	Cancelled  int64
+	Skipped    int64
+	TimedOut   int64
+	Retried    int64
+	Timed      int64
+	DurationMs int64
+}
+
 type ScheduledJob struct {
 	ID                   uuid.UUID
 	TenantID             uuid.UUID

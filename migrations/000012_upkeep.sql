@@ -1,7 +1,7 @@
 -- Leases for what one process does at a time, and what retention may remove.
 -- Lock: ACCESS EXCLUSIVE on scheduled_jobs, job_versions and backfills for the
--- moment of making policies. Duration: instant, and the small partial indexes
--- as long as their tables take to read.
+-- moment of making policies, SHARE on job_executions while its index is made.
+-- Duration: as long as these tables take to read.
 
 -- +goose Up
 -- One row for each lease that was ever taken, and never deleted: its fencing
@@ -124,7 +124,71 @@ CREATE INDEX scheduled_jobs_deleted ON scheduled_jobs (deleted_at) WHERE deleted
 CREATE INDEX job_versions_superseding ON job_versions (created_at) WHERE version > 1;
 CREATE INDEX backfills_finished ON backfills (finished_at) WHERE status <> 'running';
 
+-- What the executions of each tenant came to since counting began, and of the
+-- whole service under the nil id, which no tenant has. The service's counted_to
+-- is the instant up to which outcomes are counted, its taken_at the newest half
+-- minute in the history.
+CREATE TABLE metric_totals (
+    tenant_id   uuid PRIMARY KEY,
+    counted_to  timestamptz NOT NULL,
+    taken_at    timestamptz,
+    completed   bigint      NOT NULL DEFAULT 0,
+    failed      bigint      NOT NULL DEFAULT 0,
+    cancelled   bigint      NOT NULL DEFAULT 0,
+    skipped     bigint      NOT NULL DEFAULT 0, -- rows of status skipped and missed
+    timed_out   bigint      NOT NULL DEFAULT 0, -- of those that failed
+    retried     bigint      NOT NULL DEFAULT 0, -- took more than one attempt
+    timed       bigint      NOT NULL DEFAULT 0, -- have a duration
+    duration_ms bigint      NOT NULL DEFAULT 0  -- of these, together
+) WITH (fillfactor = 50);
+INSERT INTO metric_totals (tenant_id, counted_to) VALUES ('00000000-0000-0000-0000-000000000000', now());
+ALTER TABLE metric_totals ENABLE ROW LEVEL SECURITY;
+ALTER TABLE metric_totals FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON metric_totals TO scheduler_api
+    USING (tenant_id = NULLIF(current_setting('app.tenant_id', true), '')::uuid)
+    WITH CHECK (tenant_id = NULLIF(current_setting('app.tenant_id', true), '')::uuid);
+CREATE POLICY engine ON metric_totals TO scheduler_engine USING (true) WITH CHECK (true);
+GRANT SELECT, INSERT, UPDATE ON metric_totals TO scheduler_engine;
+-- Outcomes since an instant, however many there were before. Those of one batch
+-- share theirs, so an entry is small.
+CREATE INDEX job_executions_completed ON job_executions (completed_at);
+
+-- The numbers of each tenant and of the service as they were, every half minute.
+CREATE TABLE metric_history (
+    tenant_id   uuid        NOT NULL,
+    taken_at    timestamptz NOT NULL,
+    coarse      boolean     NOT NULL, -- kept when the others of its five minutes are gone
+    jobs        bigint      NOT NULL,
+    active_jobs bigint      NOT NULL,
+    paused_jobs bigint      NOT NULL,
+    waiting     bigint      NOT NULL,
+    running     bigint      NOT NULL,
+    workers     bigint      NOT NULL,
+    completed   bigint      NOT NULL,
+    failed      bigint      NOT NULL,
+    cancelled   bigint      NOT NULL,
+    skipped     bigint      NOT NULL,
+    timed_out   bigint      NOT NULL,
+    retried     bigint      NOT NULL,
+    timed       bigint      NOT NULL,
+    duration_ms bigint      NOT NULL,
+    PRIMARY KEY (tenant_id, taken_at)
+);
+CREATE INDEX metric_history_fine ON metric_history (taken_at) WHERE NOT coarse;
+CREATE INDEX metric_history_coarse ON metric_history (taken_at) WHERE coarse;
+ALTER TABLE metric_history ENABLE ROW LEVEL SECURITY;
+ALTER TABLE metric_history FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON metric_history TO scheduler_api
+    USING (tenant_id = NULLIF(current_setting('app.tenant_id', true), '')::uuid)
+    WITH CHECK (tenant_id = NULLIF(current_setting('app.tenant_id', true), '')::uuid);
+CREATE POLICY engine ON metric_history TO scheduler_engine USING (true) WITH CHECK (true);
+GRANT SELECT ON metric_history TO scheduler_api;
+GRANT SELECT, INSERT, DELETE ON metric_history TO scheduler_engine;
+
 -- +goose Down
+DROP TABLE metric_history;
+DROP INDEX job_executions_completed;
+DROP TABLE metric_totals;
 DROP INDEX backfills_finished;
 DROP INDEX job_versions_superseding;
 DROP INDEX scheduled_jobs_deleted;

@@ -7,6 +7,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/lease"
+	"github.com/scheduler-service/scheduler/internal/metric"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/promoter"
 	"github.com/scheduler-service/scheduler/internal/retention"
@@ -46,8 +47,8 @@ const retentionEvery = 15 * time.Minute
 
 // duties are what one promoter at a time does.
 func (p process) duties(c config.Promoter, db *postgres.DB) []promoter.Duty {
-	old := retention.New(retention.Config{DB: db, Months: c.RetentionMonths})
-	return []promoter.Duty{{Name: lease.Upkeep, Every: retentionEvery, Pass: func(ctx context.Context, _ lease.Lease) error {
+	old := retention.New(retention.Config{DB: db, Months: c.RetentionMonths, MetricDays: c.MetricsDays})
+	removal := func(ctx context.Context, _ lease.Lease) error {
 		report, err := old.Pass(ctx, time.Time{})
 		if !report.Nothing() {
 			p.log.InfoContext(ctx, "what is too old was removed", "kept_from", report.Kept, "partitions", report.Partitions,
@@ -57,5 +58,15 @@ func (p process) duties(c config.Promoter, db *postgres.DB) []promoter.Duty {
 			p.log.InfoContext(ctx, "an old partition is in use, it is removed later", "kept_from", report.Kept)
 		}
 		return err
-	}}}
+	}
+	numbers := metric.NewCollector(db)
+	collection := func(ctx context.Context, held lease.Lease) error {
+		_, err := numbers.Pass(ctx, held)
+		return err
+	}
+	return []promoter.Duty{
+		{Name: lease.Upkeep, Every: retentionEvery, Pass: removal},
+		// Often enough that no half minute is left out.
+		{Name: lease.Metrics, Every: metric.Every / 3, Pass: collection},
+	}
 }

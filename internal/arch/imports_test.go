@@ -43,6 +43,7 @@ lease             | clock db:store.go fault postgres telemetry                  
 tenant            | clock db:store.go fault postgres                                                           |                      |
 partition         | db:store.go postgres                                                                       |                      |
 fleet             | db:store.go postgres                                                                       |                      |
+metric            | db:store.go fault lease postgres                                                           |                      |
 retention         | db:store.go fleet partition postgres                                                      |                      |
 postgres/pgtest   | devstack devstack/leaktest migrations partition postgres                                   | pgx                  |
 idempotency       | db:store.go fault                                                                          |                      |
@@ -70,7 +71,7 @@ rest/contract     | api fault rest/strictjson                                   
 rest/reference    |                                                                                            | swgui                |
 rest              | api apikey backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
-app               | apikey backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease partition postgres promoter queue rest retention secret secret/keyring telemetry tenant worker | sync                 |
+app               | apikey backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease metric partition postgres promoter queue rest retention secret secret/keyring telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency identity job postgres queue tenant |                      |
 cmd/api           | app config telemetry                                                                       |                      |
 cmd/bench         | bench                                                                                      |                      |

@@ -71,6 +71,11 @@ var crossTenant = map[string]string{
 	"DeleteOldJobs":         "retention",
 	"DeleteOldJobVersions":  "retention",
 	"DeleteOldBackfills":    "retention",
+	"DeleteFineMetrics":     "retention",
+	"DeleteOldMetrics":      "retention",
+	"LockMetricCursor":      "the collector of metrics",
+	"CountOutcomes":         "the collector of metrics",
+	"TakeMetrics":           "the collector of metrics",
 	"OldestDue":             "partition upkeep",
 }
 

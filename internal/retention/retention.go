@@ -3,7 +3,8 @@
 // It owns what goes when: whole months of executions by dropping their
 // partitions, and after them, in bounded batches, what only those executions
 // needed (job versions, deleted jobs, finished backfills), and what has a life of
-// its own (idempotency keys, dead workers). It refuses to delete single
+// its own (idempotency keys, dead workers,
+// the history of metrics). It refuses to delete single
 // executions: what is over is append-only. Everything that it does may be done
 // twice, by two processes at once, and be interrupted anywhere, so it needs no
 // fence. Called by the promoter, which lets one process at a time do it.
@@ -24,6 +25,9 @@ const (
 	// two million idempotency keys a day.
 	batch      = 1000
 	maxBatches = 100
+	// fineMetrics is how long metrics are kept for each half minute; afterwards
+	// those for each five minutes stay.
+	fineMetrics = 6 * time.Hour
 )
 
 // Config says what is kept.
@@ -32,6 +36,8 @@ type Config struct {
 	// Months is how many calendar months of executions are kept beside the current
 	// one; 1 and more.
 	Months int
+	// MetricDays is for how many days the history of metrics is kept; 1 and more.
+	MetricDays int
 }
 
 // Keeper removes what is older than its configuration says.
@@ -58,6 +64,7 @@ type Report struct {
 	JobVersions     int
 	Backfills       int
 	IdempotencyKeys int
+	Metrics         int // rows of their history
 }
 
 // Pass removes what is too old at now; a zero now means the database's clock.
@@ -84,7 +91,24 @@ func (k *Keeper) Pass(ctx context.Context, now time.Time) (r Report, err error) 
 			return r, err
 		}
 	}
+	if r.Metrics, err = k.thin(ctx, now); err != nil {
+		return r, err
+	}
 	return r, k.fleet.Forget(ctx, now)
+}
+
+// thin removes what is too old of the history of metrics, and what is too fine.
+func (k *Keeper) thin(ctx context.Context, now time.Time) (removed int, err error) {
+	at, err := k.store.now(ctx, now)
+	if err != nil {
+		return 0, err
+	}
+	fine, err := inBatches(ctx, at.Add(-fineMetrics), k.store.deleteFineMetrics)
+	if err != nil {
+		return fine, err
+	}
+	old, err := inBatches(ctx, at.AddDate(0, 0, -k.MetricDays), k.store.deleteMetrics)
+	return fine + old, err
 }
 
 // Nothing says that a pass removed nothing that an operator would ask about.

@@ -85,7 +85,7 @@ func (b *bundle) history(months int) {
 }
 
 func (b *bundle) keeper(months int) *retention.Keeper {
-	return retention.New(retention.Config{DB: b.db, Months: months})
+	return retention.New(retention.Config{DB: b.db, Months: months, MetricDays: 14})
 }
 
 func (b *bundle) pass(months int) retention.Report {

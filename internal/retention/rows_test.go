@@ -120,3 +120,22 @@ func TestPoliciesRefuseWhatIsYoung(t *testing.T) {
 		t.Error("a pass with a wrong clock removed the current month")
 	}
 }
+
+// Half minutes go after six hours, five minutes after the days that are asked for.
+func TestMetricsThinOutAndGo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`INSERT INTO metric_history SELECT $1, at, date_bin('5 minutes', at, '2000-01-01 00:00:00+00') = at, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+		FROM generate_series(date_bin('5 minutes', now(), '2000-01-01 00:00:00+00') - interval '15 days', now(), '30 seconds') at`, b.tenant)
+	if r := b.pass(13); r.Metrics < 30_000 {
+		t.Errorf("removed %d", r.Metrics)
+	}
+	got := []int{
+		b.count("SELECT count(*) FROM metric_history WHERE taken_at > now() - interval '6 hours' AND NOT coarse") / 10,
+		b.count("SELECT count(*) FROM metric_history WHERE taken_at <= now() - interval '6 hours' AND NOT coarse"),
+		b.count("SELECT count(*) FROM metric_history WHERE coarse") / 10,
+	}
+	if diff := cmp.Diff([]int{64, 0, 14 * 288 / 10}, got); diff != "" {
+		t.Errorf("tens of rows left: fine, too fine, coarse (-want +got):\n%s", diff)
+	}
+}

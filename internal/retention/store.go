@@ -36,6 +36,28 @@ func (s store) deleteIdempotencyKeys(ctx context.Context, _ time.Time) (int, err
 	return count("delete expired idempotency keys", n, err)
 }
 
+// now is the instant itself, or the database's clock where it is zero.
+func (s store) now(ctx context.Context, now time.Time) (at time.Time, err error) {
+	if !now.IsZero() {
+		return now, nil
+	}
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		at = tx.At
+		return nil
+	})
+	return at, err
+}
+
+func (s store) deleteFineMetrics(ctx context.Context, before time.Time) (int, error) {
+	n, err := s.queries().DeleteFineMetrics(ctx, db.DeleteFineMetricsParams{Before: before, BatchSize: batch})
+	return count("delete fine metrics", n, err)
+}
+
+func (s store) deleteMetrics(ctx context.Context, before time.Time) (int, error) {
+	n, err := s.queries().DeleteOldMetrics(ctx, db.DeleteOldMetricsParams{Before: before, BatchSize: batch})
+	return count("delete old metrics", n, err)
+}
+
 func count(what string, n int64, err error) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, postgres.Fault(err))
