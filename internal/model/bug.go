@@ -15,6 +15,8 @@ const (
 	countsBeforeLock bug = "places are counted in the statement that waits for the lock"
 	successWins      bug = "a success beats a requested end"
 	needsWorkerRow   bug = "what runs on a worker that is unknown is not handed on"
+	givesBackClaims  bug = "a worker gives back what it is just claiming"
+	countsFromAnswer bug = "a run's time counts from the answer to its claim alone"
 	noSkipLocked     bug = "a promoter takes a job that another one holds"
 	advancesOnly     bug = "a promotion advances without inserting"
 	insertsOnly      bug = "a promotion inserts without advancing"
@@ -24,7 +26,7 @@ const (
 // bugs are all of them.
 func bugs() []bug {
 	return []bug{
-		noToken, noFence, ignoresLease, ignoresGate, claimsRunning, sameAttempt, countsBeforeLock, successWins, needsWorkerRow, noSkipLocked,
+		noToken, noFence, ignoresLease, ignoresGate, claimsRunning, sameAttempt, countsBeforeLock, successWins, needsWorkerRow, givesBackClaims, countsFromAnswer, noSkipLocked,
 		advancesOnly, insertsOnly, deletesOnly,
 	}
 }

@@ -9,7 +9,7 @@ func TestCheckerFindsBrokenRules(t *testing.T) {
 	for _, broken := range bugs() {
 		t.Run(string(broken), func(t *testing.T) {
 			t.Parallel()
-			for n := uint64(1); n <= 500; n++ {
+			for n := uint64(1); n <= 3000; n++ {
 				s := setupOf(n)
 				s.bug = broken
 				if violation, _ := s.run(); violation != "" {

@@ -327,8 +327,7 @@ func (s *real) create(ctx context.Context, tx *postgres.Tx, o createJob, at time
 	next, _ := compiled.Next(at)
 	interval := time.Duration(o.Spec.Interval).Milliseconds()
 	p := db.InsertJobParams{
-		SecretNames: []string{},
-		ID:          o.Job, TenantID: s.who.TenantID, Name: "model", Tags: []string{}, Now: at, Timezone: "UTC", IntervalMs: &interval, AnchorAt: at,
+		ID: o.Job, TenantID: s.who.TenantID, Name: "model", Tags: []string{}, SecretNames: []string{}, Now: at, Timezone: "UTC", IntervalMs: &interval, AnchorAt: at,
 		JobType: "function", Config: json.RawMessage("{}"), RetryConfig: json.RawMessage("{}"), MaxAttempts: int32(o.Spec.Retry.MaxRetries + 1),
 		TimeoutSeconds: int32(o.Spec.Timeout), Priority: int16(o.Spec.Priority), Status: string(job.Active), NextExecutionAt: &next,
 		DstGap: "shift", DstOverlap: "first", Calendars: json.RawMessage("[]"), MaxConcurrent: int32(o.Spec.MaxConcurrent),

@@ -24,18 +24,20 @@ type worker struct {
 
 // incarnation is a lease and what runs under it.
 type incarnation struct {
-	id      uuid.UUID
-	over    bool
-	good    time.Time // when the last heartbeat that was answered was sent
-	running []*run
-	unknown []heldRow
+	id       uuid.UUID
+	over     bool
+	good     time.Time // when the last heartbeat that was answered was sent
+	running  []*run
+	unknown  []heldRow
+	claiming []uuid.UUID // tokens of claims under way
 }
 
 // run is an attempt.
 type run struct {
 	claimed
-	stopped bool // its end was asked for
-	gone    bool // its outcome is known, or nobody wants it
+	asked   time.Time // when the claim was sent
+	stopped bool      // its end was asked for
+	gone    bool      // its outcome is known, or nobody wants it
 }
 
 type ended struct {
@@ -117,6 +119,7 @@ func (k *worker) compare(inc *incarnation, rows []heldRow) {
 				here.stopped = true
 				k.w.after(k.w.between(0, 100*time.Millisecond), &k.process, func() { k.finish(inc, here, "USER_ERROR") })
 			}
+		case slices.Contains(inc.claiming, r.Token) && k.w.bug != givesBackClaims: // its run is about to begin
 		case seen:
 			disowned = append(disowned, r)
 		default:
@@ -205,7 +208,9 @@ func (k *worker) take() {
 // claim asks until it is answered or the incarnation is over, with one token.
 func (k *worker) claim(inc *incarnation, ids []uuid.UUID) {
 	k.free -= len(ids)
-	k.claimAgain(inc, k.w.id(), ids)
+	token := k.w.id()
+	inc.claiming = append(inc.claiming, token)
+	k.claimAgain(inc, token, ids)
 }
 
 func (k *worker) claimAgain(inc *incarnation, token uuid.UUID, ids []uuid.UUID) {
@@ -225,48 +230,98 @@ func (k *worker) claimAgain(inc *incarnation, token uuid.UUID, ids []uuid.UUID) 
 			}
 		})
 	}
+	sent := k.w.now
 	ask(claimExecutions{Worker: inc.id, Token: token, IDs: ids}, func(first answer) {
 		if len(first.Claims) == len(ids) {
-			k.start(inc, len(ids), first.Claims)
+			k.start(inc, token, sent, len(ids), first.Claims)
 			return
 		}
 		ask(listGatedJobs{IDs: ids}, func(a answer) {
 			if len(a.IDs) == 0 {
-				k.start(inc, len(ids), first.Claims)
+				k.start(inc, token, sent, len(ids), first.Claims)
 				return
 			}
 			session := k.w.session()
 			ask(lockJobs{Session: session, Jobs: a.IDs}, func(answer) {
 				ask(claimGatedExecutions{Session: session, Worker: inc.id, Token: token, IDs: ids}, func(a answer) {
-					k.start(inc, len(ids), slices.Concat(first.Claims, a.Claims))
+					k.start(inc, token, sent, len(ids), slices.Concat(first.Claims, a.Claims))
 				})
 			})
 		})
 	})
 }
 
-// start begins what was claimed, and gives the other slots back.
-func (k *worker) start(inc *incarnation, asked int, claims []claimed) {
+// start begins what was claimed, and gives the other slots back. What was
+// claimed so long ago that its deadline is near is handed back instead.
+func (k *worker) start(inc *incarnation, token uuid.UUID, sent time.Time, asked int, claims []claimed) {
+	inc.claiming = slices.DeleteFunc(inc.claiming, func(t uuid.UUID) bool { return t == token })
 	k.free += asked - len(claims)
+	var late []heldRow
 	for _, c := range claims {
-		if inc.over {
+		r := &run{claimed: c, asked: sent}
+		if left := k.left(r); inc.over || left <= 0 {
 			k.free++
+			if !inc.over {
+				late = append(late, heldRow{ID: c.ID, Token: c.Token})
+			}
 			continue
 		}
-		r := &run{claimed: c}
+		k.alone(r)
 		inc.running = append(inc.running, r)
 		k.w.audit.started(k.w, c)
-		took := k.w.between(10*time.Millisecond, 3*time.Second)
-		kind := ""
-		switch k.w.intn(20) {
-		case 0:
-			took = k.w.between(0, 30*time.Second) // hangs, maybe past its deadline
-		case 1, 2, 3, 4:
-			kind = "NETWORK_ERROR"
-		case 5:
-			kind = "VALIDATION_ERROR"
+		k.begin(inc, r)
+	}
+	k.handBack(late)
+}
+
+// begin draws how a run goes: it ends at its time-out, or a little later if it
+// does not listen.
+func (k *worker) begin(inc *incarnation, r *run) {
+	took := k.w.between(10*time.Millisecond, 3*time.Second)
+	kind := ""
+	switch k.w.intn(20) {
+	case 0:
+		took = time.Hour // hangs
+	case 1, 2, 3, 4:
+		kind = "NETWORK_ERROR"
+	case 5:
+		kind = "VALIDATION_ERROR"
+	}
+	if limit := k.left(r) + k.w.between(0, grace); took > limit {
+		took, kind = limit, "TIMEOUT"
+	}
+	k.w.after(took, &k.process, func() { k.finish(inc, r, kind) })
+}
+
+// grace is how long a run may go on after its time-out, until it is given up.
+const grace = 2 * time.Second
+
+// left is how long a run may take: its time-out, and less where so much of the
+// time to its deadline, 5 s later, is over that it could outlive it.
+func (k *worker) left(r *run) time.Duration {
+	limit := 5 * time.Second
+	if j := k.w.audit.jobs[r.Job]; j != nil {
+		limit = time.Duration(j.spec.Timeout) * time.Second
+	}
+	if k.w.bug == countsFromAnswer {
+		return limit
+	}
+	return min(limit, limit+5*time.Second-grace-k.w.now.Sub(r.asked))
+}
+
+// alone asks that nobody runs the same execution, who could know better: who is
+// neither frozen nor without a lease.
+func (k *worker) alone(r *run) {
+	for _, other := range k.w.workers {
+		inc := other.inc
+		if inc == nil || inc.over || other.thaws > int64(k.w.now.Sub(epoch)) || k.w.failover {
+			continue
 		}
-		k.w.after(took, &k.process, func() { k.finish(inc, r, kind) })
+		for _, o := range inc.running {
+			if o.ID == r.ID && !o.gone {
+				k.w.audit.failf("attempt %d of %s begins while attempt %d goes on at %s", r.Attempt, r.ID, o.Attempt, other.name)
+			}
+		}
 	}
 }
 

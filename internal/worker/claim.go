@@ -39,7 +39,8 @@ type claimed struct {
 	maxAttempts     int
 	token           uuid.UUID
 	timeout         time.Duration
-	claimedAt       time.Time // the database's clock
+	claimedAt       time.Time  // the database's clock
+	asked           clock.Mark // when the claim was sent, so not after it was carried out
 }
 
 // claim takes what it can of a batch and starts the runs. Without an answer of
@@ -60,27 +61,40 @@ func (w *Worker) claim(ctx context.Context, wishes []wish) {
 	if len(live) == 0 {
 		return
 	}
-	rows, specs := w.claimUntilAnswered(ctx, inc, live)
+	token := uuid.New()
+	inc.claims(token, true)
+	defer inc.claims(token, false)
+	rows, specs := w.claimUntilAnswered(ctx, inc, token, live)
 	won := make(map[uuid.UUID]claimed, len(rows))
 	for _, r := range rows {
 		won[r.id] = r
 	}
+	var late []heldRow
 	for _, x := range live {
-		if r, ok := won[x.id]; ok {
-			delete(won, x.id) // the same id twice in one batch is one claim
+		r, ok := won[x.id]
+		delete(won, x.id) // the same id twice in one batch is one claim
+		switch {
+		case !ok:
+			w.free()
+		case allowed(r.timeout, r.asked.Elapsed()) <= 0:
+			late = append(late, heldRow{id: r.id, token: r.token})
+			w.free()
+		default:
 			x.decided.won.Add(1)
 			w.start(inc, r, specs[versionKey{r.job, r.version}])
-		} else {
-			w.free()
 		}
 		x.decided.Done()
+	}
+	if len(late) > 0 {
+		w.Log.WarnContext(ctx, "a claim was answered so late that the runs could outlive their deadlines, handing them back", "executions", len(late))
+		w.handBack(ctx, late)
 	}
 }
 
 // claimUntilAnswered asks until the database answers or the incarnation is
 // over. While it waits the slots stay taken: that is the backpressure.
-func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, wishes []wish) ([]claimed, map[versionKey]definition) {
-	ids, token := make([]uuid.UUID, len(wishes)), uuid.New()
+func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token uuid.UUID, wishes []wish) ([]claimed, map[versionKey]definition) {
+	ids := make([]uuid.UUID, len(wishes))
 	for i, x := range wishes {
 		ids[i] = x.id
 	}
@@ -100,6 +114,7 @@ func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, wishe
 }
 
 func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[versionKey]definition, error) {
+	asked := clock.Start()
 	rows, err := w.store.claim(ctx, inc.member.ID, token, ids)
 	if err != nil {
 		return nil, nil, err
@@ -108,7 +123,7 @@ func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUI
 	w.Metrics.Batch("claim", len(rows))
 	keys := make([]versionKey, len(rows))
 	for i, r := range rows {
-		keys[i] = versionKey{r.job, r.version}
+		rows[i].asked, keys[i] = asked, versionKey{r.job, r.version}
 	}
 	specs, err := w.specs.of(ctx, keys)
 	return rows, specs, err

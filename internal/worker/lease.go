@@ -27,6 +27,11 @@ type incarnation struct {
 	// unknown are rows that the database says run here and do not, as the last
 	// heartbeat found them: by execution, the lease token.
 	unknown map[uuid.UUID]uuid.UUID
+	// claiming are the lease tokens of claims under way. A claim may take several
+	// round trips and wait for a job's lock: what its first statement took is no
+	// run yet when the heartbeat finds it, and to give it back would have it run
+	// here and elsewhere.
+	claiming map[uuid.UUID]bool
 }
 
 // held is a run under the lease.
@@ -57,7 +62,7 @@ func (w *Worker) incarnations(ctx context.Context) {
 func (w *Worker) incarnate(ctx context.Context) (*incarnation, error) {
 	inc := &incarnation{
 		member:  fleet.Member{ID: uuid.New(), Host: w.Host, PID: w.PID, Slots: w.Slots, Types: w.Executor.Types(), Lease: w.Lease},
-		running: map[uuid.UUID]held{}, good: clock.Start(),
+		running: map[uuid.UUID]held{}, claiming: map[uuid.UUID]bool{}, good: clock.Start(),
 	}
 	if err := w.members.Register(ctx, inc.member); err != nil {
 		return nil, err
@@ -156,6 +161,7 @@ func (w *Worker) giveUp(ctx context.Context, inc *incarnation, rows []heldRow) {
 			if r.cancelling {
 				run.stop(errCancelled)
 			}
+		case inc.claiming[r.token]: // its run is about to begin
 		case inc.unknown[r.id] == r.token:
 			disowned = append(disowned, r)
 		default:
@@ -197,6 +203,17 @@ func (inc *incarnation) add(c claimed, stop context.CancelCauseFunc) bool {
 	}
 	inc.running[c.id] = held{token: c.token, priority: c.priority, stop: stop}
 	return true
+}
+
+// claims notes a claim under way, or that its runs have begun.
+func (inc *incarnation) claims(token uuid.UUID, underWay bool) {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	if underWay {
+		inc.claiming[token] = true
+	} else {
+		delete(inc.claiming, token)
+	}
 }
 
 // remove forgets a run, unless a later attempt of the same execution took its

@@ -25,6 +25,16 @@ var (
 // over, 5 s after the deadline.
 const grace = 2 * time.Second
 
+// margin is what a claim adds to the time-out for the deadline of a row.
+const margin = 5 * time.Second
+
+// allowed is how long a run may take whose claim was sent so long ago: its
+// time-out, and less where it could otherwise be going on, with grace, when the
+// sweeper hands the row on. Zero or less is not worth a beginning.
+func allowed(timeout, sinceAsked time.Duration) time.Duration {
+	return min(timeout, timeout+margin-grace-sinceAsked)
+}
+
 // attempt is one run under way.
 type attempt struct {
 	claimed
@@ -66,7 +76,8 @@ func (a *attempt) execute(d definition) executor.Outcome {
 			Type: executor.ValidationError, Message: "the definition of this job version cannot be read",
 		}}
 	}
-	timed, cancel := context.WithTimeout(a.ctx, a.timeout)
+	timeout := allowed(a.timeout, a.asked.Elapsed())
+	timed, cancel := context.WithTimeout(a.ctx, timeout)
 	defer cancel()
 	returned := context.AfterFunc(timed, func() { time.AfterFunc(grace, a.giveUp) })
 	defer returned() // before cancel
@@ -79,7 +90,7 @@ func (a *attempt) execute(d definition) executor.Outcome {
 	}
 	out := a.worker.Executor.Execute(timed, a.jobType, executor.Run{
 		ExecutionID: a.id, JobID: a.job, TenantID: a.tenant, Attempt: a.attempt, ScheduledAt: a.scheduledAt,
-		Config: ready.Config, Parameters: ready.Parameters, Timeout: a.timeout,
+		Config: ready.Config, Parameters: ready.Parameters, Timeout: timeout,
 	})
 	return masked(ready.Mask, out)
 }

@@ -1,0 +1,58 @@
+package worker_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+)
+
+// A claim that waits for a job's lock, over many heartbeats, keeps what its
+// first statement took: given back, it would run here and elsewhere.
+func TestWhatIsBeingClaimedIsNotGivenBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.run = func(context.Context, executor.Run) executor.Outcome { return executor.Outcome{} }
+	first := b.pending(nil)
+	hasPlace := b.pending(nil)
+	waits, _, err := b.executions.Trigger(t.Context(), b.who, hasPlace.JobID, nil, idempotency.Key{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := b.start(nil)
+	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT 1 FROM scheduled_jobs WHERE id = $1 FOR UPDATE", hasPlace.JobID); err != nil {
+		t.Fatal(err)
+	}
+	var claim sync.WaitGroup
+	claim.Go(func() { b.handle(w, first.ID, waits.ID) })
+	eventually(t, "four heartbeats saw the claimed row", func() (seen bool) {
+		err := tx.QueryRow(t.Context(), `SELECT coalesce((SELECT heartbeat_at > attempt_started_at + interval '1 second'
+			FROM workers JOIN active_executions e ON e.worker_id = workers.id WHERE e.id = $1), false)`, first.ID).Scan(&seen)
+		var attempts int
+		if err == nil {
+			err = tx.QueryRow(t.Context(), "SELECT max_attempts FROM active_executions WHERE id = $1", first.ID).Scan(&attempts)
+		}
+		return err == nil && (seen || attempts != first.MaxAttempts)
+	})
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	claim.Wait()
+	if got := b.reaches(first.ID, execution.Completed); got.MaxAttempts != first.MaxAttempts || got.Attempt != 1 {
+		t.Errorf("completed by attempt %d of %d, want 1 of %d: it was given back", got.Attempt, got.MaxAttempts, first.MaxAttempts)
+	}
+}
