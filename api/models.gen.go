@@ -517,6 +517,45 @@ func (e TriggerType) Valid() bool {
 	}
 }
 
+// Defines values for WaitReason.
+const (
+	WaitReasonConcurrencyKey WaitReason = "concurrency_key"
+	WaitReasonDelayed        WaitReason = "delayed"
+	WaitReasonDispatching    WaitReason = "dispatching"
+	WaitReasonJobLimit       WaitReason = "job_limit"
+	WaitReasonNoWorker       WaitReason = "no_worker"
+	WaitReasonRate           WaitReason = "rate"
+	WaitReasonRetry          WaitReason = "retry"
+	WaitReasonTenantLimit    WaitReason = "tenant_limit"
+	WaitReasonTypeLimit      WaitReason = "type_limit"
+)
+
+// Valid indicates whether the value is a known member of the WaitReason enum.
+func (e WaitReason) Valid() bool {
+	switch e {
+	case WaitReasonConcurrencyKey:
+		return true
+	case WaitReasonDelayed:
+		return true
+	case WaitReasonDispatching:
+		return true
+	case WaitReasonJobLimit:
+		return true
+	case WaitReasonNoWorker:
+		return true
+	case WaitReasonRate:
+		return true
+	case WaitReasonRetry:
+		return true
+	case WaitReasonTenantLimit:
+		return true
+	case WaitReasonTypeLimit:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ExecutionSort.
 const (
 	ExecutionSortMinusScheduledAt ExecutionSort = "-scheduledAt"
@@ -1098,8 +1137,11 @@ type Execution struct {
 	TriggerType TriggerType `json:"triggerType"`
 
 	// TriggeredBy The `sub` of who triggered it; null for `scheduled`.
-	TriggeredBy nullable.Nullable[string]             `json:"triggeredBy"`
-	WorkerID    nullable.Nullable[openapi_types.UUID] `json:"workerId"`
+	TriggeredBy nullable.Nullable[string] `json:"triggeredBy"`
+
+	// WaitingOn Why a `pending` or `retrying` execution does not run; null for every other one, and in the answer of the request that made it.
+	WaitingOn nullable.Nullable[WaitingOn]          `json:"waitingOn"`
+	WorkerID  nullable.Nullable[openapi_types.UUID] `json:"workerId"`
 }
 
 // ExecutionPage defines model for ExecutionPage.
@@ -1844,6 +1886,35 @@ type TriggerRequest struct {
 
 // TriggerType What made the execution.
 type TriggerType string
+
+// WaitReason What an execution waits for, the first of these that is in its way. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
+type WaitReason string
+
+// WaitingOn What an execution waits for, as it was when it was read.
+//
+// Example: {"key":null,"limit":2,"reason":"job_limit","until":null,"used":2}
+type WaitingOn struct {
+	// Key Of `concurrency_key`, the key.
+	//
+	// Example: device-7
+	Key nullable.Nullable[string] `json:"key"`
+
+	// Limit Of a limit, how many may.
+	//
+	// Example: 2
+	Limit nullable.Nullable[int] `json:"limit"`
+
+	// Reason What an execution waits for, the first of these that is in its way. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
+	Reason WaitReason `json:"reason"`
+
+	// Until When it may start, where that is known.
+	Until nullable.Nullable[time.Time] `json:"until"`
+
+	// Used Of a limit, how many executions count against it now; it may be above `limit` after that was lowered.
+	//
+	// Example: 2
+	Used nullable.Nullable[int] `json:"used"`
+}
 
 // ActingTenant defines model for ActingTenant.
 type ActingTenant = openapi_types.UUID

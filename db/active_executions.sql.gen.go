@@ -1169,6 +1169,104 @@ func (q *Queries) ListNextInLine(ctx context.Context, arg ListNextInLineParams) 
 	return items, nil
 }
 
+const ListObstacles = `-- name: ListObstacles :many
+WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
+waiting AS MATERIALIZED (
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key FROM active_executions e
+    WHERE e.tenant_id = $1 AND e.id = ANY ($4::uuid[]) AND e.status IN ('pending', 'retrying')
+),
+places AS MATERIALIZED (
+    SELECT j.job_id, (SELECT count(*) FROM active_executions o
+                      WHERE o.tenant_id = $1 AND o.job_id = j.job_id AND (o.status = 'running' OR o.concurrency_limit = 0)) AS taken
+    FROM (SELECT DISTINCT w.job_id FROM waiting w WHERE w.concurrency_limit > 0) j
+),
+served AS MATERIALIZED (
+    SELECT kind.job_type FROM (SELECT DISTINCT w.job_type FROM waiting w) kind
+    WHERE EXISTS (SELECT 1 FROM workers v, clock
+                  WHERE NOT v.dead AND v.expires_at > clock.at AND (v.job_types = '{}' OR kind.job_type = ANY (v.job_types)))
+)
+SELECT w.id, w.status, w.trigger_type, w.scheduled_at, w.available_at, w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
+       coalesce((SELECT p.taken FROM places p WHERE p.job_id = w.job_id), 0)::bigint AS taken,
+       EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = $1 AND k.key = w.concurrency_key) AS key_taken,
+       EXISTS (SELECT 1 FROM served v WHERE v.job_type = w.job_type) AS served,
+       coalesce(c.running, 0)::int AS running,
+       coalesce(t.max_running, nullif($2::int, 0), 1000000)::int AS max_running,
+       coalesce(CASE w.job_type WHEN 'http' THEN c.running_http WHEN 'function' THEN c.running_function WHEN 'command' THEN c.running_command END, 0)::int AS type_running,
+       coalesce((t.max_running_by_type->>w.job_type)::int, -1)::int AS type_limit
+FROM waiting w CROSS JOIN clock
+LEFT JOIN running_counts c ON c.tenant_id = $1
+LEFT JOIN tenants t ON t.id = $1
+`
+
+type ListObstaclesParams struct {
+	TenantID   uuid.UUID
+	MaxRunning int32
+	Now        *time.Time
+	Ids        []uuid.UUID
+}
+
+type ListObstaclesRow struct {
+	ID               uuid.UUID
+	Status           string
+	TriggerType      string
+	ScheduledAt      time.Time
+	AvailableAt      time.Time
+	ConcurrencyLimit int16
+	ConcurrencyKey   *string
+	At               time.Time
+	Taken            int64
+	KeyTaken         bool
+	Served           bool
+	Running          int32
+	MaxRunning       int32
+	TypeRunning      int32
+	TypeLimit        int32
+}
+
+// What could keep executions of a page from running, as it is now. Counts the
+// places of each job once, by active_executions_job. A worker that does not say
+// what it runs is of an older version and taken to run everything.
+func (q *Queries) ListObstacles(ctx context.Context, arg ListObstaclesParams) ([]ListObstaclesRow, error) {
+	rows, err := q.db.Query(ctx, ListObstacles,
+		arg.TenantID,
+		arg.MaxRunning,
+		arg.Now,
+		arg.Ids,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListObstaclesRow
+	for rows.Next() {
+		var i ListObstaclesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Status,
+			&i.TriggerType,
+			&i.ScheduledAt,
+			&i.AvailableAt,
+			&i.ConcurrencyLimit,
+			&i.ConcurrencyKey,
+			&i.At,
+			&i.Taken,
+			&i.KeyTaken,
+			&i.Served,
+			&i.Running,
+			&i.MaxRunning,
+			&i.TypeRunning,
+			&i.TypeLimit,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockExecution = `-- name: LockExecution :one
 SELECT status, job_id, scheduled_at FROM active_executions WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `

@@ -706,3 +706,34 @@ ORDER BY backfill_id IS NOT NULL, priority DESC, scheduled_at, id LIMIT @page_si
 -- time.
 SELECT id, lease_token FROM active_executions
 WHERE cancel_requested_at IS NOT NULL AND status = 'running' AND worker_id = @worker_id;
+
+-- name: ListObstacles :many
+-- What could keep executions of a page from running, as it is now. Counts the
+-- places of each job once, by active_executions_job. A worker that does not say
+-- what it runs is of an older version and taken to run everything.
+WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+waiting AS MATERIALIZED (
+    SELECT e.* FROM active_executions e
+    WHERE e.tenant_id = @tenant_id AND e.id = ANY (@ids::uuid[]) AND e.status IN ('pending', 'retrying')
+),
+places AS MATERIALIZED (
+    SELECT j.job_id, (SELECT count(*) FROM active_executions o
+                      WHERE o.tenant_id = @tenant_id AND o.job_id = j.job_id AND (o.status = 'running' OR o.concurrency_limit = 0)) AS taken
+    FROM (SELECT DISTINCT w.job_id FROM waiting w WHERE w.concurrency_limit > 0) j
+),
+served AS MATERIALIZED (
+    SELECT kind.job_type FROM (SELECT DISTINCT w.job_type FROM waiting w) kind
+    WHERE EXISTS (SELECT 1 FROM workers v, clock
+                  WHERE NOT v.dead AND v.expires_at > clock.at AND (v.job_types = '{}' OR kind.job_type = ANY (v.job_types)))
+)
+SELECT w.id, w.status, w.trigger_type, w.scheduled_at, w.available_at, w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
+       coalesce((SELECT p.taken FROM places p WHERE p.job_id = w.job_id), 0)::bigint AS taken,
+       EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = @tenant_id AND k.key = w.concurrency_key) AS key_taken,
+       EXISTS (SELECT 1 FROM served v WHERE v.job_type = w.job_type) AS served,
+       coalesce(c.running, 0)::int AS running,
+       coalesce(t.max_running, nullif(@max_running::int, 0), 1000000)::int AS max_running,
+       coalesce(CASE w.job_type WHEN 'http' THEN c.running_http WHEN 'function' THEN c.running_function WHEN 'command' THEN c.running_command END, 0)::int AS type_running,
+       coalesce((t.max_running_by_type->>w.job_type)::int, -1)::int AS type_limit
+FROM waiting w CROSS JOIN clock
+LEFT JOIN running_counts c ON c.tenant_id = @tenant_id
+LEFT JOIN tenants t ON t.id = @tenant_id;

@@ -108,6 +108,7 @@ type API struct {
 	ServiceTokens    []Secret       `env:"INTERNAL_SERVICE_TOKEN" default:"" min:"32" max:"2" doc:"what other services of the platform send as X-Service-Token; two while the token is changed; empty: /internal answers 401"`
 	HTTPAddr         string         `env:"HTTP_ADDR" default:":3009" form:"address" doc:"address that the REST API listens on"`
 	JobTimeout       time.Duration  `env:"SCHEDULER_JOB_TIMEOUT_MS" default:"300000" min:"1000" max:"86400000" doc:"time limit of one attempt of a job that names none, in whole seconds"`
+	TenantMaxRunning int            `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"executions that one tenant may run at once, on all workers together, where the tenant has no limit of its own; 0: any number; the same in every process"`
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"networks that jobs may reach although they are private; the same for API and worker"`
 	LockTTL          time.Duration  `env:"SCHEDULER_LOCK_TTL_MS" default:"30000" min:"1000" max:"600000" doc:"a lease by which one process at a time does something, such as upkeep, ends this long after its owner was last heard of"`
 	RetentionMonths  int            `env:"RETENTION_MONTHS" default:"13" min:"1" max:"120" doc:"how many calendar months of executions are kept beside the current one, counted by their due instants; what is older is removed a whole month at a time, and no backfill may begin earlier; the same for API and promoter"`
@@ -119,7 +120,7 @@ type Promoter struct {
 	Process
 	Stores
 	LockTTL          time.Duration `env:"SCHEDULER_LOCK_TTL_MS" default:"30000" min:"1000" max:"600000" doc:"see API"`
-	TenantMaxRunning int           `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"executions that one tenant may run at once, on all workers together, where the tenant has no limit of its own; 0: any number; the same in every process"`
+	TenantMaxRunning int           `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"see API"`
 	RetentionMonths  int           `env:"RETENTION_MONTHS" default:"13" min:"1" max:"120" doc:"see API"`
 	MetricsDays      int           `env:"METRICS_RETENTION_DAYS" default:"14" min:"1" max:"400" doc:"for how many days the history of GET /metrics is kept: six hours of them every half minute, then every five minutes"`
 	PartitionsAhead  int           `env:"PARTITION_MONTHS_AHEAD" default:"3" min:"1" max:"24" doc:"for how many months to come the tables of executions are made ahead; the same for migrate and promoter"`
@@ -133,7 +134,7 @@ type Worker struct {
 	Lease
 	SecretsKeys      Secret         `env:"SECRETS_KEYS" default:"" form:"keys" doc:"see API"`
 	Slots            int            `env:"SCHEDULER_MAX_CONCURRENT_JOBS" default:"100" min:"1" max:"10000" doc:"executions that one worker runs at once"`
-	TenantMaxRunning int            `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"see Promoter"`
+	TenantMaxRunning int            `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"see API"`
 	DrainTimeout     time.Duration  `env:"SCHEDULER_DRAIN_TIMEOUT_MS" default:"25000" min:"0" max:"600000" doc:"how long a worker told to stop lets what it runs finish before it hands it back"`
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"see API"`
 }

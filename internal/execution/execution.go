@@ -122,6 +122,7 @@ type Execution struct {
 	CPUTimeMS   *int64
 	CreatedAt   time.Time
 	BackfillID  *uuid.UUID // the backfill that made it
+	WaitingOn   *Wait      // why it does not run; nil where it does not wait, or was not asked for
 }
 
 // Retries is how many attempts were made beyond the first.

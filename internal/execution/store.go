@@ -21,10 +21,22 @@ import (
 // Store is a tenant's view of its executions. Each method acts for one
 // tenant; the id of another tenant's execution is answered as one that does
 // not exist.
-type Store struct{ db *postgres.DB }
+type Store struct {
+	db *postgres.DB
+	// tenantMaxRunning is how many a tenant may run at once where it has no
+	// limit of its own; 0: any number.
+	tenantMaxRunning int
+}
 
 // NewStore makes a store.
 func NewStore(db *postgres.DB) *Store { return &Store{db: db} }
+
+// Limited is the same store, which knows how many executions a tenant may run
+// at once where it has no limit of its own (0: any number), to say what others
+// wait for. It is the workers who keep to it.
+func (s *Store) Limited(tenantMaxRunning int) *Store {
+	return &Store{db: s.db, tenantMaxRunning: tenantMaxRunning}
+}
 
 // NotFound is the answer for an execution that is not there, or is not the
 // caller's.
@@ -32,10 +44,15 @@ func NotFound() error {
 	return fault.New(fault.NotFound, "EXECUTION_NOT_FOUND", "there is no execution with this id")
 }
 
-// Get reads one execution, active or over.
+// Get reads one execution, active or over, and says what it waits for.
 func (s *Store) Get(ctx context.Context, who tenant.Actor, id uuid.UUID) (e Execution, err error) {
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		e, err = get(ctx, tx, who, id)
+		if e, err = get(ctx, tx, who, id); err != nil {
+			return err
+		}
+		one := []Execution{e}
+		err = s.explain(ctx, tx, who.TenantID, one)
+		e = one[0]
 		return err
 	})
 	return e, err

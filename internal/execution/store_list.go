@@ -43,12 +43,14 @@ var (
 	farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// List reads a page of executions by scheduledAt. A job that does not exist is
+// List reads a page of executions by scheduledAt, with what each waits for. A job that does not exist is
 // NotFound; a deleted one still has its history.
 func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []Execution, err error) {
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		list, err = page(ctx, tx, who, f)
-		return err
+		if list, err = page(ctx, tx, who, f); err != nil {
+			return err
+		}
+		return s.explain(ctx, tx, who.TenantID, list)
 	})
 	return list, err
 }

@@ -109,7 +109,7 @@ func viewExecution(e execution.Execution) api.Execution {
 		RetryCount: e.Retries(), MaxAttempts: e.MaxAttempts, Attempts: make([]api.Attempt, len(e.Attempts)),
 		NextAttemptAt: orNull(e.AvailableAt), CancelRequested: e.Cancelling,
 		MissedCount: nullable.NewNullNullable[int64](), MissedUntil: orNull(e.MissedUntil), WorkerID: orNull(e.WorkerID),
-		MemoryPeakMb: orNull(e.MemoryMB), CPUTimeMs: orNull(e.CPUTimeMS), BackfillID: orNull(e.BackfillID), CreatedAt: e.CreatedAt,
+		MemoryPeakMb: orNull(e.MemoryMB), CPUTimeMs: orNull(e.CPUTimeMS), BackfillID: orNull(e.BackfillID), WaitingOn: viewWait(e.WaitingOn), CreatedAt: e.CreatedAt,
 	}
 	if e.Error != nil {
 		view.ErrorType = nullable.NewNullableWithValue(api.ErrorType(e.Error.Type))
@@ -122,6 +122,21 @@ func viewExecution(e execution.Execution) api.Execution {
 		view.Attempts[i] = viewAttempt(attempt)
 	}
 	return view
+}
+
+func viewWait(w *execution.Wait) nullable.Nullable[api.WaitingOn] {
+	if w == nil {
+		return nullable.NewNullNullable[api.WaitingOn]()
+	}
+	view := api.WaitingOn{
+		Reason: api.WaitReason(w.Reason), Until: orNull(w.Until), Key: textOrNull(w.Key),
+		Used: nullable.NewNullNullable[int](), Limit: nullable.NewNullNullable[int](),
+	}
+	switch w.Reason {
+	case execution.WaitJob, execution.WaitKey, execution.WaitType, execution.WaitTenant:
+		view.Used, view.Limit = nullable.NewNullableWithValue(w.Used), nullable.NewNullableWithValue(w.Limit)
+	}
+	return nullable.NewNullableWithValue(view)
 }
 
 func viewAttempt(a execution.Attempt) api.Attempt {

@@ -86,6 +86,7 @@ type bundle struct {
 	deps       rest.Deps
 	handler    http.Handler
 	spec       *openapi3.T
+	database   *pgtest.Database
 	db         *postgres.DB
 	engine     *postgres.DB
 	keys       *keyring.Ring
@@ -107,9 +108,9 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	database := pgtest.New(t)
 	b := &bundle{
 		vitals: &vitals{health: rest.Health{Database: well, Redis: well, JobQueue: well}}, log: &bytes.Buffer{}, now: clock.Now(),
-		ours:   tenant.Actor{TenantID: uuid.New(), Subject: "ada"},
-		theirs: tenant.Actor{TenantID: uuid.New(), Subject: "eve"},
-		db:     open(t, database.URL, postgres.API), engine: open(t, database.URL, postgres.Engine),
+		ours:     tenant.Actor{TenantID: uuid.New(), Subject: "ada"},
+		theirs:   tenant.Actor{TenantID: uuid.New(), Subject: "eve"},
+		database: database, db: open(t, database.URL, postgres.API), engine: open(t, database.URL, postgres.Engine),
 	}
 	var err error
 	if b.keys, err = keyring.Parse(keyring.Generate("k1")); err != nil {
