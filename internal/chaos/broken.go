@@ -48,6 +48,16 @@ func (o *orders) give(syncs time.Duration, failing bool, skew time.Duration) err
 	return err
 }
 
+// skewed says whether a clock is moved.
+func (o *orders) skewed() bool {
+	var skew [8]byte
+	if o == nil {
+		return false
+	}
+	_, err := o.file.ReadAt(skew[:], 16)
+	return err == nil && skew != [8]byte{}
+}
+
 func (o *orders) close() {
 	if o != nil {
 		_ = o.file.Close()

@@ -129,7 +129,7 @@ func (e *evidence) instants(f *findings, w *work) {
 		if r.trigger != "scheduled" {
 			continue
 		}
-		inside := r.scheduledAt.After(w.createdAt) && r.scheduledAt.Before(w.end)
+		inside := (r.scheduledAt.After(w.createdAt) || e.skewed()) && r.scheduledAt.Before(w.end)
 		f.check("I2", w.due(r.scheduledAt) && inside, w.id, r.id, "%s of %q is no due instant", r.scheduledAt, w.name)
 		if r.missedUntil == nil {
 			covered[r.scheduledAt.UnixMicro()]++

@@ -20,6 +20,7 @@ type cutter struct {
 	mu      sync.Mutex
 	down    bool
 	gate    chan struct{} // closed while bytes may pass
+	way     chan struct{} // likewise, for answers
 	latency time.Duration
 	pairs   map[*pair]struct{}
 }
@@ -37,9 +38,10 @@ func newCutter(socket string) (*cutter, error) {
 	}
 	c := &cutter{
 		addr: listener.Addr().String(), socket: socket, listener: listener,
-		gate: make(chan struct{}), pairs: map[*pair]struct{}{},
+		gate: make(chan struct{}), way: make(chan struct{}), pairs: map[*pair]struct{}{},
 	}
 	close(c.gate)
+	close(c.way)
 	c.pumps.Go(c.accept)
 	return c, nil
 }
@@ -88,6 +90,9 @@ func (c *cutter) pump(p *pair, from, to net.Conn, answers bool) {
 		}
 		c.mu.Lock()
 		gate, latency, lost := c.gate, c.latency, answers && p.losing
+		if answers {
+			gate = c.way
+		}
 		c.mu.Unlock()
 		if lost {
 			return
@@ -127,10 +132,35 @@ func (c *cutter) Hold() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	shut(&c.gate)
+	shut(&c.way)
+}
+
+// HoldAnswers lets what is asked pass, and nothing back, until Up.
+func (c *cutter) HoldAnswers() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	shut(&c.way)
+}
+
+// shut closes a gate, unless it is.
+func shut(gate *chan struct{}) {
 	select {
-	case <-c.gate:
-		c.gate = make(chan struct{})
-	default: // held already
+	case <-*gate:
+		*gate = make(chan struct{})
+	default:
+	}
+}
+
+// unshut opens a gate, unless it is.
+func unshut(gate chan struct{}) {
+	select {
+	case <-gate:
+	default:
+		close(gate)
 	}
 }
 
@@ -165,11 +195,8 @@ func (c *cutter) Up() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down, c.latency = false, 0
-	select {
-	case <-c.gate:
-	default:
-		close(c.gate)
-	}
+	unshut(c.gate)
+	unshut(c.way)
 }
 
 // close ends the cutter and waits for what it started.

@@ -2,7 +2,9 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -29,6 +31,8 @@ func kinds() []kind {
 		{"kill worker", 5, sec, 6 * sec, "worker", "", needNothing, kill(syscall.SIGKILL)},
 		{"kill promoter", 4, sec, 6 * sec, "promoter", "", needNothing, kill(syscall.SIGKILL)},
 		{"kill api", 2, sec, 4 * sec, "api", "", needNothing, kill(syscall.SIGKILL)},
+		{"kill workers", 1, sec, 4 * sec, "", "", needNothing, killAll("worker")},
+		{"kill promoters", 1, sec, 6 * sec, "", "", needNothing, killAll("promoter")},
 		{"freeze worker", 3, 2 * sec, 14 * sec, "worker", "", needNothing, freeze},
 		{"freeze promoter", 3, sec, 9 * sec, "promoter", "", needNothing, freeze},
 		{"freeze api", 1, sec, 5 * sec, "api", "", needNothing, freeze},
@@ -43,10 +47,12 @@ func kinds() []kind {
 func redisKinds() []kind {
 	const sec = time.Second
 	return []kind{
-		{"flush redis", 4, 0, 0, "", "", needRedis, func(_ context.Context, s *stack, _ *member, _ *fault) error { return s.flush() }},
+		{"flush redis", 4, 0, 0, "", "", needRedis, func(_ context.Context, s *stack, _ *member, _ *fault) error { return s.tell("FLUSHALL") }},
 		{"restart redis", 2, 0, 0, "", "redis", needRedis, restartRedis},
 		{"redis away", 2, 2 * sec, 10 * sec, "", "redis", needRedis, redisAway},
 		{"cut redis", 2, sec, 8 * sec, "", "redis", needRedis, cutRedis},
+		{"redis loses keys", 2, 0, 0, "", "", needRedis, loseKeys},
+		{"full redis", 1, sec, 6 * sec, "", "redis", needRedis, fullRedis},
 		{"slow redis", 1, 2 * sec, 6 * sec, "", "", needRedis, slowRedis},
 	}
 }
@@ -65,6 +71,7 @@ func postgresKinds() []kind {
 		{"cut postgres", 3, 0, sec, "", "", needNothing, cutPostgres},
 		{"lose answers", 5, 200 * time.Millisecond, sec, "", "", needNothing, loseAnswers},
 		{"silent postgres", 2, 3 * sec, 12 * sec, "any", "", needNothing, silent},
+		{"deaf to postgres", 2, 2 * sec, 9 * sec, "any", "", needNothing, deaf},
 		{"slow postgres", 1, 2 * sec, 5 * sec, "", "", needNothing, slowPostgres},
 		{"crowd postgres", 1, 2 * sec, 5 * sec, "", "", needNothing, crowd},
 		{"lock table", 2, 2 * sec, 5 * sec, "", "", needNothing, lockTable},
@@ -93,6 +100,20 @@ func kill(sig syscall.Signal) strike {
 		m.end(sig)
 		rest(ctx, f.lasts)
 		return m.start(ctx)
+	}
+}
+
+// killAll takes all processes of a role down at once.
+func killAll(role string) strike {
+	return func(ctx context.Context, s *stack, _ *member, f *fault) (err error) {
+		for _, m := range s.role(role) {
+			m.end(syscall.SIGKILL)
+		}
+		rest(ctx, f.lasts)
+		for _, m := range s.role(role) {
+			err = errors.Join(err, m.start(ctx))
+		}
+		return err
 	}
 }
 
@@ -130,6 +151,20 @@ func cutRedis(ctx context.Context, s *stack, _ *member, f *fault) error {
 		m.redis.Up()
 	}
 	return nil
+}
+
+// loseKeys makes Redis forget some of what it holds, and so break what belongs
+// together.
+func loseKeys(_ context.Context, s *stack, _ *member, f *fault) error {
+	const script = "local n = 0 for i, key in ipairs(redis.call('KEYS', '*')) do if (i + ARGV[1]) % 3 == 0 then n = n + redis.call('DEL', key) end end return n"
+	return s.tell("EVAL", script, "0", strconv.FormatUint(f.draw%3, 10))
+}
+
+// fullRedis makes Redis refuse whatever needs memory.
+func fullRedis(ctx context.Context, s *stack, _ *member, f *fault) error {
+	err := s.tell("CONFIG", "SET", "maxmemory", "1")
+	rest(ctx, f.lasts)
+	return errors.Join(err, s.tell("CONFIG", "SET", "maxmemory", "0"))
 }
 
 func slowRedis(ctx context.Context, s *stack, _ *member, f *fault) error {
@@ -181,6 +216,16 @@ func silent(ctx context.Context, _ *stack, m *member, f *fault) error {
 	m.db.Hold()
 	rest(ctx, f.lasts)
 	m.db.Down() // what was on its way is lost
+	m.db.Up()
+	return nil
+}
+
+// deaf is a partition in one direction: what is asked is done, and no answer
+// comes.
+func deaf(ctx context.Context, _ *stack, m *member, f *fault) error {
+	m.db.HoldAnswers()
+	rest(ctx, f.lasts)
+	m.db.Down()
 	m.db.Up()
 	return nil
 }

@@ -188,6 +188,17 @@ func (f *fault) wrong(ctx context.Context, asked []*member, offsets []time.Durat
 	return errors.Join(err, move(0))
 }
 
+// skewed says whether the clock of an API is wrong, which may then take an
+// endDate for passed.
+func (s *stack) skewed() bool {
+	for _, m := range s.role("api") {
+		if m.orders.skewed() {
+			return true
+		}
+	}
+	return false
+}
+
 // settles is how long after its clock has jumped a promoter may still work, or
 // stand still: a pass, and its pause after one that failed.
 const settles = 1500 * time.Millisecond

@@ -40,6 +40,7 @@ const (
 // stands between them.
 type stack struct {
 	dir     string          // removed at the end
+	lock    *os.File        // in it: we live
 	keep    bool            // but for the logs, because they are evidence
 	lacks   map[need]string // what cannot be had here, and why
 	library string          // that PostgreSQL loads; empty: none
@@ -56,11 +57,7 @@ type stack struct {
 func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 	s := &stack{}
 	var err error
-	if s.dir, err = os.MkdirTemp("", "scheduler-chaos-"); err != nil {
-		return s, err
-	}
-	// The account that PostgreSQL runs as must reach what is in it.
-	if err := os.Chmod(s.dir, 0o711); err != nil {
+	if s.dir, s.lock, err = newDir(os.TempDir()); err != nil {
 		return s, err
 	}
 	fmt.Fprintln(progress, "building the processes, starting private servers")
@@ -245,8 +242,8 @@ func (s *stack) everybodyWorks(ctx context.Context, limit time.Duration) error {
 
 func (s *stack) redisSocket() string { return strings.TrimPrefix(s.redis.URL, "redis-socket://") }
 
-// flush makes Redis forget everything, past all cutters.
-func (s *stack) flush() error {
+// tell gives Redis an order, past all cutters.
+func (s *stack) tell(order ...string) error {
 	conn, err := net.DialTimeout("unix", s.redisSocket(), time.Second)
 	if err != nil {
 		return err
@@ -255,10 +252,18 @@ func (s *stack) flush() error {
 	if err := conn.SetDeadline(clock.Now().Add(2 * time.Second)); err != nil {
 		return err
 	}
-	if _, err := conn.Write([]byte("FLUSHALL\r\n")); err != nil {
+	text := fmt.Sprintf("*%d\r\n", len(order))
+	for _, word := range order {
+		text += fmt.Sprintf("$%d\r\n%s\r\n", len(word), word)
+	}
+	if _, err := conn.Write([]byte(text)); err != nil {
 		return err
 	}
-	_, err = conn.Read(make([]byte, 16))
+	answer := make([]byte, 200)
+	n, err := conn.Read(answer)
+	if err == nil && answer[0] == '-' {
+		err = fmt.Errorf("redis: %s", answer[:n])
+	}
 	return err
 }
 
@@ -281,7 +286,10 @@ func (s *stack) close() error {
 	if s.servers != nil {
 		err = errors.Join(err, s.servers.close())
 	}
-	for _, part := range []string{"bin", "redis", "broken.c", "broken.so", "time.go", "wrong.go", "overlay.json"} {
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+	}
+	for _, part := range []string{lockName, "bin", "redis", "broken.c", "broken.so", "time.go", "wrong.go", "overlay.json"} {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(s.dir, part)))
 	}
 	if s.dir != "" && !s.keep {

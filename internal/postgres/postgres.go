@@ -69,6 +69,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	// A process that is stopped inside a transaction must not hold its row
 	// locks for longer than this.
 	params["idle_in_transaction_session_timeout"] = "5000"
+	pc.BeforeConnect = withoutCancel
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("open the database pool: %w", err)
