@@ -37,9 +37,7 @@ func API(ctx context.Context, c config.API, log *slog.Logger) error {
 		return fmt.Errorf("HTTP_ADDR: %w", err)
 	}
 	defer listener.Close() // closed by then, unless the start failed
-	return together(ctx,
-		func(ctx context.Context) error { return p.api(ctx, c, listener, nil) },
-		func(ctx context.Context) error { return p.serveMetrics(ctx, c.MetricsAddr()) })
+	return p.observed(ctx, c.MetricsAddr(), func(ctx context.Context) error { return p.api(ctx, c, listener, nil) })
 }
 
 // api serves on a listener; jobs may reach the endpoints beside what the
@@ -101,7 +99,7 @@ func (p process) handlers(c config.API, listener net.Listener, deps rest.Deps) (
 			return nil, err
 		}
 		serve = append(serve, func(ctx context.Context) error {
-			return rest.Serve(ctx, rest.Server{Listener: on, Handler: handler, Log: p.log, Drain: requestDrain})
+			return rest.Serve(ctx, rest.Server{Listener: on, Handler: handler, Log: p.log, Notice: c.ShutdownNotice, Drain: requestDrain})
 		})
 	}
 	return serve, nil

@@ -103,16 +103,34 @@ func hintOne(hints *queue.Publisher, log *slog.Logger) func(ctx context.Context,
 	}
 }
 
-// serveMetrics answers what an operator's tools ask, on a port of its own.
-func (p process) serveMetrics(ctx context.Context, addr string) error {
-	return telemetry.Serve(ctx, addr, p.registry, p.ready.check)
+// observed runs the whole of a process, and answers what an operator's tools ask, on
+// a port of its own, for as long as that takes: once ctx is over the process is not
+// ready any more, and can be asked until it has finished what it was doing.
+func (p process) observed(ctx context.Context, addr string, run func(ctx context.Context) error) error {
+	p.ready.until(ctx)
+	asked, finished := context.WithCancel(context.WithoutCancel(ctx))
+	defer finished()
+	return together(ctx,
+		func(ctx context.Context) error {
+			defer finished()
+			return run(ctx)
+		},
+		func(context.Context) error { return telemetry.Serve(asked, addr, p.registry, p.ready.check) })
 }
 
 // readiness asks the parts of a process whether they can do their work, once
 // they are there.
 type readiness struct {
-	mu     sync.Mutex
-	checks []func() error
+	mu       sync.Mutex
+	checks   []func() error
+	stopping <-chan struct{}
+}
+
+// until ends the process's readiness with ctx, whatever its parts say.
+func (r *readiness) until(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopping = ctx.Done()
 }
 
 // add makes the process's readiness depend on a part.
@@ -125,6 +143,11 @@ func (r *readiness) add(check func() error) {
 func (r *readiness) check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	select {
+	case <-r.stopping:
+		return errors.New("the process is stopping")
+	default:
+	}
 	if len(r.checks) == 0 {
 		return errors.New("the process is starting")
 	}

@@ -16,9 +16,7 @@ import (
 // Promoter runs a promoter until ctx is cancelled.
 func Promoter(ctx context.Context, c config.Promoter, log *slog.Logger) error {
 	p := newProcess(log)
-	return together(ctx,
-		func(ctx context.Context) error { return p.promoter(ctx, c) },
-		func(ctx context.Context) error { return p.serveMetrics(ctx, c.MetricsAddr()) })
+	return p.observed(ctx, c.MetricsAddr(), func(ctx context.Context) error { return p.promoter(ctx, c) })
 }
 
 func (p process) promoter(ctx context.Context, c config.Promoter) error {

@@ -59,14 +59,15 @@ func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, out 
 	endpoints := []netip.AddrPort{echo.endpoint()}
 	p := newProcess(log)
 	next := guide{config: c, api: listener.Addr(), echo: echo.url(), stores: own.about(c), started: took}
-	return together(ctx,
-		own.watch,
-		echo.serve,
-		func(ctx context.Context) error { return p.api(ctx, c.API, listener, endpoints) },
-		func(ctx context.Context) error { return p.promoter(ctx, c.Promoter) },
-		func(ctx context.Context) error { return p.worker(ctx, c.Worker, endpoints) },
-		func(ctx context.Context) error { return p.serveMetrics(ctx, c.API.MetricsAddr()) },
-		func(ctx context.Context) error { return next.print(ctx, out) })
+	return p.observed(ctx, c.API.MetricsAddr(), func(ctx context.Context) error {
+		return together(ctx,
+			own.watch,
+			echo.serve,
+			func(ctx context.Context) error { return p.api(ctx, c.API, listener, endpoints) },
+			func(ctx context.Context) error { return p.promoter(ctx, c.Promoter) },
+			func(ctx context.Context) error { return p.worker(ctx, c.Worker, endpoints) },
+			func(ctx context.Context) error { return next.print(ctx, out) })
+	})
 }
 
 // stores are the private servers that were started; nil for what was given.

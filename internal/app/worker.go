@@ -28,9 +28,7 @@ const hintHandlers = 16
 // handed back.
 func Worker(ctx context.Context, c config.Worker, log *slog.Logger) error {
 	p := newProcess(log)
-	return together(ctx,
-		func(ctx context.Context) error { return p.worker(ctx, c, nil) },
-		func(ctx context.Context) error { return p.serveMetrics(ctx, c.MetricsAddr()) })
+	return p.observed(ctx, c.MetricsAddr(), func(ctx context.Context) error { return p.worker(ctx, c, nil) })
 }
 
 // worker runs one; jobs may reach the endpoints beside what the configuration

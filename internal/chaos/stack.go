@@ -200,7 +200,7 @@ func (s *stack) equip(m *member, c Config) error {
 	}
 	switch m.role {
 	case "api":
-		m.env = append(m.env, "HTTP_ADDR="+addr, "JWT_SECRET="+key, "TENANT_AUTO_CREATE=true")
+		m.env = append(m.env, "HTTP_ADDR="+addr, "JWT_SECRET="+key, "TENANT_AUTO_CREATE=true", "SHUTDOWN_NOTICE_MS=0")
 		for tenant := range c.Tenants {
 			client, err := newClient("http://"+addr, tenantID(tenant))
 			if err != nil {

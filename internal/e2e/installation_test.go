@@ -165,7 +165,7 @@ func (s *installation) process(name string, env ...string) *process {
 	s.t.Helper()
 	p := &process{t: s.t, name: name, cmd: exec.Command(program(s.t, name)), log: &lockedBuffer{}, done: make(chan struct{})}
 	p.cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + s.t.TempDir(), "METRICS_ENABLED=false",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + s.t.TempDir(), "METRICS_ENABLED=false", "SHUTDOWN_NOTICE_MS=0",
 		"DATABASE_URL=" + s.database.URL, "QUEUE_BACKEND=" + s.backend,
 	}, env...)
 	if s.redis != nil {
