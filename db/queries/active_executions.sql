@@ -380,7 +380,9 @@ FROM locked l, clock;
 -- of tenants whose limits left somebody behind, the oldest that fit now, by
 -- active_executions_list from its far end; and of each key that became free the
 -- first in line. Locks nothing, the claim decides. A run that waits for a place
--- of its job is named only if one is free.
+-- of its job is named only if one is free. No more than window_size of a tenant
+-- are looked at: who fits and stands behind so many that do not is hinted by the
+-- sweeper.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 room AS MATERIALIZED (
     SELECT c.tenant_id,
@@ -392,30 +394,32 @@ room AS MATERIALIZED (
     WHERE c.tenant_id = ANY (@tenant_ids::uuid[])
 ),
 oldest AS MATERIALIZED (
-    SELECT w.*, r.free, r.free_type
-    FROM (SELECT m.tenant_id, m.free, kind.job_type,
-                 CASE kind.job_type WHEN 'http' THEN m.free_http WHEN 'function' THEN m.free_function ELSE m.free_command END AS free_type
-          FROM room m CROSS JOIN (SELECT unnest(ARRAY['http', 'function', 'command']) AS job_type) kind) r
-    CROSS JOIN LATERAL (
-        SELECT e.id, e.tenant_id, e.job_id, e.job_type, e.priority, e.scheduled_at, e.concurrency_limit
+    SELECT w.*, m.free,
+           CASE w.job_type WHEN 'http' THEN m.free_http WHEN 'function' THEN m.free_function WHEN 'command' THEN m.free_command ELSE m.free END AS free_type
+    FROM room m CROSS JOIN LATERAL (
+        SELECT e.id, e.tenant_id, e.job_id, e.job_type, e.priority, e.scheduled_at, e.concurrency_limit, e.concurrency_key
         FROM active_executions e
-        WHERE e.tenant_id = r.tenant_id AND e.job_type = r.job_type AND e.status IN ('pending', 'retrying')
+        WHERE e.tenant_id = m.tenant_id AND e.status IN ('pending', 'retrying')
           AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
-          AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
-        ORDER BY e.tenant_id, e.scheduled_at, e.id
+        ORDER BY e.scheduled_at, e.id
         LIMIT @window_size::int
     ) w
-    WHERE r.free > 0 AND r.free_type > 0
+    WHERE m.free > 0
+),
+startable AS MATERIALIZED (
+    SELECT o.* FROM oldest o
+    WHERE o.free_type > 0
+      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key)
 ),
 places AS MATERIALIZED (
     SELECT j.job_id, (SELECT max(e.concurrency_limit) - count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0)
                       FROM active_executions e WHERE e.job_id = j.job_id) AS free
-    FROM (SELECT DISTINCT o.job_id FROM oldest o WHERE o.concurrency_limit > 0) j
+    FROM (SELECT DISTINCT o.job_id FROM startable o WHERE o.concurrency_limit > 0) j
 ),
 fitting AS (
     SELECT o.id, o.tenant_id, o.priority, o.scheduled_at, o.free, o.free_type,
            row_number() OVER (PARTITION BY o.tenant_id, o.job_type ORDER BY o.priority DESC, o.scheduled_at, o.id) AS type_place
-    FROM oldest o LEFT JOIN places p ON p.job_id = o.job_id
+    FROM startable o LEFT JOIN places p ON p.job_id = o.job_id
     WHERE o.concurrency_limit = 0 OR p.free > 0
 ),
 placed AS (

@@ -177,10 +177,10 @@ func (s *store) reclaim(ctx context.Context, now time.Time) ([]lost, error) {
 }
 
 // nextMost bounds how many of one tenant are named as the next in line, and
-// nextWindow how many of its oldest of each type are looked at.
+// nextWindow how many of its oldest are looked at.
 const (
 	nextMost   = 64
-	nextWindow = 256
+	nextWindow = 1024
 )
 
 // next lists whose turn it is after executions ended: of their tenants, as far

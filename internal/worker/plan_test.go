@@ -168,3 +168,55 @@ func explain(t *testing.T, conn *pgx.Conn, s *said) node {
 	}
 	return plans[0].Plan
 }
+
+// Who is next, and what a page of executions waits for, follows from a stretch
+// of the tenant's rows and not from all of them.
+func TestNextInLineReadsLittle(t *testing.T) {
+	t.Parallel()
+	const waiting, window = 20_000, 100
+	database := pgtest.New(t)
+	conn, err := pgx.Connect(t.Context(), database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	who := uuid.New()
+	for _, statement := range []string{
+		`INSERT INTO tenants (id, name) VALUES ($1, 'x')`,
+		`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at, concurrency_key)
+			SELECT gen_random_uuid(), CASE WHEN i % 2 = 0 THEN $1 ELSE gen_random_uuid() END, gen_random_uuid(), 1, now() - i * interval '1 s', 'scheduled', 'function', 1, 1000, now(), now(),
+			       CASE WHEN i % 20 = 0 THEN 'key-' || i % 4000 END FROM generate_series(1, 20000) i`,
+	} {
+		if _, err := conn.Exec(t.Context(), statement, who); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := conn.Exec(t.Context(), "ANALYZE active_executions"); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := conn.Query(t.Context(), "SELECT id FROM active_executions WHERE tenant_id = $1 LIMIT 100", who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := &said{}
+	_, err = db.New(next).ListNextExecutions(t.Context(), db.ListNextExecutionsParams{
+		MaxRunning: 1000, TenantIds: []uuid.UUID{who}, WindowSize: window, Most: 10, KeyTenantIds: []uuid.UUID{who}, Keys: []string{"key-20"},
+	})
+	if !errors.Is(err, errSaid) {
+		t.Fatal(err)
+	}
+	obstacles := &said{}
+	if _, err := db.New(obstacles).ListObstacles(t.Context(), db.ListObstaclesParams{TenantID: who, Ids: ids}); !errors.Is(err, errSaid) {
+		t.Fatal(err)
+	}
+	if got := explain(t, conn, next).touched(); got > 30*window {
+		t.Errorf("next: %.0f rows were touched for the first of %d", got, waiting)
+	}
+	if got := explain(t, conn, obstacles).touched(); got > 30*window {
+		t.Errorf("obstacles: %.0f rows were touched for a page of %d", got, len(ids))
+	}
+}

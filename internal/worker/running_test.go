@@ -297,3 +297,26 @@ func TestNoMoreRunAtOnceThanATenantMayHave(t *testing.T) {
 		t.Errorf("%d ran at once, want at most 5", top.(*atomic.Int64).Load())
 	}
 }
+
+// What a full tenant or a key holds back hides nobody, however much of it waits
+// for however long.
+func TestPollPassesOverWhatIsHeldBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec("UPDATE tenants SET max_running = 0 WHERE id = $1", b.who.TenantID)
+	b.many(b.pending(nil), 3000, 9, time.Minute)
+	second := b.other()
+	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at, concurrency_key)
+		SELECT gen_random_uuid(), $1, gen_random_uuid(), 1, now(), 'manual', 'function', 1, 60000, now(), now() + i * interval '1 ms', CASE WHEN i < 3000 THEN 'k' END
+		FROM generate_series(1, 3001) i`, second.TenantID)
+	b.exec("INSERT INTO running_keys (tenant_id, key, execution_id) VALUES ($1, 'k', gen_random_uuid())", second.TenantID)
+	w := b.start(nil)
+	b.run = func(context.Context, executor.Run) executor.Outcome { return executor.Outcome{} }
+	eventually(t, "what nothing holds back is over", func() bool {
+		b.poll(w, 0)
+		return b.counts("SELECT 1, count(*) FROM job_executions")[1] == 2
+	})
+	if n := b.counts("SELECT 1, count(*) FROM active_executions")[1]; n != 3001+2999 {
+		t.Errorf("%d wait on, want what is held back", n)
+	}
+}

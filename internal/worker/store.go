@@ -155,10 +155,10 @@ type freed struct {
 	key       string
 }
 
-// nextWindow is how many of a tenant's oldest of each type are looked at for
-// the next in line, and nextMost how many of them are named.
+// nextWindow is how many of a tenant's oldest are looked at for the next in
+// line, and nextMost how many of them are named.
 const (
-	nextWindow = 256
+	nextWindow = 1024
 	nextMost   = 64
 )
 
