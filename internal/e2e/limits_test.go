@@ -1,0 +1,57 @@
+package e2e_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/scheduler-service/scheduler/api"
+)
+
+// What a tenant may run at once, and what excludes one another by its key,
+// holds over two workers, in both ways of learning what to run; and each that
+// ends hands its place on at once.
+func TestLimitsOfATenant(t *testing.T) {
+	t.Parallel()
+	for _, backend := range []string{hinted, polled} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, backend, 2)
+			allow := api.OverlapPolicyAllow
+			free, keyed := sleepJob(t, "free", 100*time.Millisecond), sleepJob(t, "keyed", 20*time.Millisecond)
+			free.OverlapPolicy, keyed.OverlapPolicy = &allow, &allow
+			keyed.ConcurrencyKey = nullable.NewNullableWithValue("sleeper of {{config.parameters.durationMs}}")
+			jobs := []uuid.UUID{s.create(free).ID, s.create(keyed).ID, s.create(keyed).ID}
+			var tenants int
+			s.query(&tenants, "WITH limited AS (UPDATE tenants SET max_running = 3 RETURNING 1) SELECT count(*) FROM limited")
+			for i := range 45 {
+				s.trigger(jobs[i%3])
+			}
+			s.eventually("something waits for the limit or the key", func() bool {
+				for _, e := range s.executions(jobs[0]) {
+					if w, err := e.WaitingOn.Get(); err == nil && (w.Reason == api.WaitReasonTenantLimit || w.Reason == api.WaitReasonConcurrencyKey) {
+						return true
+					}
+				}
+				return false
+			})
+			var done, running, oneKey int
+			s.eventually("all are over", func() bool {
+				s.query(&running, "SELECT count(*) FROM active_executions WHERE status = 'running'")
+				s.query(&oneKey, "SELECT count(*) FROM active_executions WHERE status = 'running' AND job_id <> $1", jobs[0])
+				if running > 3 || oneKey > 1 {
+					t.Errorf("%d run at once and %d with one key, want at most 3 and 1", running, oneKey)
+				}
+				s.query(&done, "SELECT count(*) FROM job_executions WHERE status = 'completed'")
+				return done == 45
+			})
+			var waited int
+			s.query(&waited, "SELECT extract(epoch FROM max(completed_at) - min(created_at))::int FROM job_executions")
+			if waited > 15 {
+				t.Errorf("it took %d s: places were not handed on", waited)
+			}
+		})
+	}
+}
