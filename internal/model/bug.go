@@ -17,6 +17,8 @@ const (
 	needsWorkerRow   bug = "what runs on a worker that is unknown is not handed on"
 	givesBackClaims  bug = "a worker gives back what it is just claiming"
 	countsFromAnswer bug = "a run's time counts from the answer to its claim alone"
+	ignoresLimit     bug = "a claim does not ask how many the tenant may run"
+	keepsKeys        bug = "the end of a run does not free its key"
 	noSkipLocked     bug = "a promoter takes a job that another one holds"
 	advancesOnly     bug = "a promotion advances without inserting"
 	insertsOnly      bug = "a promotion inserts without advancing"
@@ -26,7 +28,7 @@ const (
 // bugs are all of them.
 func bugs() []bug {
 	return []bug{
-		noToken, noFence, ignoresLease, ignoresGate, claimsRunning, sameAttempt, countsBeforeLock, successWins, needsWorkerRow, givesBackClaims, countsFromAnswer, noSkipLocked,
+		noToken, noFence, ignoresLease, ignoresGate, claimsRunning, sameAttempt, countsBeforeLock, successWins, needsWorkerRow, givesBackClaims, countsFromAnswer, ignoresLimit, keepsKeys, noSkipLocked,
 		advancesOnly, insertsOnly, deletesOnly,
 	}
 }

@@ -14,21 +14,58 @@ func (o claimExecutions) do(t *tables, at time.Time) (a answer) {
 	if !t.stands(o.Worker, at) {
 		return a
 	}
+	var wanted []*activeRow
 	for _, id := range distinct(o.IDs) {
 		r := t.row(id)
 		if r == nil || o.Locked.holds(id) || !r.CancelAt.IsZero() {
 			continue
 		}
-		fresh := r.waits() && !r.AvailableAt.After(at) && (r.Gate == 0 || t.bug == ignoresGate)
+		fresh := r.waits() && !r.AvailableAt.After(at) && (r.Gate == 0 && r.Key == "" || t.bug == ignoresGate)
 		ours := !r.waits() && r.Token == o.Token && r.Worker == o.Worker
 		if t.bug == claimsRunning {
 			ours = !r.waits()
 		}
-		if fresh || ours {
+		if fresh {
+			wanted = append(wanted, r)
+		} else if ours {
 			a.Claims = append(a.Claims, t.give(r, o.Worker, o.Token, at))
 		}
 	}
+	for _, r := range t.fit(wanted, o.Limit, at) {
+		a.Claims = append(a.Claims, t.give(r, o.Worker, o.Token, at))
+	}
 	return a
+}
+
+// fit leaves what the tenant's limit admits, counts it, and notes the rest.
+func (t *tables) fit(rows []*activeRow, limit int, at time.Time) []*activeRow {
+	slices.SortFunc(rows, func(a, b *activeRow) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.AvailableAt.Compare(b.AvailableAt), compareIDs(a.ID, b.ID))
+	})
+	admitted := rows[:min(len(rows), max(0, t.room(limit)))]
+	if t.bug == ignoresLimit {
+		admitted = rows
+	}
+	if len(rows) > 0 && (len(admitted) > 0 || t.crowded.IsZero() || t.crowded.Before(at.Add(-10*time.Second))) {
+		t.running += len(admitted)
+		if len(admitted) < len(rows) {
+			t.crowded = at
+		}
+	}
+	for _, r := range admitted {
+		if r.Key != "" {
+			t.keys = append(t.keys, keyRow{r.Key, r.ID})
+		}
+	}
+	return admitted
+}
+
+// room is how many more the tenant may run.
+func (t *tables) room(limit int) int {
+	if limit == 0 {
+		limit = 1_000_000
+	}
+	return limit - t.running
 }
 
 // stands says that a worker's lease does, by the database's clock.
@@ -59,11 +96,18 @@ func (t *tables) give(r *activeRow, worker, token uuid.UUID, at time.Time) claim
 func (o listGatedJobs) do(t *tables, at time.Time) (a answer) {
 	for _, id := range o.IDs {
 		r := t.row(id)
-		if r != nil && r.Gate > 0 && r.waits() && !r.AvailableAt.After(at) && r.CancelAt.IsZero() && !slices.Contains(a.IDs, r.Job) {
+		if r == nil || r.Gate == 0 && r.Key == "" || !r.waits() || r.AvailableAt.After(at) || !r.CancelAt.IsZero() {
+			continue
+		}
+		if !slices.Contains(a.IDs, r.Job) {
 			a.IDs = append(a.IDs, r.Job)
+		}
+		if r.Gate > 0 && !slices.Contains(a.Gated, r.Job) {
+			a.Gated = append(a.Gated, r.Job)
 		}
 	}
 	slices.SortFunc(a.IDs, compareIDs)
+	slices.SortFunc(a.Gated, compareIDs)
 	return a
 }
 
@@ -98,32 +142,37 @@ func (o claimGatedExecutions) do(t *tables, at time.Time) (a answer) {
 	if !t.stands(o.Worker, at) {
 		return a
 	}
-	byJob := map[uuid.UUID][]*activeRow{}
-	var jobs []uuid.UUID
+	var wanted []*activeRow
 	for _, id := range distinct(o.IDs) {
 		r := t.row(id)
-		if r == nil || !r.waits() || r.AvailableAt.After(at) || r.Gate == 0 || !r.CancelAt.IsZero() {
-			continue
+		if r != nil && r.waits() && !r.AvailableAt.After(at) && (r.Gate > 0 || r.Key != "") && r.CancelAt.IsZero() && !t.taken(r.Key) {
+			wanted = append(wanted, r)
 		}
-		if byJob[r.Job] == nil {
-			jobs = append(jobs, r.Job)
-		}
-		byJob[r.Job] = append(byJob[r.Job], r)
 	}
-	slices.SortFunc(jobs, compareIDs)
-	for _, id := range jobs {
-		taken := t.places(id).Taken
-		if t.bug == countsBeforeLock {
-			taken = t.counted[o.Session][id]
+	slices.SortFunc(wanted, byTurn)
+	var placed []*activeRow
+	keyed, ranked := map[string]bool{}, map[uuid.UUID]int{}
+	for _, r := range wanted {
+		if r.Key != "" && keyed[r.Key] {
+			continue // only the first of each key is looked at
 		}
-		rows := byJob[id]
-		slices.SortFunc(rows, byTurn)
-		for place, r := range rows {
-			// A place is ranked before it is known whether its row is locked.
-			if place < r.Gate-taken && !o.Locked.holds(r.ID) {
-				a.Claims = append(a.Claims, t.give(r, o.Worker, o.Token, at))
+		keyed[r.Key] = true
+		place, free := 0, 1
+		if r.Gate > 0 {
+			taken := t.places(r.Job).Taken
+			if t.bug == countsBeforeLock {
+				taken = t.counted[o.Session][r.Job]
 			}
+			place, free = ranked[r.Job], r.Gate-taken
+			ranked[r.Job]++
 		}
+		// A place is ranked before it is known whether its row is locked.
+		if place < free && !o.Locked.holds(r.ID) {
+			placed = append(placed, r)
+		}
+	}
+	for _, r := range t.fit(placed, o.Limit, at) {
+		a.Claims = append(a.Claims, t.give(r, o.Worker, o.Token, at))
 	}
 	return a
 }
@@ -131,36 +180,6 @@ func (o claimGatedExecutions) do(t *tables, at time.Time) (a answer) {
 // byTurn is the order in which runs of one job get places.
 func byTurn(a, b *activeRow) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.At.Compare(b.At), compareIDs(a.ID, b.ID))
-}
-
-// do lists all that may be claimed; the statement picks a part of them, in an
-// order that chance has a share in.
-func (o listClaimableExecutions) do(t *tables, at time.Time) (a answer) {
-	before := at.Add(-o.Waited)
-	may := func(r *activeRow) bool {
-		return r.waits() && r.CancelAt.IsZero() && !r.AvailableAt.After(before)
-	}
-	gates := map[uuid.UUID]int{}
-	waiting := map[uuid.UUID][]*activeRow{}
-	for i := range t.active {
-		r := &t.active[i]
-		if r.Gate == 0 && may(r) && !r.SweepAt.After(at.Add(time.Minute)) {
-			a.IDs = append(a.IDs, r.ID)
-		}
-		gates[r.Job] = max(gates[r.Job], r.Gate)
-		if r.Gate > 0 && may(r) {
-			waiting[r.Job] = append(waiting[r.Job], r)
-		}
-	}
-	for id, rows := range waiting {
-		slices.SortFunc(rows, byTurn)
-		free := max(0, gates[id]-t.places(id).Taken)
-		for _, r := range rows[:min(free, len(rows))] {
-			a.IDs = append(a.IDs, r.ID)
-		}
-	}
-	slices.SortFunc(a.IDs, compareIDs)
-	return a
 }
 
 func (o listHeldExecutions) do(t *tables, at time.Time) (a answer) {

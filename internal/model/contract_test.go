@@ -117,7 +117,10 @@ func (c *contract) run(one script) string {
 func (t *tables) diff(other *tables) string {
 	over := slices.Clone(t.over)
 	slices.SortFunc(over, func(a, b overRow) int { return cmp.Or(compareIDs(a.ID, b.ID), a.At.Compare(b.At)) })
+	keys := slices.Clone(t.keys)
+	slices.SortFunc(keys, func(a, b keyRow) int { return cmp.Compare(a.Key, b.Key) })
 	plain := gocmp.Options{cmpopts.IgnoreUnexported(jobRow{}), cmpopts.EquateEmpty()}
 	return gocmp.Diff(t.jobs, other.jobs, plain) + gocmp.Diff(t.active, other.active, plain) +
-		gocmp.Diff(over, other.over, plain) + gocmp.Diff(t.workers, other.workers, plain)
+		gocmp.Diff(over, other.over, plain) + gocmp.Diff(t.workers, other.workers, plain) +
+		gocmp.Diff(t.running, other.running) + gocmp.Diff(t.crowded, other.crowded) + gocmp.Diff(keys, other.keys, plain)
 }

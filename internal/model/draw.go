@@ -16,6 +16,9 @@ func drawSpec(intn func(int) int) job.Spec {
 		Misfire: job.Misfire{Policy: misfires[intn(len(misfires))], Limit: 1 + intn(5), GraceSeconds: 1 + intn(6)},
 		Retry:   job.Retry{MaxRetries: intn(3), DelayMS: 500, MaxDelayMS: 4000, Exponential: true, OnErrorTypes: []string{"NETWORK_ERROR", "TIMEOUT"}},
 	}
+	if intn(3) == 0 {
+		s.ConcurrencyKey = []string{"press", "lathe"}[intn(2)]
+	}
 	if intn(6) == 0 {
 		s.MaxExecutions = int64(3 + intn(10))
 	}

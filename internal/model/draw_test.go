@@ -60,9 +60,9 @@ func (d *draw) next() op {
 	case 0, 1, 2:
 		return promote{Locked: d.jobsLocked()}
 	case 3, 4, 5:
-		return claimExecutions{Worker: pick(d, d.workers), Token: d.token(), IDs: d.ids(), Locked: d.rowsLocked()}
+		return claimExecutions{Worker: pick(d, d.workers), Token: d.token(), IDs: d.ids(), Limit: d.limit(), Locked: d.rowsLocked()}
 	case 6, 7, 8:
-		return claimGatedExecutions{Worker: pick(d, d.workers), Token: d.token(), IDs: d.ids(), Locked: d.rowsLocked()}
+		return claimGatedExecutions{Worker: pick(d, d.workers), Token: d.token(), IDs: d.ids(), Limit: d.limit(), Locked: d.rowsLocked()}
 	case 9, 10, 11:
 		return completeExecutions{Outcomes: d.outcomes()}
 	case 12:
@@ -72,7 +72,13 @@ func (d *draw) next() op {
 	case 14:
 		return redispatchExecutions{Locked: d.rowsLocked()}
 	case 15:
-		return pick(d, []op{expediteExecutions{}, listGatedJobs{IDs: d.ids()}, listClaimableExecutions{Waited: time.Duration(d.intn(2)) * time.Second}, resumePausedJobs{}})
+		return pick(d, []op{
+			expediteExecutions{},
+			listGatedJobs{IDs: d.ids()},
+			listClaimableExecutions{Waited: time.Duration(d.intn(2)) * time.Second, Limit: d.limit()},
+			listNextExecutions{Tenant: d.chance(50), Keys: pick(d, [][]string{nil, {"press"}, {"lathe", "press"}}), Limit: d.limit()},
+			resumePausedJobs{},
+		})
 	case 16:
 		return pick(d, []op{markDeadWorkers{}, retireWorker{Worker: pick(d, d.workers)}, listHeldExecutions{Worker: pick(d, d.workers)}})
 	case 17:
@@ -83,6 +89,9 @@ func (d *draw) next() op {
 		return d.command()
 	}
 }
+
+// limit is the tenant's: mostly one that matters.
+func (d *draw) limit() int { return d.intn(5) }
 
 func (d *draw) trigger() op {
 	of := pick(d, d.model.jobs).ID
@@ -284,6 +293,21 @@ func scripts() []script {
 			at(0, pauseJob{Job: jobID}), at(25*time.Second, resumeJob{Job: jobID, Missed: job.FireOnce}), due, at(0, pauseJob{Job: jobID}), at(0, resumeJob{Job: jobID}))},
 		{"a long outage", lines(create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), at(5*time.Minute, promote{}), at(100*time.Millisecond, redispatchExecutions{}),
 			at(time.Second, expediteExecutions{}), due)},
+		{"a tenant may run one at once", lines(
+			create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), due, due, join(w1),
+			line{time.Millisecond, func(m *tables) op { return claimExecutions{Worker: w1, Token: token1, IDs: all(m), Limit: 1} }},
+			at(0, listNextExecutions{Tenant: true, Limit: 1}), at(0, listClaimableExecutions{Limit: 1}), end(well),
+			at(0, listNextExecutions{Tenant: true, Limit: 1}), at(0, listClaimableExecutions{Limit: 1}),
+			line{time.Millisecond, func(m *tables) op { return claimExecutions{Worker: w1, Token: token2, IDs: all(m), Limit: 1} }}, end(fails),
+		)},
+		{"a key is held by one", lines(
+			create(func(s *job.Spec) { s.Overlap, s.ConcurrencyKey = job.OverlapAllow, "press" }), due, due, join(w1), claim(w1, token1),
+			at(0, listGatedJobs{}), gated(w1, token1), at(0, listNextExecutions{Keys: []string{"press"}}), at(0, listClaimableExecutions{}), gated(w1, token2),
+			end(well), at(0, listNextExecutions{Keys: []string{"press"}}), at(0, listClaimableExecutions{}), gated(w1, token2),
+			line{0, func(m *tables) op {
+				return releaseExecutions{Rows: []heldRow{{ID: m.active[0].ID, Token: m.active[0].Token}}}
+			}}, gated(w1, token1), at(0, retireWorker{Worker: w1}), at(0, reclaimExecutions{}),
+		)},
 		{"no more than so many", lines(create(func(s *job.Spec) { s.MaxExecutions, s.Overlap = 3, job.OverlapAllow }), due, at(50*time.Second, promote{}), due,
 			at(0, pauseJob{Job: jobID}), at(0, resumeJob{Job: jobID}), due)},
 	}

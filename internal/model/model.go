@@ -71,6 +71,8 @@ func (s setup) world() *world {
 		lost: rate[w.intn(4)], unanswered: rate[w.intn(4)], late: rate[w.intn(3)],
 		latency: []time.Duration{3 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}[w.intn(3)],
 	}
+	w.limit = []int{0, 0, 2, 3}[w.intn(4)]
+	w.audit.limit = w.limit
 	for i := range 2 {
 		w.promoters = append(w.promoters, &promoter{process: process{name: fmt.Sprint("promoter ", i)}, w: w})
 		w.workers = append(w.workers, &worker{process: process{name: fmt.Sprint("worker ", i)}, w: w})

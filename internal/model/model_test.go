@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	seeds = flag.Uint64("seeds", 1000, "how many seeds the model lives through")
+	seeds = flag.Uint64("seeds", ordinary, "how many seeds the model lives through")
 	seed  = flag.Uint64("seed", 0, "the one seed to live through again, with its history; 0: none")
 )
 

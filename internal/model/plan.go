@@ -167,7 +167,7 @@ func (j *dueJob) misfire() job.Misfire {
 // newRow is a run as it is inserted.
 func newRow(of uuid.UUID, spec job.Spec, id uuid.UUID, at, now time.Time) activeRow {
 	return activeRow{
-		ID: id, Job: of, At: at, Status: execution.Pending, Priority: spec.Priority, MaxAttempts: spec.Retry.MaxRetries + 1,
+		ID: id, Job: of, At: at, Status: execution.Pending, Priority: spec.Priority, MaxAttempts: spec.Retry.MaxRetries + 1, Key: spec.KeyOf(of, nil),
 		Timeout: time.Duration(spec.Timeout) * time.Second, AvailableAt: now, SweepAt: now.Add(execution.SweepAfter),
 	}
 }

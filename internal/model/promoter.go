@@ -88,6 +88,7 @@ func (p *promoter) sweep() {
 					}
 				}
 				w.redis.publish(w, ids, 0)
+				w.next(&p.process, a.Verdicts)
 				switch {
 				case w.redis.away:
 					again()

@@ -22,10 +22,11 @@ type answer struct {
 	Claims   []claimed
 	Verdicts []verdict
 	Held     []heldRow
-	Stands   bool      // the lease does
-	Count    int       // rows
-	Refused  string    // why it was not done; never for what a fault did
-	At       time.Time // the instant of a transaction that goes on
+	Stands   bool        // the lease does
+	Count    int         // rows
+	Gated    []uuid.UUID // jobs of which something waits for a place
+	Refused  string      // why it was not done; never for what a fault did
+	At       time.Time   // the instant of a transaction that goes on
 	due      []dueJob
 }
 
@@ -43,6 +44,9 @@ type verdict struct {
 	Status execution.Status
 	Lost   bool        // its worker was
 	Next   []uuid.UUID // of the same job, whose turn it is
+	Key    string      // that is free now
+	// Crowded says that the tenant's limit left something behind lately.
+	Crowded bool
 }
 
 type heldRow struct {
@@ -89,6 +93,7 @@ type (
 	claimExecutions struct {
 		Worker, Token uuid.UUID
 		IDs           []uuid.UUID
+		Limit         int // of runs of the tenant; 0: none
 		Locked        locked
 	}
 	listGatedJobs struct{ IDs []uuid.UUID }
@@ -101,12 +106,21 @@ type (
 		Session       int
 		Worker, Token uuid.UUID
 		IDs           []uuid.UUID
+		Limit         int
 		Locked        locked
 	}
-	listClaimableExecutions struct{ Waited time.Duration }
-	completeExecutions      struct{ Outcomes []outcome }
-	releaseExecutions       struct{ Rows []heldRow }
-	listHeldExecutions      struct{ Worker uuid.UUID }
+	listClaimableExecutions struct {
+		Waited time.Duration
+		Limit  int
+	}
+	listNextExecutions struct {
+		Tenant bool // has room again
+		Keys   []string
+		Limit  int
+	}
+	completeExecutions struct{ Outcomes []outcome }
+	releaseExecutions  struct{ Rows []heldRow }
+	listHeldExecutions struct{ Worker uuid.UUID }
 
 	reclaimExecutions    struct{ Locked locked }
 	redispatchExecutions struct{ Locked locked }

@@ -138,7 +138,7 @@ func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error
 			a.IDs = append(a.IDs, r.ID)
 		}
 		return a, err
-	case claimExecutions, listGatedJobs, claimGatedExecutions, listClaimableExecutions, listHeldExecutions:
+	case claimExecutions, listGatedJobs, claimGatedExecutions, listClaimableExecutions, listHeldExecutions, listNextExecutions:
 		return s.claim(ctx, o, at)
 	case completeExecutions:
 		return s.complete(ctx, o, at)
@@ -155,7 +155,11 @@ func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error
 	case reclaimExecutions:
 		rows, err := s.q.ReclaimExecutions(ctx, db.ReclaimExecutionsParams{Now: &at, MaxLost: maxLost, BatchSize: 1000})
 		for _, r := range rows {
-			a.Verdicts = append(a.Verdicts, verdict{ID: r.ID, Status: execution.Status(r.Verdict), Lost: r.WorkerLost})
+			v := verdict{ID: r.ID, Status: execution.Status(r.Verdict), Lost: r.WorkerLost}
+			if r.ConcurrencyKey != nil {
+				v.Key = *r.ConcurrencyKey
+			}
+			a.Verdicts = append(a.Verdicts, v)
 		}
 		return a, err
 	case redispatchExecutions:
@@ -186,16 +190,16 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 	}
 	switch o := o.(type) {
 	case claimExecutions:
-		rows, err := s.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs})
+		rows, err := s.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, MaxRunning: int32(o.Limit)})
 		for _, r := range rows {
 			add(r)
 		}
 		return a, err
 	case listGatedJobs:
-		a.IDs, err = s.gatedJobs(ctx, o.IDs, at)
+		a.IDs, a.Gated, err = s.gatedJobs(ctx, o.IDs, at)
 		return a, err
 	case claimGatedExecutions:
-		jobs, err := s.gatedJobs(ctx, o.IDs, at)
+		_, jobs, err := s.gatedJobs(ctx, o.IDs, at)
 		if err != nil {
 			return a, err
 		}
@@ -203,7 +207,7 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 			if err := tx.LockJobs(ctx, jobs); err != nil {
 				return err
 			}
-			rows, err := tx.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs})
+			rows, err := tx.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, MaxRunning: int32(o.Limit)})
 			for _, r := range rows {
 				add(db.ClaimExecutionsRow(r))
 			}
@@ -211,9 +215,24 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 		})
 	case listClaimableExecutions:
 		found, err := s.q.ListClaimableExecutions(ctx, db.ListClaimableExecutionsParams{
-			Now: &at, BatchSize: 1000, WindowSize: 1000, WaitedMs: int32(o.Waited.Milliseconds()),
+			Now: &at, BatchSize: 1000, WindowSize: 1000, WaitedMs: int32(o.Waited.Milliseconds()), MaxRunning: int32(o.Limit),
 		})
 		return answer{IDs: found.Ids}, err
+	case listNextExecutions:
+		p := db.ListNextExecutionsParams{
+			Now: &at, MaxRunning: int32(o.Limit), WindowSize: 256, Most: 64, TenantIds: []uuid.UUID{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
+		}
+		if o.Tenant {
+			p.TenantIds = append(p.TenantIds, s.who.TenantID)
+		}
+		for _, key := range o.Keys {
+			p.Keys, p.KeyTenantIds = append(p.Keys, key), append(p.KeyTenantIds, s.who.TenantID)
+		}
+		rows, err := s.q.ListNextExecutions(ctx, p)
+		for _, r := range rows {
+			a.IDs = append(a.IDs, r.ID)
+		}
+		return a, err
 	case listHeldExecutions:
 		rows, err := s.q.ListHeldExecutions(ctx, db.ListHeldExecutionsParams{Now: &at, WorkerID: &o.Worker})
 		for _, r := range rows {
@@ -224,14 +243,15 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 	return a, nil
 }
 
-func (s *real) gatedJobs(ctx context.Context, ids []uuid.UUID, at time.Time) (jobs []uuid.UUID, err error) {
+func (s *real) gatedJobs(ctx context.Context, ids []uuid.UUID, at time.Time) (left, gated []uuid.UUID, err error) {
 	rows, err := s.q.ListGatedJobs(ctx, db.ListGatedJobsParams{Now: &at, Ids: ids})
 	for _, r := range rows {
+		left = append(left, r.JobID)
 		if r.Gated {
-			jobs = append(jobs, r.JobID)
+			gated = append(gated, r.JobID)
 		}
 	}
-	return jobs, err
+	return left, gated, err
 }
 
 func (s *real) complete(ctx context.Context, o completeExecutions, at time.Time) (a answer, err error) {
@@ -249,6 +269,9 @@ func (s *real) complete(ctx context.Context, o completeExecutions, at time.Time)
 	for _, r := range rows {
 		v := verdict{ID: r.ID, Status: execution.Status(r.Verdict)}
 		v.Next = append(v.Next, r.NextIds...) // nil when there are none
+		if v.Crowded = r.Crowded; r.ConcurrencyKey != nil {
+			v.Key = *r.ConcurrencyKey
+		}
 		a.Verdicts = append(a.Verdicts, v)
 	}
 	return a, err
@@ -327,7 +350,7 @@ func (s *real) create(ctx context.Context, tx *postgres.Tx, o createJob, at time
 	next, _ := compiled.Next(at)
 	interval := time.Duration(o.Spec.Interval).Milliseconds()
 	p := db.InsertJobParams{
-		ID: o.Job, TenantID: s.who.TenantID, Name: "model", Tags: []string{}, SecretNames: []string{}, Now: at, Timezone: "UTC", IntervalMs: &interval, AnchorAt: at,
+		ID: o.Job, TenantID: s.who.TenantID, Name: "model", Tags: []string{}, SecretNames: []string{}, ConcurrencyKey: o.Spec.ConcurrencyKey, Now: at, Timezone: "UTC", IntervalMs: &interval, AnchorAt: at,
 		JobType: "function", Config: json.RawMessage("{}"), RetryConfig: json.RawMessage("{}"), MaxAttempts: int32(o.Spec.Retry.MaxRetries + 1),
 		TimeoutSeconds: int32(o.Spec.Timeout), Priority: int16(o.Spec.Priority), Status: string(job.Active), NextExecutionAt: &next,
 		DstGap: "shift", DstOverlap: "first", Calendars: json.RawMessage("[]"), MaxConcurrent: int32(o.Spec.MaxConcurrent),
@@ -358,6 +381,9 @@ func (s *real) trigger(ctx context.Context, tx *postgres.Tx, o triggerJob, j db.
 		ID: o.ID, TenantID: s.who.TenantID, JobID: j.ID, JobVersion: j.Version, ScheduledAt: at, TriggerType: string(execution.Manual),
 		JobType: j.JobType, Priority: j.Priority, MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: at, SweepAt: at.Add(execution.SweepAfter),
 	}
+	if j.ConcurrencyKey != "" {
+		p.ConcurrencyKey = &j.ConcurrencyKey
+	}
 	if admission.Gated {
 		p.ConcurrencyLimit = int16(j.MaxConcurrent)
 	}
@@ -372,90 +398,6 @@ func orNull(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
-}
-
-// clear empties the tables for the next sequence.
-func (s *real) clear(ctx context.Context) error {
-	_, err := s.admin.Exec(ctx, `DELETE FROM active_executions; DELETE FROM job_executions; DELETE FROM scheduled_jobs; DELETE FROM workers; DELETE FROM running_keys;
-		UPDATE running_counts SET running = 0, running_http = 0, running_function = 0, running_command = 0, crowded_at = NULL`)
-	return err
-}
-
-// state reads everything back, in one round trip.
-func (s *real) state(ctx context.Context) (*tables, error) {
-	var t tables
-	var batch pgx.Batch
-	read := func(sql string, scan func(row pgx.CollectableRow) error) {
-		batch.Queue(sql).Query(func(rows pgx.Rows) error {
-			_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, scan(row) })
-			return err
-		})
-	}
-	read(`SELECT id, status, next_execution_at, last_execution_at, execution_count, paused_until, coalesce(resume_policy, ''), deleted_at IS NOT NULL
-	      FROM scheduled_jobs ORDER BY id`, func(row pgx.CollectableRow) error {
-		var r jobRow
-		err := row.Scan(&r.ID, &r.Status, zero{&r.Next}, zero{&r.Last}, &r.Count, zero{&r.Until}, &r.Resume, &r.Deleted)
-		t.jobs = append(t.jobs, r)
-		return err
-	})
-	read(`SELECT id, job_id, scheduled_at, trigger_type, status, priority, attempt, max_attempts, lost_count, dispatch_seq, concurrency_limit, timeout_ms,
-	             attempts, available_at, sweep_at, started_at, attempt_started_at, deadline_at, cancel_requested_at,
-	             coalesce(worker_id, '00000000-0000-0000-0000-000000000000'), coalesce(lease_token, '00000000-0000-0000-0000-000000000000')
-	      FROM active_executions ORDER BY id`, func(row pgx.CollectableRow) error {
-		var r activeRow
-		var timeout int
-		err := row.Scan(&r.ID, &r.Job, zero{&r.At}, &r.Trigger, &r.Status, &r.Priority, &r.Attempt, &r.MaxAttempts, &r.Lost, &r.Dispatched, &r.Gate, &timeout,
-			tried{&r.Failures}, zero{&r.AvailableAt}, zero{&r.SweepAt}, zero{&r.StartedAt}, zero{&r.AttemptedAt}, zero{&r.DeadlineAt}, zero{&r.CancelAt}, &r.Worker, &r.Token)
-		r.Timeout = time.Duration(timeout) * time.Millisecond
-		t.active = append(t.active, r)
-		return err
-	})
-	read(`SELECT id, job_id, scheduled_at, trigger_type, status, reason, attempt, max_attempts, attempts, coalesce(error_type, ''), started_at, completed_at,
-	             coalesce(missed_count, 0), missed_until,
-	             coalesce(worker_id, '00000000-0000-0000-0000-000000000000'), coalesce(lease_token, '00000000-0000-0000-0000-000000000000')
-	      FROM job_executions ORDER BY id, scheduled_at`, func(row pgx.CollectableRow) error {
-		var r overRow
-		err := row.Scan(&r.ID, &r.Job, zero{&r.At}, &r.Trigger, &r.Status, &r.Reason, &r.Attempt, &r.MaxAttempts, tried{&r.Failures}, &r.ErrorType,
-			zero{&r.StartedAt}, zero{&r.CompletedAt}, &r.MissedCount, zero{&r.MissedUntil}, &r.Worker, &r.Token)
-		if r.Status == execution.Skipped || r.Status == execution.Missed {
-			r.Reason = "" // words for people
-		}
-		t.over = append(t.over, r)
-		return err
-	})
-	read("SELECT id, expires_at, dead FROM workers ORDER BY id", func(row pgx.CollectableRow) error {
-		var r workerRow
-		err := row.Scan(&r.ID, zero{&r.ExpiresAt}, &r.Dead)
-		t.workers = append(t.workers, r)
-		return err
-	})
-	return &t, s.admin.SendBatch(ctx, &batch).Close()
-}
-
-// zero reads NULL as the zero time.
-type zero struct{ to *time.Time }
-
-// Scan implements sql.Scanner.
-func (z zero) Scan(v any) error {
-	if at, ok := v.(time.Time); ok {
-		*z.to = at.UTC()
-	}
-	return nil
-}
-
-// tried reads the list of earlier attempts.
-type tried struct{ to *[]failure }
-
-// Scan implements sql.Scanner.
-func (f tried) Scan(v any) error {
-	var list []execution.Attempt
-	if err := json.Unmarshal([]byte(fmt.Sprintf("%s", v)), &list); err != nil {
-		return err
-	}
-	for _, a := range list {
-		*f.to = append(*f.to, failure{Number: a.Number, Type: a.Error.Type})
-	}
-	return nil
 }
 
 // sorted puts the parts of an answer whose order means nothing in one.

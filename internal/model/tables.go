@@ -20,6 +20,10 @@ type tables struct {
 	active  []activeRow // ordered by id
 	over    []overRow   // in the order of their insertion
 	workers []workerRow
+	// What the tenant runs, as running_counts has it, and who holds which key.
+	running int
+	crowded time.Time // when a claim last left something behind for the limit
+	keys    []keyRow
 
 	bug     bug                       // the planted one; none outside the tests of the checker
 	counted map[int]map[uuid.UUID]int // by session, see countsBeforeLock
@@ -52,7 +56,8 @@ type activeRow struct {
 	MaxAttempts int
 	Lost        int
 	Dispatched  int
-	Gate        int // concurrency_limit
+	Gate        int    // concurrency_limit
+	Key         string // concurrency_key
 	Timeout     time.Duration
 	Failures    []failure
 	AvailableAt time.Time
@@ -95,6 +100,12 @@ type overRow struct {
 	Token       uuid.UUID
 }
 
+// keyRow is a row of running_keys.
+type keyRow struct {
+	Key string
+	ID  uuid.UUID // the execution that holds it
+}
+
 // workerRow is a row of workers.
 type workerRow struct {
 	ID        uuid.UUID
@@ -105,7 +116,8 @@ type workerRow struct {
 // clone is a copy that later operations do not change: a standby's state.
 func (t *tables) clone() *tables {
 	c := &tables{
-		jobs: slices.Clone(t.jobs), active: slices.Clone(t.active), over: slices.Clone(t.over), workers: slices.Clone(t.workers), bug: t.bug,
+		jobs: slices.Clone(t.jobs), active: slices.Clone(t.active), over: slices.Clone(t.over), workers: slices.Clone(t.workers),
+		running: t.running, crowded: t.crowded, keys: slices.Clone(t.keys), bug: t.bug,
 	}
 	for i := range c.jobs {
 		c.jobs[i].lock = 0 // the sessions are gone
@@ -180,6 +192,19 @@ func (r *activeRow) end(status execution.Status, at time.Time) overRow {
 // letGo takes a row from its worker.
 func (r *activeRow) letGo(status execution.Status) {
 	r.Status, r.Worker, r.Token, r.DeadlineAt, r.Dispatched = status, uuid.Nil, uuid.Nil, time.Time{}, 0
+}
+
+// ends takes a run off the counts, and frees its key.
+func (t *tables) ends(r *activeRow) {
+	t.running--
+	if t.bug != keepsKeys {
+		t.keys = slices.DeleteFunc(t.keys, func(k keyRow) bool { return k.ID == r.ID })
+	}
+}
+
+// taken says that a run holds a key.
+func (t *tables) taken(key string) bool {
+	return key != "" && slices.ContainsFunc(t.keys, func(k keyRow) bool { return k.Key == key })
 }
 
 // failed appends without touching what a clone shares.

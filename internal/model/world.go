@@ -36,6 +36,7 @@ type world struct {
 	audit     *audit
 	faulty    bool // faults are still made
 	odds      odds
+	limit     int // of runs of the tenant at once; 0: none
 	workers   []*worker
 	promoters []*promoter
 	user      *user
@@ -295,6 +296,19 @@ func (w *world) rollBack(session int) {
 	if w.open[session].who != nil {
 		delete(w.open, session)
 		w.db.unlock(session)
+	}
+}
+
+// next hints whose turn it is when runs ended.
+func (w *world) next(who *process, ends []verdict) {
+	o := listNextExecutions{Limit: w.limit}
+	for _, v := range ends {
+		if o.Tenant = o.Tenant || v.Crowded || v.Lost; v.Key != "" {
+			o.Keys = append(o.Keys, v.Key)
+		}
+	}
+	if o.Tenant || len(o.Keys) > 0 {
+		w.send(who, o, timeout, func(a answer, _ bool) { w.redis.publish(w, a.IDs, 0) })
 	}
 }
 

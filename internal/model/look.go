@@ -1,0 +1,79 @@
+package model
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// What workers and the sweeper look for; the claim decides.
+
+// do lists all that may be claimed; the statement picks a part of them, in an
+// order that chance has a share in.
+func (o listClaimableExecutions) do(t *tables, at time.Time) (a answer) {
+	if t.crowded.After(at.Add(-2*time.Minute)) && t.room(o.Limit) <= 0 {
+		return a
+	}
+	before := at.Add(-o.Waited)
+	may := func(r *activeRow) bool {
+		return r.waits() && r.CancelAt.IsZero() && !r.AvailableAt.After(before) && !t.taken(r.Key)
+	}
+	waiting := map[uuid.UUID][]*activeRow{}
+	for i := range t.active {
+		r := &t.active[i]
+		if r.Gate == 0 && may(r) && !r.SweepAt.After(at.Add(time.Minute)) {
+			a.IDs = append(a.IDs, r.ID)
+		}
+		if r.Gate > 0 && may(r) {
+			waiting[r.Job] = append(waiting[r.Job], r)
+		}
+	}
+	for id, rows := range waiting {
+		slices.SortFunc(rows, byTurn)
+		free := max(0, t.free(id))
+		for _, r := range rows[:min(free, len(rows))] {
+			a.IDs = append(a.IDs, r.ID)
+		}
+	}
+	slices.SortFunc(a.IDs, compareIDs)
+	return a
+}
+
+// do names whose turn it is: of the tenant, as far as there is room, and of each
+// key the first in line.
+func (o listNextExecutions) do(t *tables, at time.Time) (a answer) {
+	var rows []*activeRow
+	for i := range t.active {
+		if r := &t.active[i]; r.waits() && !r.AvailableAt.After(at) && r.CancelAt.IsZero() {
+			rows = append(rows, r)
+		}
+	}
+	slices.SortFunc(rows, byTurn)
+	room := min(t.room(o.Limit), 64)
+	for _, r := range rows {
+		if o.Tenant && room > 0 && !t.taken(r.Key) && (r.Gate == 0 || t.free(r.Job) > 0) {
+			a.IDs = append(a.IDs, r.ID)
+			room--
+		}
+	}
+	for _, key := range o.Keys {
+		if i := slices.IndexFunc(rows, func(r *activeRow) bool { return r.Key == key }); i >= 0 {
+			a.IDs = append(a.IDs, rows[i].ID)
+		}
+	}
+	a.IDs = distinct(a.IDs)
+	return a
+}
+
+// free is how many places a job has left for those of its runs that wait for
+// one.
+func (t *tables) free(of uuid.UUID) int {
+	gate := 0
+	for i := range t.active {
+		if t.active[i].Job == of {
+			gate = max(gate, t.active[i].Gate)
+		}
+	}
+	return gate - t.places(of).Taken
+}
