@@ -313,6 +313,27 @@ func (e JobValidationValid) Valid() bool {
 	}
 }
 
+// Defines values for LaneName.
+const (
+	High   LaneName = "high"
+	Low    LaneName = "low"
+	Normal LaneName = "normal"
+)
+
+// Valid indicates whether the value is a known member of the LaneName enum.
+func (e LaneName) Valid() bool {
+	switch e {
+	case High:
+		return true
+	case Low:
+		return true
+	case Normal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for LivenessStatus.
 const (
 	Alive LivenessStatus = "alive"
@@ -370,6 +391,24 @@ func (e OverlapPolicy) Valid() bool {
 	case OverlapPolicyQueueOne:
 		return true
 	case OverlapPolicySkip:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for QueuesBackend.
+const (
+	Postgres QueuesBackend = "postgres"
+	Redis    QueuesBackend = "redis"
+)
+
+// Valid indicates whether the value is a known member of the QueuesBackend enum.
+func (e QueuesBackend) Valid() bool {
+	switch e {
+	case Postgres:
+		return true
+	case Redis:
 		return true
 	default:
 		return false
@@ -619,6 +658,36 @@ const (
 func (e ListExecutionsParamsInclude) Valid() bool {
 	switch e {
 	case ListExecutionsParamsIncludeResult:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetExecutionStatsParamsGroupBy.
+const (
+	GetExecutionStatsParamsGroupByDay         GetExecutionStatsParamsGroupBy = "day"
+	GetExecutionStatsParamsGroupByHour        GetExecutionStatsParamsGroupBy = "hour"
+	GetExecutionStatsParamsGroupByJob         GetExecutionStatsParamsGroupBy = "job"
+	GetExecutionStatsParamsGroupByJobType     GetExecutionStatsParamsGroupBy = "jobType"
+	GetExecutionStatsParamsGroupByStatus      GetExecutionStatsParamsGroupBy = "status"
+	GetExecutionStatsParamsGroupByTriggerType GetExecutionStatsParamsGroupBy = "triggerType"
+)
+
+// Valid indicates whether the value is a known member of the GetExecutionStatsParamsGroupBy enum.
+func (e GetExecutionStatsParamsGroupBy) Valid() bool {
+	switch e {
+	case GetExecutionStatsParamsGroupByDay:
+		return true
+	case GetExecutionStatsParamsGroupByHour:
+		return true
+	case GetExecutionStatsParamsGroupByJob:
+		return true
+	case GetExecutionStatsParamsGroupByJobType:
+		return true
+	case GetExecutionStatsParamsGroupByStatus:
+		return true
+	case GetExecutionStatsParamsGroupByTriggerType:
 		return true
 	default:
 		return false
@@ -1144,6 +1213,39 @@ type Execution struct {
 	WorkerID  nullable.Nullable[openapi_types.UUID] `json:"workerId"`
 }
 
+// ExecutionGroup defines model for ExecutionGroup.
+type ExecutionGroup struct {
+	Cancelled int64 `json:"cancelled"`
+	Completed int64 `json:"completed"`
+
+	// Count How many are over; a `missed` one that stands for several due instants counts once.
+	Count int64 `json:"count"`
+
+	// DurationMs How long the last attempts of those that completed or failed took, in milliseconds; null where there are none.
+	DurationMs nullable.Nullable[struct {
+		Avg float64 `json:"avg"`
+		P50 float64 `json:"p50"`
+		P95 float64 `json:"p95"`
+		P99 float64 `json:"p99"`
+	}] `json:"durationMs"`
+	Failed int64 `json:"failed"`
+
+	// Key The state, type, trigger or job's id; of an hour or a day its first instant, with the offset of the zone.
+	//
+	// Example: 2026-03-01T00:00:00+08:00
+	Key    string `json:"key"`
+	Missed int64  `json:"missed"`
+
+	// Retried How many took more than one attempt.
+	Retried int64 `json:"retried"`
+	Skipped int64 `json:"skipped"`
+
+	// SuccessRate The share of `completed` among those that completed or failed; null where there are none.
+	//
+	// Example: 0.998
+	SuccessRate nullable.Nullable[float64] `json:"successRate"`
+}
+
 // ExecutionPage defines model for ExecutionPage.
 type ExecutionPage struct {
 	HasMore bool        `json:"hasMore"`
@@ -1153,8 +1255,53 @@ type ExecutionPage struct {
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
 }
 
+// ExecutionStats defines model for ExecutionStats.
+type ExecutionStats struct {
+	From time.Time `json:"from"`
+
+	// GroupBy As it was asked for.
+	GroupBy nullable.Nullable[string] `json:"groupBy"`
+	Groups  []ExecutionGroup          `json:"groups"`
+
+	// Timezone Example: Asia/Shanghai
+	Timezone string           `json:"timezone"`
+	To       time.Time        `json:"to"`
+	Total    ExecutionSummary `json:"total"`
+
+	// Truncated There were more groups; `total` counts all.
+	Truncated bool `json:"truncated"`
+}
+
 // ExecutionStatus `pending` waits for a worker, `retrying` for its next attempt. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
 type ExecutionStatus string
+
+// ExecutionSummary defines model for ExecutionSummary.
+type ExecutionSummary struct {
+	Cancelled int64 `json:"cancelled"`
+	Completed int64 `json:"completed"`
+
+	// Count How many are over; a `missed` one that stands for several due instants counts once.
+	Count int64 `json:"count"`
+
+	// DurationMs How long the last attempts of those that completed or failed took, in milliseconds; null where there are none.
+	DurationMs nullable.Nullable[struct {
+		Avg float64 `json:"avg"`
+		P50 float64 `json:"p50"`
+		P95 float64 `json:"p95"`
+		P99 float64 `json:"p99"`
+	}] `json:"durationMs"`
+	Failed int64 `json:"failed"`
+	Missed int64 `json:"missed"`
+
+	// Retried How many took more than one attempt.
+	Retried int64 `json:"retried"`
+	Skipped int64 `json:"skipped"`
+
+	// SuccessRate The share of `completed` among those that completed or failed; null where there are none.
+	//
+	// Example: 0.998
+	SuccessRate nullable.Nullable[float64] `json:"successRate"`
+}
 
 // FunctionConfig The `config` of a job of type `function`. A null counts as absent. A trigger may override `parameters`, name by name.
 type FunctionConfig struct {
@@ -1554,6 +1701,25 @@ type JobVersionSummary struct {
 	Version      int                    `json:"version"`
 }
 
+// Lane defines model for Lane.
+type Lane struct {
+	// Delayed That wait for their instant, such as that of a retry.
+	Delayed int64 `json:"delayed"`
+
+	// LatencySeconds How long the one that waits longest could have started.
+	LatencySeconds float64 `json:"latencySeconds"`
+
+	// Name Of priorities 7 to 9, 3 to 6, and 0 to 2.
+	Name    LaneName `json:"name"`
+	Running int64    `json:"running"`
+
+	// Waiting That could start now: they wait for a worker or for a place.
+	Waiting int64 `json:"waiting"`
+}
+
+// LaneName Of priorities 7 to 9, 3 to 6, and 0 to 2.
+type LaneName string
+
 // Liveness defines model for Liveness.
 type Liveness struct {
 	Status LivenessStatus `json:"status"`
@@ -1639,6 +1805,24 @@ type PauseRequest struct {
 //
 // Example: jobs:read
 type Permission = string
+
+// Queues defines model for Queues.
+type Queues struct {
+	// Backend What workers learn from what to run.
+	Backend QueuesBackend `json:"backend"`
+	Lanes   []Lane        `json:"lanes"`
+
+	// Service Of all tenants, some seconds old; null unless a platform administrator asks.
+	Service nullable.Nullable[struct {
+		// Hints Hints in Redis by lane; empty without it.
+		Hints   map[string]int64         `json:"hints"`
+		Running nullable.Nullable[int64] `json:"running"`
+		Waiting nullable.Nullable[int64] `json:"waiting"`
+	}] `json:"service"`
+}
+
+// QueuesBackend What workers learn from what to run.
+type QueuesBackend string
 
 // Readiness defines model for Readiness.
 type Readiness struct {
@@ -1841,6 +2025,52 @@ type ServiceJobStatus struct {
 // ServiceJobStatusSuccess defines model for ServiceJobStatus.Success.
 type ServiceJobStatusSuccess bool
 
+// Status defines model for Status.
+type Status struct {
+	// ActiveWorkers Workers that live; they are everybody's.
+	ActiveWorkers int `json:"activeWorkers"`
+	Executions    struct {
+		// Delayed That wait for their instant, such as that of a retry.
+		Delayed int64 `json:"delayed"`
+
+		// OldestWaitingSeconds How long the one that waits longest could have started.
+		OldestWaitingSeconds float64 `json:"oldestWaitingSeconds"`
+		Running              int64   `json:"running"`
+
+		// Waiting That could start now: they wait for a worker or for a place.
+		Waiting int64 `json:"waiting"`
+	} `json:"executions"`
+	Jobs struct {
+		Active   int64 `json:"active"`
+		Inactive int64 `json:"inactive"`
+		Paused   int64 `json:"paused"`
+		Total    int64 `json:"total"`
+	} `json:"jobs"`
+
+	// PromotionLagSeconds How late the oldest due instant is that has not become an execution yet; 0 where there is none.
+	PromotionLagSeconds float64 `json:"promotionLagSeconds"`
+
+	// Service Example: scheduler-service
+	Service string `json:"service"`
+
+	// StartedAt When this process started.
+	StartedAt time.Time `json:"startedAt"`
+
+	// Status As in `GET /health`: `healthy`, `degraded` or `unhealthy`.
+	//
+	// Example: healthy
+	Status string `json:"status"`
+
+	// Time The clock of this process.
+	Time          time.Time `json:"time"`
+	UptimeSeconds float64   `json:"uptimeSeconds"`
+
+	// Version The version of the program.
+	//
+	// Example: v1.4.0
+	Version string `json:"version"`
+}
+
 // StatusCodes One code, a range or a list of these. As `expectedStatusCode`, what counts as success: by default any 2xx. As `retryOnStatusCodes`, what is retried, and then nothing else is: by default 408, 425, 429 and 5xx.
 //
 // Example: 200-299
@@ -1914,6 +2144,34 @@ type WaitingOn struct {
 	//
 	// Example: 2
 	Used nullable.Nullable[int] `json:"used"`
+}
+
+// Worker defines model for Worker.
+type Worker struct {
+	// HeartbeatAgeSeconds How long ago it was last heard of.
+	HeartbeatAgeSeconds float64 `json:"heartbeatAgeSeconds"`
+
+	// Host Where it runs; null unless a platform administrator asks.
+	Host nullable.Nullable[string] `json:"host"`
+	ID   openapi_types.UUID        `json:"id"`
+
+	// JobTypes The job types that it runs.
+	JobTypes []string `json:"jobTypes"`
+
+	// Running How many of the tenant's executions it runs.
+	Running int64 `json:"running"`
+
+	// RunningOfAll How many executions it runs of all tenants; null unless a platform administrator asks.
+	RunningOfAll nullable.Nullable[int] `json:"runningOfAll"`
+
+	// Slots How many executions it runs at once.
+	Slots     int       `json:"slots"`
+	StartedAt time.Time `json:"startedAt"`
+}
+
+// WorkerList defines model for WorkerList.
+type WorkerList struct {
+	Items []Worker `json:"items"`
 }
 
 // ActingTenant defines model for ActingTenant.
@@ -2185,6 +2443,33 @@ type ListExecutionsParamsSort string
 
 // ListExecutionsParamsInclude defines parameters for ListExecutions.
 type ListExecutionsParamsInclude string
+
+// GetExecutionStatsParams defines parameters for GetExecutionStats.
+type GetExecutionStatsParams struct {
+	// From The first instant that counts; 24 hours before `to`, where it is left out.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The first instant that does not count any more, at most 31 days after `from`; now, where it is left out.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// GroupBy What the groups are; without it there are none. Hours and days are in order of time and those without an execution are left out; other groups come the most frequent first, at most 1000 of them.
+	GroupBy *GetExecutionStatsParamsGroupBy `form:"groupBy,omitempty" json:"groupBy,omitempty"`
+
+	// Timezone IANA name of the zone on whose clock hours and days begin.
+	Timezone *string `form:"timezone,omitempty" json:"timezone,omitempty"`
+
+	// JobID Only executions of this job; of one that does not exist there are none.
+	JobID *openapi_types.UUID `form:"jobId,omitempty" json:"jobId,omitempty"`
+
+	// JobType Only executions of this type.
+	JobType *JobType `form:"jobType,omitempty" json:"jobType,omitempty"`
+
+	// TriggerType Only executions that this made.
+	TriggerType *TriggerType `form:"triggerType,omitempty" json:"triggerType,omitempty"`
+}
+
+// GetExecutionStatsParamsGroupBy defines parameters for GetExecutionStats.
+type GetExecutionStatsParamsGroupBy string
 
 // RetryExecutionParams defines parameters for RetryExecution.
 type RetryExecutionParams struct {

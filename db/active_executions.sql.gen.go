@@ -593,6 +593,54 @@ func (q *Queries) CountActiveByJobs(ctx context.Context, jobIds []uuid.UUID) ([]
 	return items, nil
 }
 
+const CountActiveByPriority = `-- name: CountActiveByPriority :many
+SELECT priority, count(*) FILTER (WHERE status = 'running') AS running,
+       count(*) FILTER (WHERE status <> 'running' AND available_at <= $1::timestamptz) AS waiting,
+       count(*) FILTER (WHERE status <> 'running' AND available_at > $1::timestamptz) AS delayed,
+       coalesce(min(available_at) FILTER (WHERE status <> 'running' AND available_at <= $1::timestamptz), $1::timestamptz)::timestamptz AS oldest_at
+FROM active_executions WHERE tenant_id = $2 GROUP BY priority ORDER BY priority
+`
+
+type CountActiveByPriorityParams struct {
+	Now      time.Time
+	TenantID uuid.UUID
+}
+
+type CountActiveByPriorityRow struct {
+	Priority int16
+	Running  int64
+	Waiting  int64
+	Delayed  int64
+	OldestAt time.Time
+}
+
+// A tenant's backlog by priority; what is delayed waits for its instant.
+func (q *Queries) CountActiveByPriority(ctx context.Context, arg CountActiveByPriorityParams) ([]CountActiveByPriorityRow, error) {
+	rows, err := q.db.Query(ctx, CountActiveByPriority, arg.Now, arg.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountActiveByPriorityRow
+	for rows.Next() {
+		var i CountActiveByPriorityRow
+		if err := rows.Scan(
+			&i.Priority,
+			&i.Running,
+			&i.Waiting,
+			&i.Delayed,
+			&i.OldestAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const CountActiveExecutions = `-- name: CountActiveExecutions :many
 SELECT priority, count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status <> 'running') AS waiting
 FROM active_executions GROUP BY priority
@@ -615,6 +663,36 @@ func (q *Queries) CountActiveExecutions(ctx context.Context) ([]CountActiveExecu
 	for rows.Next() {
 		var i CountActiveExecutionsRow
 		if err := rows.Scan(&i.Priority, &i.Running, &i.Waiting); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const CountRunsByWorker = `-- name: CountRunsByWorker :many
+SELECT worker_id::uuid AS worker_id, count(*) AS running FROM active_executions
+WHERE tenant_id = $1 AND status = 'running' AND worker_id IS NOT NULL GROUP BY 1
+`
+
+type CountRunsByWorkerRow struct {
+	WorkerID uuid.UUID
+	Running  int64
+}
+
+func (q *Queries) CountRunsByWorker(ctx context.Context, tenantID uuid.UUID) ([]CountRunsByWorkerRow, error) {
+	rows, err := q.db.Query(ctx, CountRunsByWorker, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountRunsByWorkerRow
+	for rows.Next() {
+		var i CountRunsByWorkerRow
+		if err := rows.Scan(&i.WorkerID, &i.Running); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -183,6 +183,38 @@ func (q *Queries) CountJobRun(ctx context.Context, arg CountJobRunParams) error 
 	return err
 }
 
+const CountJobsByStatus = `-- name: CountJobsByStatus :one
+SELECT count(*) FILTER (WHERE status = 'active') AS active, count(*) FILTER (WHERE status = 'paused') AS paused,
+       count(*) FILTER (WHERE status = 'inactive') AS inactive,
+       coalesce(min(next_execution_at) FILTER (WHERE status = 'active' AND next_execution_at <= $1::timestamptz), $1::timestamptz)::timestamptz AS oldest_due_at
+FROM scheduled_jobs WHERE tenant_id = $2 AND deleted_at IS NULL
+`
+
+type CountJobsByStatusParams struct {
+	Now      time.Time
+	TenantID uuid.UUID
+}
+
+type CountJobsByStatusRow struct {
+	Active      int64
+	Paused      int64
+	Inactive    int64
+	OldestDueAt time.Time
+}
+
+// And how long ago the oldest of a tenant's due instants was to be promoted.
+func (q *Queries) CountJobsByStatus(ctx context.Context, arg CountJobsByStatusParams) (CountJobsByStatusRow, error) {
+	row := q.db.QueryRow(ctx, CountJobsByStatus, arg.Now, arg.TenantID)
+	var i CountJobsByStatusRow
+	err := row.Scan(
+		&i.Active,
+		&i.Paused,
+		&i.Inactive,
+		&i.OldestDueAt,
+	)
+	return i, err
+}
+
 const CountJobsDueAt = `-- name: CountJobsDueAt :one
 SELECT count(*) FROM scheduled_jobs
 WHERE tenant_id = $1 AND status = 'active' AND next_execution_at = $2::timestamptz

@@ -63,6 +63,51 @@ func (q *Queries) InsertWorker(ctx context.Context, arg InsertWorkerParams) erro
 	return err
 }
 
+const ListLiveWorkers = `-- name: ListLiveWorkers :many
+SELECT id, host, slots, running, job_types, started_at, heartbeat_at, now()::timestamptz AS at
+FROM workers WHERE NOT dead AND expires_at > now() ORDER BY started_at, id LIMIT $1
+`
+
+type ListLiveWorkersRow struct {
+	ID          uuid.UUID
+	Host        string
+	Slots       int32
+	Running     int32
+	JobTypes    []string
+	StartedAt   time.Time
+	HeartbeatAt time.Time
+	At          time.Time
+}
+
+func (q *Queries) ListLiveWorkers(ctx context.Context, pageSize int32) ([]ListLiveWorkersRow, error) {
+	rows, err := q.db.Query(ctx, ListLiveWorkers, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListLiveWorkersRow
+	for rows.Next() {
+		var i ListLiveWorkersRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Host,
+			&i.Slots,
+			&i.Running,
+			&i.JobTypes,
+			&i.StartedAt,
+			&i.HeartbeatAt,
+			&i.At,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const MarkDeadWorkers = `-- name: MarkDeadWorkers :many
 WITH late AS MATERIALIZED (
     SELECT id FROM workers WHERE NOT dead AND expires_at < coalesce($1::timestamptz, now()) - interval '0.5 seconds'

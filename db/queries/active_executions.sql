@@ -741,3 +741,15 @@ SELECT w.id, w.status, w.trigger_type, w.scheduled_at, w.available_at, w.concurr
 FROM waiting w CROSS JOIN clock
 LEFT JOIN running_counts c ON c.tenant_id = @tenant_id
 LEFT JOIN tenants t ON t.id = @tenant_id;
+
+-- name: CountActiveByPriority :many
+-- A tenant's backlog by priority; what is delayed waits for its instant.
+SELECT priority, count(*) FILTER (WHERE status = 'running') AS running,
+       count(*) FILTER (WHERE status <> 'running' AND available_at <= @now::timestamptz) AS waiting,
+       count(*) FILTER (WHERE status <> 'running' AND available_at > @now::timestamptz) AS delayed,
+       coalesce(min(available_at) FILTER (WHERE status <> 'running' AND available_at <= @now::timestamptz), @now::timestamptz)::timestamptz AS oldest_at
+FROM active_executions WHERE tenant_id = @tenant_id GROUP BY priority ORDER BY priority;
+
+-- name: CountRunsByWorker :many
+SELECT worker_id::uuid AS worker_id, count(*) AS running FROM active_executions
+WHERE tenant_id = @tenant_id AND status = 'running' AND worker_id IS NOT NULL GROUP BY 1;

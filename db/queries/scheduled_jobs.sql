@@ -240,3 +240,10 @@ DELETE FROM scheduled_jobs j USING (
     WHERE o.deleted_at < @before::timestamptz AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = o.id)
     LIMIT @batch_size FOR UPDATE SKIP LOCKED
 ) old WHERE j.id = old.id;
+
+-- name: CountJobsByStatus :one
+-- And how long ago the oldest of a tenant's due instants was to be promoted.
+SELECT count(*) FILTER (WHERE status = 'active') AS active, count(*) FILTER (WHERE status = 'paused') AS paused,
+       count(*) FILTER (WHERE status = 'inactive') AS inactive,
+       coalesce(min(next_execution_at) FILTER (WHERE status = 'active' AND next_execution_at <= @now::timestamptz), @now::timestamptz)::timestamptz AS oldest_due_at
+FROM scheduled_jobs WHERE tenant_id = @tenant_id AND deleted_at IS NULL;

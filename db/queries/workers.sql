@@ -26,3 +26,7 @@ DELETE FROM workers WHERE dead AND heartbeat_at < coalesce(sqlc.narg(now)::times
 
 -- name: CountLiveWorkers :one
 SELECT count(*) FROM workers WHERE NOT dead AND expires_at > coalesce(sqlc.narg(now)::timestamptz, now());
+
+-- name: ListLiveWorkers :many
+SELECT id, host, slots, running, job_types, started_at, heartbeat_at, now()::timestamptz AS at
+FROM workers WHERE NOT dead AND expires_at > now() ORDER BY started_at, id LIMIT @page_size;

@@ -59,6 +59,7 @@ backfill          | calendar db:store.go execution fault idempotency job postgre
 executor          | fault                                                                                      |                      |
 egress            |                                                                                            | ssrf                 |
 queue             | clock fault                                                                                | asynq go-redis       |
+monitor           | db:store.go postgres queue tenant                                                          |                      |
 executor/http     | clock egress executor fault                                                                |                      |
 executor/function | executor fault                                                                             |                      |
 # the processes: the three of them never import one another
@@ -69,9 +70,9 @@ rest/patch        |                                                             
 rest/cursor       |                                                                                            |                      |
 rest/contract     | api fault rest/strictjson                                                                  | kin-openapi          |
 rest/reference    |                                                                                            | swgui                |
-rest              | api apikey backfill calendar clock execution fault idempotency identity job rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant | chi oapi             | kin-openapi
+rest              | api apikey backfill calendar clock execution fault idempotency identity job monitor rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
-app               | apikey backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease metric partition postgres promoter queue rest retention secret secret/keyring telemetry tenant worker | sync                 |
+app               | apikey backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease metric monitor partition postgres promoter queue rest retention secret secret/keyring telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency identity job postgres queue tenant |                      |
 cmd/api           | app config telemetry                                                                       |                      |
 cmd/bench         | bench                                                                                      |                      |

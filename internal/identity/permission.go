@@ -27,6 +27,7 @@ var ladder = []Role{Viewer, Operator, Developer, Admin, PlatformAdmin}
 var least = map[Permission]Role{
 	"jobs:read":          Viewer,
 	"executions:read":    Viewer,
+	"monitoring:read":    Viewer,
 	"jobs:trigger":       Operator,
 	"jobs:control":       Operator,
 	"executions:control": Operator,

@@ -8,7 +8,7 @@ import (
 
 func TestRolesAndPermissions(t *testing.T) {
 	t.Parallel()
-	permissions := []identity.Permission{"jobs:read", "executions:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write", "secrets:read", "secrets:write", "keys:read", "keys:write"}
+	permissions := []identity.Permission{"jobs:read", "executions:read", "monitoring:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write", "secrets:read", "secrets:write", "keys:read", "keys:write"}
 	for _, test := range []struct {
 		name  string
 		roles []identity.Role
@@ -16,12 +16,12 @@ func TestRolesAndPermissions(t *testing.T) {
 	}{
 		{"no role", nil, 0},
 		{"a role of another service", []identity.Role{"superuser", "ADMIN", "", "root"}, 0},
-		{"viewer", []identity.Role{identity.Viewer}, 2},
-		{"operator", []identity.Role{identity.Operator}, 5},
-		{"developer", []identity.Role{identity.Developer}, 8},
-		{"admin", []identity.Role{identity.Admin}, 10},
-		{"platform-admin", []identity.Role{identity.PlatformAdmin}, 10},
-		{"the strongest counts", []identity.Role{"other", identity.Viewer, identity.Operator}, 5},
+		{"viewer", []identity.Role{identity.Viewer}, 3},
+		{"operator", []identity.Role{identity.Operator}, 6},
+		{"developer", []identity.Role{identity.Developer}, 9},
+		{"admin", []identity.Role{identity.Admin}, 11},
+		{"platform-admin", []identity.Role{identity.PlatformAdmin}, 11},
+		{"the strongest counts", []identity.Role{"other", identity.Viewer, identity.Operator}, 6},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -61,6 +61,10 @@ var samples = map[string]request{
 	"getLiveness":       {method: "GET", path: "/health/live"},
 	"getReadiness":      {method: "GET", path: "/health/ready"},
 
+	"getExecutionStats":  {method: "GET", path: base + "/executions/stats?groupBy=hour"},
+	"getStatus":          {method: "GET", path: base + "/status"},
+	"listQueues":         {method: "GET", path: base + "/queues"},
+	"listWorkers":        {method: "GET", path: base + "/workers"},
 	"patchJob":           {method: "PATCH", path: base + "/jobs/{id}", body: `{"name":"{new}"}`, header: map[string]string{"Content-Type": mergePatch}},
 	"listJobVersions":    {method: "GET", path: base + "/jobs/{id}/versions"},
 	"getJobVersion":      {method: "GET", path: base + "/jobs/{id}/versions/1"},

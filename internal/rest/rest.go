@@ -28,6 +28,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
 	"github.com/scheduler-service/scheduler/internal/rest/reference"
@@ -47,6 +48,7 @@ type Deps struct {
 	Calendars  *calendar.Store
 	Secrets    *secret.Store
 	Tenants    *tenant.Store
+	Monitor    *monitor.Store
 	Keys       *apikey.Store
 
 	// Authenticate reads who asks from a request's header; a failure is
@@ -89,6 +91,8 @@ type server struct {
 	cursors  *cursor.Codec
 	health   cached[Health]
 	ready    cached[[]string]
+	started  time.Time
+	running  clock.Mark
 }
 
 // New makes the handler of the whole contract. It fails if the contract has an
@@ -102,7 +106,7 @@ func New(d Deps) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rest: %w", err)
 	}
-	s := &server{Deps: d, contract: loaded, cursors: cursors}
+	s := &server{Deps: d, contract: loaded, cursors: cursors, started: clock.Now(), running: clock.Start()}
 	document, err := api.GetSpecJSON()
 	if err != nil {
 		return nil, fmt.Errorf("rest: read the contract: %w", err)

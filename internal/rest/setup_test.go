@@ -30,6 +30,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/rest"
@@ -128,7 +129,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	keys := apikey.NewStore(b.db)
 	b.deps = rest.Deps{
 		Keys: keys, Services: identity.NewPeerTokens(serviceToken, nextToken),
-		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true),
+		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true), Monitor: monitor.NewStore(b.db),
 		Authenticate: keys.Before(tokens.Authenticate), CheckConfig: checkConfig,
 		CheckParameters: func(string, json.RawMessage, json.RawMessage) []fault.Field { return b.refuse },
 		Hint: func(ctx context.Context, _ int, id uuid.UUID) {
@@ -257,19 +258,22 @@ func (b *bundle) undocumented(r request, got answer) string {
 	return ""
 }
 
-// route finds the contract's operation of a path.
+// route finds the contract's operation of a path; of two that fit, the one with
+// fewer parameters.
 func (b *bundle) route(method, path string) *routers.Route {
+	var found *routers.Route
 	for template, item := range b.spec.Paths.Map() {
 		want, have := strings.Split(template, "/"), strings.Split(path, "/")
 		same := len(want) == len(have)
 		for i := 0; same && i < len(want); i++ {
 			same = want[i] == have[i] || strings.HasPrefix(want[i], "{") && have[i] != ""
 		}
-		if operation := item.GetOperation(method); same && operation != nil {
-			return &routers.Route{Spec: b.spec, Path: template, PathItem: item, Method: method, Operation: operation}
+		operation := item.GetOperation(method)
+		if same && operation != nil && (found == nil || strings.Count(template, "{") < strings.Count(found.Path, "{")) {
+			found = &routers.Route{Spec: b.spec, Path: template, PathItem: item, Method: method, Operation: operation}
 		}
 	}
-	return nil
+	return found
 }
 
 // makeJob stores a job without the API.

@@ -1,0 +1,194 @@
+package rest
+
+import (
+	"context"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/monitor"
+)
+
+const (
+	// defaultStats is the range of statistics that name none.
+	defaultStats = 24 * time.Hour
+	// maxStats bounds the range, and with it the rows that are read.
+	maxStats = 31 * 24 * time.Hour
+)
+
+// GetExecutionStats is GET /executions/stats.
+func (s *server) GetExecutionStats(ctx context.Context, request api.GetExecutionStatsRequestObject) (api.GetExecutionStatsResponseObject, error) {
+	p := request.Params
+	query, zone, err := s.statsQuery(p)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.Monitor.Statistics(ctx, callOf(ctx).who.Actor, query)
+	if err != nil {
+		return nil, err
+	}
+	answer := api.GetExecutionStats200JSONResponse{
+		From: query.From.UTC(), To: query.To.UTC(), GroupBy: textOrNull(string(query.Group)), Timezone: query.Zone,
+		Total: viewSummaryOf(found.Whole), Groups: make([]api.ExecutionGroup, len(found.Groups)), Truncated: found.Truncated,
+	}
+	for i, group := range found.Groups {
+		v := viewSummaryOf(group)
+		key := group.Key
+		if query.Group == monitor.ByHour || query.Group == monitor.ByDay {
+			key = group.At.In(zone).Format(time.RFC3339)
+		}
+		answer.Groups[i] = api.ExecutionGroup{
+			Key: key, Count: v.Count, Completed: v.Completed, Failed: v.Failed, Cancelled: v.Cancelled, Skipped: v.Skipped, Missed: v.Missed,
+			Retried: v.Retried, SuccessRate: v.SuccessRate, DurationMs: v.DurationMs,
+		}
+	}
+	return answer, nil
+}
+
+func (s *server) statsQuery(p api.GetExecutionStatsParams) (monitor.Query, *time.Location, error) {
+	query := monitor.Query{To: s.Clock(), Zone: "UTC", JobID: p.JobID, JobType: string(orZero(p.JobType)), Trigger: string(orZero(p.TriggerType))}
+	override(&query.To, p.To)
+	query.From = query.To.Add(-defaultStats)
+	override(&query.From, p.From)
+	override(&query.Zone, p.Timezone)
+	if p.GroupBy != nil {
+		query.Group = monitor.Grouping(*p.GroupBy)
+	}
+	var fields []fault.Field
+	switch {
+	case !query.From.Before(query.To):
+		fields = append(fields, fault.Field{Path: "to", Rule: "order", Message: "must lie after from"})
+	case query.To.Sub(query.From) > maxStats:
+		fields = append(fields, fault.Field{Path: "to", Rule: "range", Message: "must lie at most 31 days after from"})
+	}
+	zone, err := time.LoadLocation(query.Zone)
+	// "Local" is this machine's; PostgreSQL knows no other names beside IANA's.
+	if err != nil || strings.EqualFold(query.Zone, "local") {
+		fields = append(fields, fault.Field{Path: "timezone", Rule: "timezone", Message: "is not the IANA name of a zone"})
+	}
+	if len(fields) > 0 {
+		return query, nil, wrong(fields...)
+	}
+	return query, zone, nil
+}
+
+func viewSummaryOf(s monitor.Summary) api.ExecutionSummary {
+	view := api.ExecutionSummary{
+		Count: s.Count, Completed: s.Completed, Failed: s.Failed, Cancelled: s.Cancelled, Skipped: s.Skipped, Missed: s.Missed, Retried: s.Retried,
+	}
+	view.SuccessRate.SetNull()
+	if rate, known := s.SuccessRate(); known {
+		view.SuccessRate.Set(rate)
+	}
+	view.DurationMs.SetNull()
+	if s.Timed > 0 {
+		view.DurationMs.Set(struct {
+			Avg float64 `json:"avg"`
+			P50 float64 `json:"p50"`
+			P95 float64 `json:"p95"`
+			P99 float64 `json:"p99"`
+		}{s.AverageMS, s.P50MS, s.P95MS, s.P99MS})
+	}
+	return view
+}
+
+// GetStatus is GET /status.
+func (s *server) GetStatus(ctx context.Context, _ api.GetStatusRequestObject) (api.GetStatusResponseObject, error) {
+	who := callOf(ctx).who.Actor
+	seen, err := s.Monitor.Overview(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	members, err := s.Monitor.Members(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	h := s.health.get(ctx, s.Vitals.Health)
+	answer := api.GetStatus200JSONResponse{
+		Service: string(api.SchedulerService), Status: string(statusOf(h)), Version: programVersion(),
+		StartedAt: s.started.UTC(), UptimeSeconds: s.running.Elapsed().Seconds(), Time: s.Clock().UTC(),
+		PromotionLagSeconds: seen.Lag.Seconds(), ActiveWorkers: len(members),
+	}
+	answer.Jobs.Active, answer.Jobs.Paused, answer.Jobs.Inactive = seen.Active, seen.Paused, seen.Inactive
+	answer.Jobs.Total = seen.Active + seen.Paused + seen.Inactive
+	for _, lane := range seen.Backlogs {
+		answer.Executions.Running += lane.Running
+		answer.Executions.Waiting += lane.Waiting
+		answer.Executions.Delayed += lane.Delayed
+		answer.Executions.OldestWaitingSeconds = max(answer.Executions.OldestWaitingSeconds, lane.Oldest.Seconds())
+	}
+	return answer, nil
+}
+
+// programVersion is the version that the program was built as.
+func programVersion() string {
+	build, ok := debug.ReadBuildInfo()
+	if !ok || build.Main.Version == "" {
+		return "unknown"
+	}
+	return build.Main.Version
+}
+
+// ListQueues is GET /queues.
+func (s *server) ListQueues(ctx context.Context, _ api.ListQueuesRequestObject) (api.ListQueuesResponseObject, error) {
+	who := callOf(ctx).who
+	lanes, err := s.Monitor.Backlogs(ctx, who.Actor)
+	if err != nil {
+		return nil, err
+	}
+	h := s.health.get(ctx, s.Vitals.Health)
+	answer := api.ListQueues200JSONResponse{Backend: "redis", Lanes: make([]api.Lane, len(lanes))}
+	if h.JobQueue.Details["backend"] == "postgres" {
+		answer.Backend = "postgres"
+	}
+	hints := map[string]int64{}
+	for i, lane := range lanes {
+		answer.Lanes[i] = api.Lane{
+			Name: api.LaneName(lane.Lane), Running: lane.Running, Waiting: lane.Waiting, Delayed: lane.Delayed, LatencySeconds: lane.Oldest.Seconds(),
+		}
+		if n, ok := h.JobQueue.Details[string(lane.Lane)+"Hints"].(int); ok {
+			hints[string(lane.Lane)] = int64(n)
+		}
+	}
+	answer.Service.SetNull()
+	if overseesAll(who) {
+		answer.Service.Set(struct {
+			Hints   map[string]int64         `json:"hints"`
+			Running nullable.Nullable[int64] `json:"running"`
+			Waiting nullable.Nullable[int64] `json:"waiting"`
+		}{hints, orNull(h.ActiveJobs), orNull(h.QueueSize)})
+	}
+	return answer, nil
+}
+
+// ListWorkers is GET /workers.
+func (s *server) ListWorkers(ctx context.Context, _ api.ListWorkersRequestObject) (api.ListWorkersResponseObject, error) {
+	who := callOf(ctx).who
+	members, err := s.Monitor.Members(ctx, who.Actor)
+	if err != nil {
+		return nil, err
+	}
+	answer := api.ListWorkers200JSONResponse{Items: make([]api.Worker, len(members))}
+	for i, m := range members {
+		view := api.Worker{
+			ID: m.ID, Slots: m.Slots, Running: m.Own, JobTypes: append([]string{}, m.Types...), StartedAt: m.StartedAt,
+			HeartbeatAgeSeconds: m.HeartbeatAge.Seconds(), Host: textOrNull(""), RunningOfAll: nullable.NewNullNullable[int](),
+		}
+		if overseesAll(who) {
+			view.Host, view.RunningOfAll = textOrNull(m.Host), nullable.NewNullableWithValue(m.Running)
+		}
+		answer.Items[i] = view
+	}
+	return answer, nil
+}
+
+// overseesAll says that somebody may see the numbers of all tenants.
+func overseesAll(who identity.Principal) bool {
+	return slices.Contains(who.Roles, identity.PlatformAdmin)
+}

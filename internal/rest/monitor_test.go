@@ -1,0 +1,189 @@
+package rest_test
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// over stores executions that are over, one each ms of durations.
+func (b *bundle) over(t *testing.T, who tenant.Actor, of uuid.UUID, at time.Time, status string, durations ...int) {
+	t.Helper()
+	if _, err := b.engine.Pool().Exec(t.Context(), "SELECT create_job_executions_partition($1)", at); err != nil {
+		t.Fatal(err)
+	}
+	for _, ms := range durations {
+		_, err := b.engine.Pool().Exec(t.Context(), `INSERT INTO job_executions
+			(id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, attempt, completed_at, created_at, duration_ms)
+			VALUES (gen_random_uuid(), $1, $2, $3, 1, 'scheduled', 'http', $4, CASE WHEN $5 > 900 THEN 2 ELSE 1 END, $1, $1, CASE WHEN $5 >= 0 THEN $5::bigint END)`, at, who.TenantID, of, status, ms)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestExecutionStats(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Viewer)
+	one, two := b.makeJob(t, b.ours).ID, b.makeJob(t, b.ours).ID
+	at := func(text string) time.Time {
+		parsed, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	hundred := make([]int, 1000)
+	for i := range hundred {
+		hundred[i] = i + 1
+	}
+	b.over(t, b.ours, one, at("2026-02-28T16:30:00Z"), "completed", hundred...) // 1 March in Shanghai
+	b.over(t, b.ours, one, at("2026-02-28T10:00:00Z"), "failed", 7, 7)
+	b.over(t, b.ours, two, at("2026-03-01T20:00:00Z"), "completed", 15)
+	b.over(t, b.ours, two, at("2026-03-01T20:59:59Z"), "cancelled", -1)
+	b.over(t, b.ours, two, at("2026-03-01T21:00:00Z"), "missed", -1)
+	b.over(t, b.ours, two, at("2026-03-02T00:00:00Z"), "completed", 1) // just outside
+	b.over(t, b.theirs, b.makeJob(t, b.theirs).ID, at("2026-03-01T20:00:00Z"), "failed", 1)
+	ask := func(query string) api.ExecutionStats {
+		t.Helper()
+		path := base + "/executions/stats?from=2026-02-28T00:00:00Z&to=2026-03-02T00:00:00Z&" + query
+		return read[api.ExecutionStats](t, b.do(t, request{method: "GET", path: path, token: token}), http.StatusOK)
+	}
+	whole := ask("")
+	if whole.Total.Count != 1005 || whole.Total.Completed != 1001 || whole.Total.Failed != 2 || whole.Total.Cancelled != 1 || whole.Total.Missed != 1 ||
+		whole.Total.Retried != 100 || len(whole.Groups) != 0 || whole.Truncated || whole.Total.SuccessRate.MustGet() != 1001.0/1003 {
+		t.Errorf("the total is %+v", whole)
+	}
+	d := whole.Total.DurationMs.MustGet()
+	for _, p := range []struct{ got, want float64 }{{d.Avg, (500500 + 14 + 15) / 1003.0}, {d.P50, 499}, {d.P95, 949}, {d.P99, 990}} {
+		if math.Abs(p.got-p.want) > 0.03*p.want {
+			t.Errorf("a duration is %v, want %v: %+v", p.got, p.want, d)
+		}
+	}
+	groups := func(query string) string {
+		t.Helper()
+		var text []string
+		for _, g := range ask(query).Groups {
+			text = append(text, fmt.Sprintf("%s:%d", g.Key, g.Count))
+		}
+		return strings.Join(text, " ")
+	}
+	for _, test := range []struct{ query, want string }{
+		{"groupBy=status", "completed:1001 failed:2 cancelled:1 missed:1"},
+		{"groupBy=job", one.String() + ":1002 " + two.String() + ":3"},
+		{"groupBy=jobType", "http:1005"},
+		{"groupBy=triggerType", "scheduled:1005"},
+		{"groupBy=day", "2026-02-28T00:00:00Z:1002 2026-03-01T00:00:00Z:3"},
+		{"groupBy=day&timezone=" + url.QueryEscape("Asia/Shanghai"), "2026-02-28T00:00:00+08:00:2 2026-03-01T00:00:00+08:00:1000 2026-03-02T00:00:00+08:00:3"},
+		{"groupBy=hour", "2026-02-28T10:00:00Z:2 2026-02-28T16:00:00Z:1000 2026-03-01T20:00:00Z:2 2026-03-01T21:00:00Z:1"},
+		{"groupBy=hour&timezone=Asia/Kolkata&jobId=" + two.String(), "2026-03-02T01:30:00+05:30:2 2026-03-02T02:30:00+05:30:1"},
+		{"groupBy=status&jobId=" + two.String(), "cancelled:1 completed:1 missed:1"},
+		{"groupBy=status&jobId=" + uuid.NewString(), ""},
+		{"groupBy=status&jobType=function", ""},
+		{"groupBy=status&triggerType=manual", ""},
+	} {
+		want := test.want
+		if strings.Contains(test.query, "Kolkata") { // its hours begin at the half of ours
+			want = "2026-03-02T01:00:00+05:30:1 2026-03-02T02:00:00+05:30:2"
+		}
+		if got := groups(test.query); got != want {
+			t.Errorf("%s: %s, want %s", test.query, got, want)
+		}
+	}
+	small := ask("groupBy=status&jobId=" + two.String()).Groups[1].DurationMs.MustGet()
+	if small.Avg != 15 || small.P50 != 15 || small.P99 != 15 {
+		t.Errorf("a duration below 20 ms is %+v", small)
+	}
+	if none := ask("jobType=function"); none.Total.Count != 0 || !none.Total.DurationMs.IsNull() || !none.Total.SuccessRate.IsNull() {
+		t.Errorf("of nothing they are %+v", none)
+	}
+	for field, query := range map[string]string{
+		"to": "from=2026-01-01T00:00:00Z&to=2026-02-02T00:00:00Z", "timezone": "timezone=Local", "groupBy": "groupBy=minute",
+	} {
+		e := refused(t, b.do(t, request{method: "GET", path: base + "/executions/stats?" + query, token: token}), http.StatusBadRequest, "VALIDATION_FAILED")
+		if len(e.Error.Details) != 1 || e.Error.Details[0].Field != field {
+			t.Errorf("%s: details are %+v", query, e.Error.Details)
+		}
+	}
+}
+
+// What the dashboards show of one tenant, and what of all.
+func TestMonitoring(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made := b.wide(t, b.ours)
+	paused := b.makeJob(t, b.ours)
+	if _, err := b.jobs.Pause(t.Context(), b.ours, paused.ID, "", nil); err != nil {
+		t.Fatal(err)
+	}
+	runs, waits, delayed := b.makeExecution(t, b.ours, made.ID), b.makeExecution(t, b.ours, made.ID), b.makeExecution(t, b.ours, made.ID)
+	worker := b.claimer(t)
+	worker.claim(runs.ID)
+	exec := func(sql string, args ...any) {
+		if _, err := b.engine.Pool().Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("UPDATE active_executions SET available_at = now() - interval '1 minute', priority = 8 WHERE id = $1", waits.ID)
+	exec("UPDATE active_executions SET available_at = now() + interval '1 hour' WHERE id = $1", delayed.ID)
+	exec("UPDATE scheduled_jobs SET next_execution_at = now() - interval '10 seconds' WHERE id = $1", made.ID)
+	exec("UPDATE workers SET running = 7, job_types = '{http,function}', heartbeat_at = now() - interval '2 seconds'")
+	exec("INSERT INTO workers (id, host, pid, slots, expires_at) VALUES ($1, 'gone', 1, 1, now() - interval '1 second')", uuid.New())
+	b.makeExecution(t, b.theirs, b.wide(t, b.theirs).ID)
+
+	viewer, platform := b.token(t, b.ours, identity.Viewer), b.token(t, b.ours, identity.PlatformAdmin)
+	get := func(token, path string) answer {
+		return b.do(t, request{method: "GET", path: base + path, token: token})
+	}
+	status := read[api.Status](t, get(viewer, "/status"), http.StatusOK)
+	if status.Jobs.Total != 2 || status.Jobs.Active != 1 || status.Jobs.Paused != 1 || status.Executions.Running != 1 || status.Executions.Waiting != 1 ||
+		status.Executions.Delayed != 1 || math.Abs(status.Executions.OldestWaitingSeconds-60) > 20 || math.Abs(status.PromotionLagSeconds-10) > 20 ||
+		status.PromotionLagSeconds < 10 || status.ActiveWorkers != 1 || status.Status == "" || status.Version == "" {
+		t.Errorf("the status is %+v", status)
+	}
+	queues := read[api.Queues](t, get(viewer, "/queues"), http.StatusOK)
+	var lanes []string
+	for _, lane := range queues.Lanes {
+		lanes = append(lanes, fmt.Sprintf("%s %d %d %d %v", lane.Name, lane.Running, lane.Waiting, lane.Delayed, lane.LatencySeconds >= 60))
+	}
+	if diff := cmp.Diff([]string{"high 0 1 0 true", "normal 0 0 0 false", "low 1 0 1 false"}, lanes); diff != "" {
+		t.Errorf("the lanes differ (-want +got):\n%s", diff)
+	}
+	if !queues.Service.IsNull() {
+		t.Errorf("a viewer sees all tenants' numbers: %+v", queues.Service.MustGet())
+	}
+	if all := read[api.Queues](t, get(platform, "/queues"), http.StatusOK); all.Service.IsNull() {
+		t.Error("a platform administrator does not see all tenants' numbers")
+	}
+	for _, test := range []struct {
+		token   string
+		running int64
+		host    bool
+	}{{viewer, 1, false}, {b.token(t, b.theirs, identity.Admin), 0, false}, {platform, 1, true}} {
+		list := read[api.WorkerList](t, get(test.token, "/workers"), http.StatusOK)
+		if len(list.Items) != 1 {
+			t.Fatalf("%d workers are listed, want the one that lives", len(list.Items))
+		}
+		w := list.Items[0]
+		if w.ID != worker.id || w.Slots != 1000 || w.Running != test.running || w.Host.IsNull() == test.host || w.RunningOfAll.IsNull() == test.host ||
+			math.Abs(w.HeartbeatAgeSeconds-2) > 20 || !cmp.Equal(w.JobTypes, []string{"http", "function"}) {
+			t.Errorf("the worker is %+v", w)
+		}
+	}
+	theirs := read[api.Status](t, get(b.token(t, b.theirs, identity.Viewer), "/status"), http.StatusOK)
+	if theirs.Executions.Waiting != 1 || theirs.Executions.Running != 0 || theirs.Jobs.Total != 1 {
+		t.Errorf("another tenant sees %+v", theirs)
+	}
+}
