@@ -112,7 +112,7 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	if ctx.Err() != nil || err != nil {
 		return nil, nil, t, nil, errors.Join(ctx.Err(), err)
 	}
-	e := &evidence{jobs: l.jobs, calls: s.sink.log(), faults: faults, seen: l.seen, short: c.Short, most: tenantRuns, readAt: clock.Now()}
+	e := &evidence{jobs: l.jobs, calls: s.sink.log(), faults: faults, seen: l.seen, short: c.Short, most: tenantRuns, bursting: c.Tenants - 1, readAt: clock.Now()}
 	if e.rows, err = s.store.rows(ctx); err == nil {
 		e.stored, err = s.store.jobs(ctx)
 	}
@@ -155,6 +155,7 @@ func (s *stack) watch(ctx context.Context, l *load, f *findings) {
 		}
 		over = shot.over
 		shot.tenants(f, tenantRuns)
+		shot.keys(f)
 		f.check("I3", shot.both == 0, uuid.Nil, uuid.Nil, "%d executions are over and active at once", shot.both)
 		l.mu.Lock()
 		for _, w := range l.jobs {

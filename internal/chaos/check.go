@@ -35,15 +35,16 @@ func (f *findings) check(invariant string, holds bool, job, run uuid.UUID, forma
 
 // evidence is everything that is known when all is over.
 type evidence struct {
-	jobs   []*work
-	stored map[uuid.UUID]stored
-	rows   []row
-	calls  []call
-	faults []fault
-	seen   []sight
-	short  bool // leases that a call may outlast
-	most   int  // of a tenant at once
-	readAt time.Time
+	jobs     []*work
+	stored   map[uuid.UUID]stored
+	rows     []row
+	calls    []call
+	faults   []fault
+	seen     []sight
+	short    bool // leases that a call may outlast
+	most     int  // of a tenant at once
+	bursting int  // the tenant that asked for more than that
+	readAt   time.Time
 
 	byJob  map[uuid.UUID][]row
 	byID   map[uuid.UUID]row

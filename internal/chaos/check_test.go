@@ -89,6 +89,10 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 		"more runs of a job than may": {func(e *evidence) {
 			e.jobs[0].overlap, e.jobs[0].places = "skip", 0
 		}, []string{"I11"}},
+		"two runs with one key": {func(e *evidence) {
+			e.jobs[0].key = "device"
+			e.calls[1].start = e.calls[0].start
+		}, []string{"I11", "I30"}},
 		"a run before its instant": {func(e *evidence) {
 			e.calls[0].start = e.calls[0].scheduledAt.Add(-time.Millisecond)
 		}, []string{"I30"}},

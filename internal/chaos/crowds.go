@@ -12,7 +12,7 @@ import (
 type stretch struct{ start, end time.Time }
 
 // crowds checks by the targets' own log that never more ran at once than may:
-// of a job, and of a tenant (I11).
+// of a job, of a concurrency key, and of a tenant (I11).
 func (e *evidence) crowds(f *findings) {
 	if e.skewed() {
 		return
@@ -21,7 +21,11 @@ func (e *evidence) crowds(f *findings) {
 	for _, w := range e.jobs {
 		jobs[w.id] = w
 	}
-	byJob, byTenant := map[uuid.UUID][]stretch{}, map[int][]stretch{}
+	type shared struct {
+		tenant int
+		key    string
+	}
+	byJob, byTenant, byKey := map[uuid.UUID][]stretch{}, map[int][]stretch{}, map[shared][]stretch{}
 	for _, r := range e.rows {
 		for _, c := range e.byCall[r.id] {
 			w := jobs[r.job]
@@ -31,12 +35,20 @@ func (e *evidence) crowds(f *findings) {
 			if w.limited() {
 				byJob[w.id] = append(byJob[w.id], stretch{c.start, c.end})
 			}
+			if w.key != "" {
+				of := shared{w.tenant, w.key}
+				byKey[of] = append(byKey[of], stretch{c.start, c.end})
+			}
 			byTenant[w.tenant] = append(byTenant[w.tenant], stretch{c.start, c.end})
 		}
 	}
 	for id, all := range byJob {
 		n, at := most(all)
 		f.check("I11", n <= jobs[id].places, id, uuid.Nil, "targets of %q saw %d runs at once at %s, %d may", jobs[id].name, n, at.Format(stamp), jobs[id].places)
+	}
+	for of, all := range byKey {
+		n, at := most(all)
+		f.check("I11", n <= 1, uuid.Nil, uuid.Nil, "targets of tenant %d saw %d runs with the key %s at once at %s", of.tenant, n, of.key, at.Format(stamp))
 	}
 	for tenant, all := range byTenant {
 		n, at := most(all)
@@ -81,6 +93,13 @@ func most(of []stretch) (n int, at time.Time) {
 		}
 	}
 	return n, at
+}
+
+// keys checks that one execution runs of each concurrency key (I11).
+func (shot snapshot) keys(f *findings) {
+	for key, n := range shot.byKey {
+		f.check("I11", n <= 1, uuid.Nil, uuid.Nil, "%d runs at once with the key %s", n, key)
+	}
 }
 
 // tenants checks what the tables say of each tenant at one moment (I11).

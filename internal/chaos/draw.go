@@ -38,9 +38,17 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 	if w.overlap == api.OverlapPolicyQueueAll {
 		takes = min(takes, 700) // what it may queue must not outlast the run
 	}
+	if r.IntN(6) == 0 { // one after the other, which must suffice
+		w.overlap, w.key, takes = api.OverlapPolicyAllow, fmt.Sprintf("device-%d", r.IntN(2)), min(takes, 50)
+		spec.ConcurrencyKey = nullable.NewNullableWithValue(w.key)
+	}
 	query := fmt.Sprintf("?tenant=%d&ms=%d", w.tenant, takes)
 	retries, delay := 3, int64(200+r.IntN(600))
-	switch r.IntN(8) {
+	fails := r.IntN(8)
+	if w.overlap == api.OverlapPolicyQueueAll || w.key != "" {
+		fails = 7 // nor must its retries
+	}
+	switch fails {
 	case 0:
 		query += "&fail=1"
 	case 1:

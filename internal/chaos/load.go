@@ -32,7 +32,8 @@ type work struct {
 	step    time.Duration // of an interval, from the job's creation
 	end     time.Time     // its endDate
 	overlap api.OverlapPolicy
-	places  int // maxConcurrent
+	places  int    // maxConcurrent
+	key     string // concurrencyKey; empty: none
 
 	id        uuid.UUID // zero: the creation was never acknowledged
 	createdAt time.Time

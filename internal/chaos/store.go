@@ -119,6 +119,7 @@ type snapshot struct {
 	both    int // executions that are over and active at once
 
 	byTenant map[uuid.UUID]counted
+	byKey    map[string]int // runs of a tenant with a concurrency key
 }
 
 // counted is how many executions of a tenant run, and how many are counted.
@@ -155,6 +156,9 @@ func (s store) snapshot(ctx context.Context) (shot snapshot, err error) {
 		if shot.byTenant, err = tenantCounts(ctx, conn); err != nil {
 			return err
 		}
+		if shot.byKey, err = keyCounts(ctx, conn); err != nil {
+			return err
+		}
 		return conn.QueryRow(ctx, "SELECT count(*) FROM active_executions JOIN job_executions USING (id)").Scan(&shot.both)
 	})
 	return shot, err
@@ -173,6 +177,21 @@ func tenantCounts(ctx context.Context, conn *pgx.Conn) (map[uuid.UUID]counted, e
 	var id uuid.UUID
 	var one counted
 	_, err = pgx.ForEachRow(found, []any{&id, &one.counted, &one.running}, func() error { out[id] = one; return nil })
+	return out, err
+}
+
+// keyCounts reads how many executions run of each tenant and concurrency key.
+func keyCounts(ctx context.Context, conn *pgx.Conn) (map[string]int, error) {
+	const sql = `SELECT tenant_id || ' ' || concurrency_key, count(*) FROM active_executions
+		WHERE status = 'running' AND concurrency_key IS NOT NULL GROUP BY 1`
+	out := map[string]int{}
+	found, err := conn.Query(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	var key string
+	var n int
+	_, err = pgx.ForEachRow(found, []any{&key, &n}, func() error { out[key] = n; return nil })
 	return out, err
 }
 
