@@ -21,11 +21,11 @@ func (e *evidence) crowds(f *findings) {
 	for _, w := range e.jobs {
 		jobs[w.id] = w
 	}
-	type shared struct {
+	type lock struct {
 		tenant int
 		key    string
 	}
-	byJob, byTenant, byKey := map[uuid.UUID][]stretch{}, map[int][]stretch{}, map[shared][]stretch{}
+	byJob, byTenant, byKey := map[uuid.UUID][]stretch{}, map[int][]stretch{}, map[lock][]stretch{}
 	for _, r := range e.rows {
 		for _, c := range e.byCall[r.id] {
 			w := jobs[r.job]
@@ -36,7 +36,7 @@ func (e *evidence) crowds(f *findings) {
 				byJob[w.id] = append(byJob[w.id], stretch{c.start, c.end})
 			}
 			if w.key != "" {
-				of := shared{w.tenant, w.key}
+				of := lock{w.tenant, w.key}
 				byKey[of] = append(byKey[of], stretch{c.start, c.end})
 			}
 			byTenant[w.tenant] = append(byTenant[w.tenant], stretch{c.start, c.end})
