@@ -13,33 +13,65 @@ import (
 	"github.com/google/uuid"
 )
 
-const DeleteOldJobVersions = `-- name: DeleteOldJobVersions :execrows
-DELETE FROM job_versions v USING (
-    SELECT o.job_id, o.version FROM job_versions o
-    WHERE (o.job_id, o.version) IN (
-            SELECT n.job_id, p.version FROM job_versions n CROSS JOIN LATERAL (
-                SELECT q.version FROM job_versions q WHERE q.job_id = n.job_id AND q.version < n.version ORDER BY q.version DESC LIMIT 1) p
-            WHERE n.version > 1 AND n.created_at < $1::timestamptz)
-      AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = o.job_id AND a.job_version = o.version)
-      AND NOT EXISTS (SELECT 1 FROM backfills b WHERE b.job_id = o.job_id AND b.job_version = o.version AND b.tenant_id = o.tenant_id AND b.status = 'running')
-    LIMIT $2
-) old WHERE v.job_id = old.job_id AND v.version = old.version
+const DeleteOldJobVersions = `-- name: DeleteOldJobVersions :one
+WITH page AS MATERIALIZED (
+    SELECT n.job_id, n.version, n.created_at FROM job_versions n
+    WHERE n.version > 1 AND n.created_at < $4::timestamptz
+      AND (n.created_at, n.job_id, n.version) > ($1::timestamptz, $2::uuid, $3::int)
+    ORDER BY n.created_at, n.job_id, n.version LIMIT $5
+),
+gone AS (
+    DELETE FROM job_versions v USING page p
+    WHERE v.job_id = p.job_id AND v.version = p.version - 1
+      AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = v.job_id AND a.job_version = v.version)
+      AND NOT EXISTS (SELECT 1 FROM backfills b WHERE b.job_id = v.job_id AND b.job_version = v.version AND b.tenant_id = v.tenant_id AND b.status = 'running')
+    RETURNING 1
+),
+last AS (SELECT p.created_at, p.job_id, p.version FROM page p ORDER BY p.created_at DESC, p.job_id DESC, p.version DESC LIMIT 1)
+SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS removed,
+       coalesce((SELECT l.created_at FROM last l), $1)::timestamptz AS last_at,
+       coalesce((SELECT l.job_id FROM last l), $2)::uuid AS last_job,
+       coalesce((SELECT l.version FROM last l), $3)::int AS last_version
 `
 
 type DeleteOldJobVersionsParams struct {
-	Before    time.Time
-	BatchSize int32
+	AfterAt      time.Time
+	AfterJob     uuid.UUID
+	AfterVersion int32
+	Before       time.Time
+	BatchSize    int32
 }
 
-// Cross-tenant: retention. Versions that a later one took the place of before
-// the oldest month that is kept: no execution of the history runs them any more,
-// and none that is active or a backfill does. A bounded piece each time.
-func (q *Queries) DeleteOldJobVersions(ctx context.Context, arg DeleteOldJobVersionsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, DeleteOldJobVersions, arg.Before, arg.BatchSize)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type DeleteOldJobVersionsRow struct {
+	Looked      int64
+	Removed     int64
+	LastAt      time.Time
+	LastJob     uuid.UUID
+	LastVersion int32
+}
+
+// Cross-tenant: retention. Looks at a bounded piece of the versions that took
+// another's place before the oldest month that is kept, in the order of
+// job_versions_superseding, and removes those others: no execution of the history
+// runs them any more, and none that is active or a backfill does. Says where the
+// next piece begins, and how many it looked at.
+func (q *Queries) DeleteOldJobVersions(ctx context.Context, arg DeleteOldJobVersionsParams) (DeleteOldJobVersionsRow, error) {
+	row := q.db.QueryRow(ctx, DeleteOldJobVersions,
+		arg.AfterAt,
+		arg.AfterJob,
+		arg.AfterVersion,
+		arg.Before,
+		arg.BatchSize,
+	)
+	var i DeleteOldJobVersionsRow
+	err := row.Scan(
+		&i.Looked,
+		&i.Removed,
+		&i.LastAt,
+		&i.LastJob,
+		&i.LastVersion,
+	)
+	return i, err
 }
 
 const GetJobVersions = `-- name: GetJobVersions :many

@@ -121,7 +121,7 @@ CREATE POLICY retention ON backfills AS RESTRICTIVE FOR DELETE TO scheduler_engi
     USING (status <> 'running' AND finished_at < now() - interval '1 month');
 CREATE INDEX scheduled_jobs_deleted ON scheduled_jobs (deleted_at) WHERE deleted_at IS NOT NULL;
 -- The first version of a job supersedes none.
-CREATE INDEX job_versions_superseding ON job_versions (created_at) WHERE version > 1;
+CREATE INDEX job_versions_superseding ON job_versions (created_at, job_id, version) WHERE version > 1;
 CREATE INDEX backfills_finished ON backfills (finished_at) WHERE status <> 'running';
 
 -- What the executions of each tenant came to since counting began, and of the

@@ -22,17 +22,27 @@ FROM job_versions v LEFT JOIN job_versions p ON p.job_id = v.job_id AND p.versio
 WHERE v.tenant_id = @tenant_id AND v.job_id = @job_id AND v.version < @before_version
 ORDER BY v.version DESC LIMIT @page_size;
 
--- name: DeleteOldJobVersions :execrows
--- Cross-tenant: retention. Versions that a later one took the place of before
--- the oldest month that is kept: no execution of the history runs them any more,
--- and none that is active or a backfill does. A bounded piece each time.
-DELETE FROM job_versions v USING (
-    SELECT o.job_id, o.version FROM job_versions o
-    WHERE (o.job_id, o.version) IN (
-            SELECT n.job_id, p.version FROM job_versions n CROSS JOIN LATERAL (
-                SELECT q.version FROM job_versions q WHERE q.job_id = n.job_id AND q.version < n.version ORDER BY q.version DESC LIMIT 1) p
-            WHERE n.version > 1 AND n.created_at < @before::timestamptz)
-      AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = o.job_id AND a.job_version = o.version)
-      AND NOT EXISTS (SELECT 1 FROM backfills b WHERE b.job_id = o.job_id AND b.job_version = o.version AND b.tenant_id = o.tenant_id AND b.status = 'running')
-    LIMIT @batch_size
-) old WHERE v.job_id = old.job_id AND v.version = old.version;
+-- name: DeleteOldJobVersions :one
+-- Cross-tenant: retention. Looks at a bounded piece of the versions that took
+-- another's place before the oldest month that is kept, in the order of
+-- job_versions_superseding, and removes those others: no execution of the history
+-- runs them any more, and none that is active or a backfill does. Says where the
+-- next piece begins, and how many it looked at.
+WITH page AS MATERIALIZED (
+    SELECT n.job_id, n.version, n.created_at FROM job_versions n
+    WHERE n.version > 1 AND n.created_at < @before::timestamptz
+      AND (n.created_at, n.job_id, n.version) > (@after_at::timestamptz, @after_job::uuid, @after_version::int)
+    ORDER BY n.created_at, n.job_id, n.version LIMIT @batch_size
+),
+gone AS (
+    DELETE FROM job_versions v USING page p
+    WHERE v.job_id = p.job_id AND v.version = p.version - 1
+      AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = v.job_id AND a.job_version = v.version)
+      AND NOT EXISTS (SELECT 1 FROM backfills b WHERE b.job_id = v.job_id AND b.job_version = v.version AND b.tenant_id = v.tenant_id AND b.status = 'running')
+    RETURNING 1
+),
+last AS (SELECT p.created_at, p.job_id, p.version FROM page p ORDER BY p.created_at DESC, p.job_id DESC, p.version DESC LIMIT 1)
+SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS removed,
+       coalesce((SELECT l.created_at FROM last l), @after_at)::timestamptz AS last_at,
+       coalesce((SELECT l.job_id FROM last l), @after_job)::uuid AS last_job,
+       coalesce((SELECT l.version FROM last l), @after_version)::int AS last_version;

@@ -40,12 +40,14 @@ type Config struct {
 	MetricDays int
 }
 
-// Keeper removes what is older than its configuration says.
+// Keeper removes what is older than its configuration says. Its passes are called by
+// one goroutine.
 type Keeper struct {
 	Config
 
-	store store
-	fleet *fleet.Store
+	store    store
+	fleet    *fleet.Store
+	versions place // up to which the last pass looked, when it did not come to the end
 }
 
 // New makes a keeper.
@@ -83,7 +85,6 @@ func (k *Keeper) Pass(ctx context.Context, now time.Time) (r Report, err error) 
 		remove  func(ctx context.Context, before time.Time) (int, error)
 	}{
 		{&r.Backfills, k.store.deleteBackfills},
-		{&r.JobVersions, k.store.deleteJobVersions},
 		{&r.Jobs, k.store.deleteJobs},
 		{&r.IdempotencyKeys, k.store.deleteIdempotencyKeys},
 	} {
@@ -91,10 +92,28 @@ func (k *Keeper) Pass(ctx context.Context, now time.Time) (r Report, err error) 
 			return r, err
 		}
 	}
+	if r.JobVersions, err = k.forgetVersions(ctx, r.Kept); err != nil {
+		return r, err
+	}
 	if r.Metrics, err = k.thin(ctx, now); err != nil {
 		return r, err
 	}
 	return r, k.fleet.Forget(ctx, now)
+}
+
+// forgetVersions goes through the versions that took another's place long ago, from
+// where the last pass stopped, and begins anew after the last of them: most of them
+// stay, as long as their jobs do.
+func (k *Keeper) forgetVersions(ctx context.Context, before time.Time) (removed int, err error) {
+	for range maxBatches {
+		n, to, done, err := k.store.deleteJobVersions(ctx, before, k.versions)
+		removed += n
+		if k.versions = to; done || err != nil {
+			k.versions = place{}
+			return removed, err
+		}
+	}
+	return removed, nil
 }
 
 // thin removes what is too old of the history of metrics, and what is too fine.

@@ -139,3 +139,16 @@ func TestMetricsThinOutAndGo(t *testing.T) {
 		t.Errorf("tens of rows left: fine, too fine, coarse (-want +got):\n%s", diff)
 	}
 }
+
+// More than a batch of them, some of one instant.
+func TestManyVersionsGo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.job(1, 40)
+	b.exec("UPDATE scheduled_jobs SET version = 2301 WHERE id = $1", id)
+	b.exec(`INSERT INTO job_versions (job_id, version, tenant_id, spec, created_by, created_at)
+		SELECT $1, n, $2, '{}', 'x', $3::timestamptz + n / 7 * interval '1 second' FROM generate_series(2, 2301) n`, id, b.tenant, b.month.AddDate(0, -20, 0))
+	if r := b.pass(13); r.JobVersions != 2300 || b.versions(id) != 1 {
+		t.Errorf("%d removed, %d left", r.JobVersions, b.versions(id))
+	}
+}

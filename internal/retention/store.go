@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
@@ -20,9 +22,23 @@ func (s store) deleteJobs(ctx context.Context, before time.Time) (int, error) {
 	return count("delete old jobs", n, err)
 }
 
-func (s store) deleteJobVersions(ctx context.Context, before time.Time) (int, error) {
-	n, err := s.queries().DeleteOldJobVersions(ctx, db.DeleteOldJobVersionsParams{Before: before, BatchSize: batch})
-	return count("delete old versions of jobs", n, err)
+// place is one among the versions that took another's place, oldest first.
+type place struct {
+	at      time.Time
+	job     uuid.UUID
+	version int32
+}
+
+// deleteJobVersions looks at a batch of them from a place on, and answers the place
+// that it came to; done says that there are no more.
+func (s store) deleteJobVersions(ctx context.Context, before time.Time, from place) (removed int, to place, done bool, err error) {
+	row, err := s.queries().DeleteOldJobVersions(ctx, db.DeleteOldJobVersionsParams{
+		Before: before, AfterAt: from.at, AfterJob: from.job, AfterVersion: from.version, BatchSize: batch,
+	})
+	if err != nil {
+		return 0, from, true, fmt.Errorf("delete old versions of jobs: %w", postgres.Fault(err))
+	}
+	return int(row.Removed), place{row.LastAt, row.LastJob, row.LastVersion}, row.Looked < batch, nil
 }
 
 func (s store) deleteBackfills(ctx context.Context, before time.Time) (int, error) {
