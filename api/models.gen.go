@@ -13,6 +13,111 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for AuditEntryActorKind.
+const (
+	AuditEntryActorKindAPIKey  AuditEntryActorKind = "apiKey"
+	AuditEntryActorKindProcess AuditEntryActorKind = "process"
+	AuditEntryActorKindService AuditEntryActorKind = "service"
+	AuditEntryActorKindUser    AuditEntryActorKind = "user"
+)
+
+// Valid indicates whether the value is a known member of the AuditEntryActorKind enum.
+func (e AuditEntryActorKind) Valid() bool {
+	switch e {
+	case AuditEntryActorKindAPIKey:
+		return true
+	case AuditEntryActorKindProcess:
+		return true
+	case AuditEntryActorKindService:
+		return true
+	case AuditEntryActorKindUser:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AuditEntryChange.
+const (
+	Create AuditEntryChange = "create"
+	Delete AuditEntryChange = "delete"
+	Update AuditEntryChange = "update"
+)
+
+// Valid indicates whether the value is a known member of the AuditEntryChange enum.
+func (e AuditEntryChange) Valid() bool {
+	switch e {
+	case Create:
+		return true
+	case Delete:
+		return true
+	case Update:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AuditObjectType.
+const (
+	AuditObjectTypeAPIKey    AuditObjectType = "apiKey"
+	AuditObjectTypeBackfill  AuditObjectType = "backfill"
+	AuditObjectTypeCalendar  AuditObjectType = "calendar"
+	AuditObjectTypeExecution AuditObjectType = "execution"
+	AuditObjectTypeJob       AuditObjectType = "job"
+	AuditObjectTypeSecret    AuditObjectType = "secret"
+	AuditObjectTypeTenant    AuditObjectType = "tenant"
+)
+
+// Valid indicates whether the value is a known member of the AuditObjectType enum.
+func (e AuditObjectType) Valid() bool {
+	switch e {
+	case AuditObjectTypeAPIKey:
+		return true
+	case AuditObjectTypeBackfill:
+		return true
+	case AuditObjectTypeCalendar:
+		return true
+	case AuditObjectTypeExecution:
+		return true
+	case AuditObjectTypeJob:
+		return true
+	case AuditObjectTypeSecret:
+		return true
+	case AuditObjectTypeTenant:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AuditProblemKind.
+const (
+	Added   AuditProblemKind = "added"
+	Anchor  AuditProblemKind = "anchor"
+	Cut     AuditProblemKind = "cut"
+	Edited  AuditProblemKind = "edited"
+	Missing AuditProblemKind = "missing"
+)
+
+// Valid indicates whether the value is a known member of the AuditProblemKind enum.
+func (e AuditProblemKind) Valid() bool {
+	switch e {
+	case Added:
+		return true
+	case Anchor:
+		return true
+	case Cut:
+		return true
+	case Edited:
+		return true
+	case Missing:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for BackfillStatus.
 const (
 	BackfillStatusCancelled BackfillStatus = "cancelled"
@@ -845,6 +950,99 @@ type Attempt struct {
 	Number    int                                   `json:"number"`
 	StartedAt nullable.Nullable[time.Time]          `json:"startedAt"`
 	WorkerID  nullable.Nullable[openapi_types.UUID] `json:"workerId"`
+}
+
+// AuditEntry One change.
+type AuditEntry struct {
+	// Action The operation, as this contract names it.
+	//
+	// Example: pauseJob
+	Action string `json:"action"`
+
+	// Actor Who, as the token names it; `api-key:` and its id.
+	Actor string `json:"actor"`
+
+	// ActorKind `service`: another service over `/internal`; `process`: a program of the operator.
+	ActorKind AuditEntryActorKind `json:"actorKind"`
+
+	// Address The address that the request came from.
+	Address string `json:"address"`
+
+	// After What of the thing is different now; all of a new one; null of a deleted one.
+	After nullable.Nullable[json.RawMessage] `json:"after"`
+	At    time.Time                          `json:"at"`
+
+	// Before What of the thing was different; all of a deleted one; null of a new one. Secrets and credentials are left out or `***`; more than 16 KiB is replaced by `omitted` and `bytes`.
+	Before nullable.Nullable[json.RawMessage] `json:"before"`
+	Change AuditEntryChange                   `json:"change"`
+
+	// Hash SHA-256, in hexadecimal, of this change and the hash of the one before in its strand.
+	Hash string `json:"hash"`
+
+	// ObjectID The id of the thing; of a secret, its name.
+	ObjectID string `json:"objectId"`
+
+	// ObjectType A kind of thing that changes.
+	ObjectType AuditObjectType `json:"objectType"`
+
+	// RequestID The `X-Request-Id` of the request.
+	RequestID string `json:"requestId"`
+
+	// Seq Counts the changes of its strand, without gaps.
+	Seq int64 `json:"seq"`
+
+	// Strand The strand of the record that it is in.
+	Strand int `json:"strand"`
+}
+
+// AuditEntryActorKind `service`: another service over `/internal`; `process`: a program of the operator.
+type AuditEntryActorKind string
+
+// AuditEntryChange defines model for AuditEntry.Change.
+type AuditEntryChange string
+
+// AuditObjectType A kind of thing that changes.
+type AuditObjectType string
+
+// AuditPage defines model for AuditPage.
+type AuditPage struct {
+	HasMore bool         `json:"hasMore"`
+	Items   []AuditEntry `json:"items"`
+
+	// NextCursor For the next page; null on the last one.
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// AuditProblem defines model for AuditProblem.
+type AuditProblem struct {
+	// Kind `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored.
+	Kind    AuditProblemKind `json:"kind"`
+	Message string           `json:"message"`
+
+	// Seq Where in the strand.
+	Seq    int64 `json:"seq"`
+	Strand int   `json:"strand"`
+}
+
+// AuditProblemKind `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored.
+type AuditProblemKind string
+
+// AuditVerification defines model for AuditVerification.
+type AuditVerification struct {
+	// Anchors The last change of each strand that holds.
+	Anchors []string `json:"anchors"`
+
+	// Checked How many changes were checked, those of the anchors included.
+	Checked int `json:"checked"`
+
+	// Complete Every strand was followed to its end.
+	Complete bool `json:"complete"`
+
+	// Problems The first problem of each strand that has one.
+	Problems []AuditProblem `json:"problems"`
+
+	// Valid Everything that was checked holds.
+	Valid bool `json:"valid"`
 }
 
 // Backfill defines model for Backfill.
@@ -2361,6 +2559,39 @@ type ListAPIKeysParams struct {
 
 	// Cursor The `nextCursor` of the page before; absent for the first page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListAuditParams defines parameters for ListAudit.
+type ListAuditParams struct {
+	// Actor Only changes by this user, API key (`api-key:` and its id) or service.
+	Actor *string `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// Action Only changes by this operation, as this contract names it.
+	Action *string `form:"action,omitempty" json:"action,omitempty"`
+
+	// ObjectType Only changes of this kind of thing.
+	ObjectType *AuditObjectType `form:"objectType,omitempty" json:"objectType,omitempty"`
+
+	// ObjectID Only changes of the thing with this id; of a secret, its name.
+	ObjectID *string `form:"objectId,omitempty" json:"objectId,omitempty"`
+
+	// From Only changes at or after this instant.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only changes before this instant, which lies after `from`.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// VerifyAuditParams defines parameters for VerifyAudit.
+type VerifyAuditParams struct {
+	// Anchor An anchor of an earlier answer, from which its strand is followed; at most one of each strand.
+	Anchor *[]string `form:"anchor,omitempty" json:"anchor,omitempty"`
 }
 
 // ListCalendarsParams defines parameters for ListCalendars.

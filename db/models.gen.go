@@ -27,6 +27,25 @@ type ApiKey struct {
 	RotatedAt  *time.Time
 }
 
+type AuditLog struct {
+	TenantID   uuid.UUID
+	Strand     int16
+	Seq        int64
+	At         time.Time
+	ActorKind  string
+	Actor      string
+	Address    string
+	RequestID  string
+	Action     string
+	ObjectType string
+	ObjectID   string
+	Change     string
+	Before     *string
+	After      *string
+	PrevHash   []byte
+	Hash       []byte
+}
+
 type Backfill struct {
 	ID            uuid.UUID
 	TenantID      uuid.UUID

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/apikey"
+	"github.com/scheduler-service/scheduler/internal/audit"
 	"github.com/scheduler-service/scheduler/internal/backfill"
 	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -66,7 +67,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	}
 	programs := apikey.NewStore(db)
 	serve, err := p.handlers(c, listener, rest.Deps{
-		Jobs: job.NewStore(db).Sealing(ring), Secrets: secret.NewStore(db, ring), Calendars: calendar.NewStore(db, job.Reschedule),
+		Jobs: job.NewStore(db).Sealing(ring), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
 		Executions: execution.NewStore(db).Limited(c.TenantMaxRunning), Backfills: backfill.NewStore(db, c.RetentionMonths), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Monitor:  monitor.NewStore(db),
 		Services: identity.NewPeerTokens(reveal(c.ServiceTokens)...),

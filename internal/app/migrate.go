@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"io"
 	"log/slog"
 
 	"github.com/scheduler-service/scheduler/internal/config"
@@ -9,11 +10,20 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
+// Order is what a task of cmd/migrate is told.
+type Order struct {
+	Config config.Migrate
+	Args   []string  // that follow its name
+	Out    io.Writer // for what another program reads
+	Log    *slog.Logger
+}
+
 // Tasks are what cmd/migrate does instead of migrating, by the name that
 // follows its own.
-func Tasks() map[string]func(context.Context, config.Migrate, *slog.Logger) error {
-	return map[string]func(context.Context, config.Migrate, *slog.Logger) error{
-		"rotate-secrets": RotateSecrets,
+func Tasks() map[string]func(context.Context, Order) error {
+	return map[string]func(context.Context, Order) error{
+		"rotate-secrets": rotateSecrets,
+		"verify-audit":   verifyAudit,
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -22,10 +21,11 @@ func newRing(keys config.Secret) (*keyring.Ring, error) {
 	return ring, nil
 }
 
-// RotateSecrets puts everything that is sealed under the first of the keys,
+// rotateSecrets puts everything that is sealed under the first of the keys,
 // beside the running service. It fails where something is left that none of
 // the keys opens.
-func RotateSecrets(ctx context.Context, c config.Migrate, log *slog.Logger) error {
+func rotateSecrets(ctx context.Context, o Order) error {
+	c, log := o.Config, o.Log
 	ring, err := newRing(c.SecretsKeys)
 	if err != nil {
 		return err

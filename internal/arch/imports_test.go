@@ -50,6 +50,7 @@ idempotency       | db:store.go fault                                           
 identity          | clock fault tenant                                                                         | jwt                  |
 apikey            | clock db:store.go fault identity postgres tenant                                           |                      |
 identity/jwks     | clock fault                                                                                |                      |
+audit             | db:store.go postgres tenant | |
 # what runs
 secret            | db:store.go fault postgres secret/keyring tenant | |
 calendar          | db:store.go fault idempotency postgres schedule tenant                                     |                      |
@@ -70,9 +71,9 @@ rest/patch        |                                                             
 rest/cursor       |                                                                                            |                      |
 rest/contract     | api fault rest/strictjson                                                                  | kin-openapi          |
 rest/reference    |                                                                                            | swgui                |
-rest              | api apikey backfill calendar clock execution fault idempotency identity job monitor rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant | chi oapi             | kin-openapi
+rest              | api apikey audit backfill calendar clock execution fault idempotency identity job monitor rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
-app               | apikey backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease metric monitor partition postgres promoter queue rest retention secret secret/keyring telemetry tenant worker | sync                 |
+app               | apikey audit backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease metric monitor partition postgres promoter queue rest retention secret secret/keyring telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency identity job postgres queue tenant |                      |
 cmd/api           | app config telemetry                                                                       |                      |
 cmd/bench         | bench                                                                                      |                      |

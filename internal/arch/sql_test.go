@@ -63,6 +63,7 @@ var crossTenant = map[string]string{
 	"LockJobCredentialsToRewrap": "the rotation of keys",
 	"RewrapJobCredentials":       "the rotation of keys",
 	"CountSealedByKey":           "the rotation of keys",
+	"ListAuditChains":            "the verification of all records",
 
 	"CountActiveExecutions": "the service's gauges",
 	"CreatePartition":       "partition upkeep",

@@ -36,6 +36,7 @@ var least = map[Permission]Role{
 	"secrets:write":      Developer,
 	"keys:read":          Admin,
 	"keys:write":         Admin,
+	"audit:read":         Admin,
 }
 
 // Known reports whether any role grants the permission. An operation that

@@ -143,6 +143,16 @@ func (tx *Tx) CommitWith(ctx context.Context, fn func(q *db.Queries) error) erro
 	return nil
 }
 
+// callKey is the key of WithCall.
+type callKey struct{}
+
+// WithCall makes transactions begun with the context say who makes their
+// changes, in app.call, for the triggers that record changes. See package audit,
+// which writes the text.
+func WithCall(ctx context.Context, call string) context.Context {
+	return context.WithValue(ctx, callKey{}, call)
+}
+
 // InTx runs fn in one transaction: committed when fn returns nil, rolled back
 // otherwise.
 func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
@@ -169,9 +179,10 @@ func (d *DB) inTx(ctx context.Context, tenant string, fn func(tx *Tx) error) err
 	var opening pgx.Batch
 	opening.Queue("BEGIN")
 	tx := &Tx{Queries: db.New(conn), conn: conn}
-	opening.Queue("SELECT now(), set_config('app.tenant_id', $1, true)", tenant).QueryRow(func(row pgx.Row) error {
+	call, _ := ctx.Value(callKey{}).(string)
+	opening.Queue("SELECT now(), set_config('app.tenant_id', $1, true), set_config('app.call', $2, true)", tenant, call).QueryRow(func(row pgx.Row) error {
 		var set string
-		return row.Scan(&tx.At, &set)
+		return row.Scan(&tx.At, &set, &set)
 	})
 	if err := conn.SendBatch(ctx, &opening).Close(); err != nil {
 		return Fault(err)

@@ -46,6 +46,8 @@ var samples = map[string]request{
 	"getCalendar":       {method: "GET", path: base + "/calendars/{id}"},
 	"updateCalendar":    {method: "PUT", path: base + "/calendars/{id}", body: `{"name":"{new}","days":[]}`},
 	"deleteCalendar":    {method: "DELETE", path: base + "/calendars/{id}"},
+	"listAudit":         {method: "GET", path: base + "/audit?limit=5"},
+	"verifyAudit":       {method: "GET", path: base + "/audit/verify"},
 	"putSecret":         {method: "PUT", path: base + "/secrets/{new}", body: `{"value":"0123456789"}`},
 	"listSecrets":       {method: "GET", path: base + "/secrets"},
 	"getSecret":         {method: "GET", path: base + "/secrets/{id}"},

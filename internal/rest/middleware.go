@@ -161,7 +161,7 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 			return
 		}
 		c.who = who
-		ctx := telemetry.WithIDs(r.Context(), telemetry.IDs{Tenant: who.Actor.TenantID.String()})
+		ctx := record(telemetry.WithIDs(r.Context(), telemetry.IDs{Tenant: who.Actor.TenantID.String()}), r, c)
 		if err := s.mayAct(ctx, who, operation); err != nil {
 			s.refuse(w, r.WithContext(ctx), err)
 			return

@@ -21,6 +21,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/apikey"
+	"github.com/scheduler-service/scheduler/internal/audit"
 	"github.com/scheduler-service/scheduler/internal/backfill"
 	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -47,6 +48,7 @@ type Deps struct {
 	Backfills  *backfill.Store
 	Calendars  *calendar.Store
 	Secrets    *secret.Store
+	Audit      *audit.Store
 	Tenants    *tenant.Store
 	Monitor    *monitor.Store
 	Keys       *apikey.Store

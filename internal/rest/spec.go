@@ -76,7 +76,7 @@ func (s *server) faultsOf(ctx context.Context, spec job.Spec) ([]fault.Field, er
 // fresh tells whether a definition that a request holds is of no stored job.
 func fresh(ctx context.Context) bool {
 	operation := callOf(ctx).operation
-	return operation != nil && (operation.ID == "createJob" || operation.ID == "validateJob")
+	return operation != nil && slices.Contains([]string{"createJob", "validateJob", "internalCreateJob", "internalBatchCreateJobs"}, operation.ID)
 }
 
 // fieldsOf takes the fields out of an Invalid error; any other is handed back.

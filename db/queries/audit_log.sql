@@ -1,0 +1,29 @@
+-- name: ListAuditEntries :many
+-- Newest first. Walks audit_log_list; of one object, its own index.
+SELECT * FROM audit_log
+WHERE tenant_id = @tenant_id AND (at, strand, seq) < (@before_at::timestamptz, @before_strand::smallint, @before_seq::bigint)
+  AND (sqlc.narg(actor)::text IS NULL OR actor = sqlc.narg(actor))
+  AND (sqlc.narg(action)::text IS NULL OR action = sqlc.narg(action))
+  AND (sqlc.narg(object_type)::text IS NULL OR object_type = sqlc.narg(object_type))
+  AND (sqlc.narg(object_id)::text IS NULL OR object_id = sqlc.narg(object_id))
+  AND (sqlc.narg(from_at)::timestamptz IS NULL OR at >= sqlc.narg(from_at))
+  AND (sqlc.narg(to_at)::timestamptz IS NULL OR at < sqlc.narg(to_at))
+ORDER BY at DESC, strand DESC, seq DESC LIMIT @page_size;
+
+-- name: ListAuditLinks :many
+-- A piece of a strand from a link on, oldest first, each row with the strand's
+-- head as of the same snapshot. Without any link there is one row, of seq 0.
+SELECT coalesce(h.seq, 0)::bigint AS head_seq, coalesce(h.hash, '')::bytea AS head_hash,
+       coalesce(l.seq, 0)::bigint AS seq, coalesce(l.at, 'epoch')::timestamptz AS at, coalesce(l.actor_kind, '')::text AS actor_kind,
+       coalesce(l.actor, '')::text AS actor, coalesce(l.address, '')::text AS address, coalesce(l.request_id, '')::text AS request_id,
+       coalesce(l.action, '')::text AS action, coalesce(l.object_type, '')::text AS object_type, coalesce(l.object_id, '')::text AS object_id,
+       coalesce(l.change, '')::text AS change, l.before, l.after,
+       coalesce(l.prev_hash, '')::bytea AS prev_hash, coalesce(l.hash, '')::bytea AS hash
+FROM (SELECT 1) one
+LEFT JOIN audit_heads h ON h.tenant_id = @tenant_id AND h.strand = @strand
+LEFT JOIN (SELECT a.* FROM audit_log a WHERE a.tenant_id = @tenant_id AND a.strand = @strand AND a.seq >= @from_seq ORDER BY a.seq LIMIT @page_size) l ON true
+ORDER BY l.seq;
+
+-- name: ListAuditChains :many
+-- Cross-tenant: the verification of all chains.
+SELECT DISTINCT tenant_id FROM (SELECT tenant_id FROM audit_heads UNION ALL SELECT tenant_id FROM audit_log) t ORDER BY tenant_id;

@@ -1,0 +1,178 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// pieceSize is how many entries of a chain are read at a time.
+const pieceSize = 1000
+
+// Store reads a tenant's record.
+type Store struct{ db *postgres.DB }
+
+// NewStore makes a store.
+func NewStore(db *postgres.DB) *Store { return &Store{db: db} }
+
+// List reads a page of entries, newest first.
+func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []Entry, err error) {
+	p := db.ListAuditEntriesParams{
+		TenantID: who.TenantID, BeforeAt: farFuture, PageSize: int32(f.Limit), FromAt: f.From, ToAt: f.To,
+		Actor: orNil(f.Actor), Action: orNil(f.Action), ObjectType: orNil(f.ObjectType), ObjectID: orNil(f.ObjectID),
+	}
+	if f.After != nil {
+		p.BeforeAt, p.BeforeStrand, p.BeforeSeq = f.After.At, int16(f.After.Strand), f.After.Seq
+	}
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		rows, err := tx.ListAuditEntries(ctx, p)
+		if err != nil {
+			return fmt.Errorf("list audit entries: %w", err)
+		}
+		list = make([]Entry, len(rows))
+		for i, r := range rows {
+			list[i] = Entry{
+				Strand: int(r.Strand), Seq: r.Seq, At: r.At.UTC(), ActorKind: r.ActorKind, Actor: r.Actor, Address: r.Address, RequestID: r.RequestID, Action: r.Action,
+				ObjectType: r.ObjectType, ObjectID: r.ObjectID, Change: r.Change, Before: shown(r.Before), After: shown(r.After), Hash: r.Hash,
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Verify follows each strand of a tenant's record, from a link of it where one
+// is given and otherwise from its beginning, over at most so many entries. A link
+// that is given must be in the record as it is given.
+func (s *Store) Verify(ctx context.Context, who tenant.Actor, from []Link, most int) ([]Report, error) {
+	reports := begin(from)
+	for i := range reports {
+		r := &reports[i]
+		for r.Problem == nil && !r.Complete && r.Checked < most {
+			err := s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+				return piece(ctx, tx.Queries, who.TenantID, r, min(pieceSize, most-r.Checked)+1)
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return reports, nil
+}
+
+// begin is one report for each strand, at the links from which to go on.
+func begin(from []Link) []Report {
+	reports := make([]Report, strands)
+	for strand := range reports {
+		reports[strand].Last = Link{Strand: strand}
+	}
+	for _, link := range from {
+		reports[link.Strand].Last = link
+	}
+	return reports
+}
+
+// piece checks the next entries after what a report holds. The first of them
+// is the last one of the piece before, or the anchor.
+func piece(ctx context.Context, q *db.Queries, tenant uuid.UUID, r *Report, size int) error {
+	rows, err := q.ListAuditLinks(ctx, db.ListAuditLinksParams{TenantID: tenant, Strand: int16(r.Last.Strand), FromSeq: max(r.Last.Seq, 1), PageSize: int32(size)})
+	if err != nil {
+		return fmt.Errorf("read the audit chain: %w", postgres.Fault(err))
+	}
+	r.Head = Link{Strand: r.Last.Strand, Seq: rows[0].HeadSeq, Hash: rows[0].HeadHash}
+	entries := make([]entry, 0, len(rows))
+	for _, row := range rows {
+		if row.Seq != 0 {
+			entries = append(entries, fromLink(tenant, r.Last.Strand, row))
+		}
+	}
+	last, checked, problem := follow(r.Last, entries)
+	if r.Problem = problem; problem != nil {
+		return nil
+	}
+	if r.Last.Seq > 0 && len(entries) == 0 {
+		r.Problem = &Problem{r.Last.Seq, "cut", fmt.Sprintf("the chain ends before entry %d", r.Last.Seq)}
+		return nil
+	}
+	if r.Last.Seq > 0 && r.Checked > 0 {
+		checked-- // the last one of the piece before
+	}
+	r.Last, r.Checked = last, r.Checked+checked
+	if len(entries) < size {
+		r.Problem = ended(last, r.Head)
+		r.Complete = r.Problem == nil
+	}
+	return nil
+}
+
+func fromLink(tenant uuid.UUID, strand int, r db.ListAuditLinksRow) entry {
+	return entry{
+		Entry: Entry{
+			Strand: strand, Seq: r.Seq, At: r.At, ActorKind: r.ActorKind, Actor: r.Actor, Address: r.Address, RequestID: r.RequestID, Action: r.Action,
+			ObjectType: r.ObjectType, ObjectID: r.ObjectID, Change: r.Change, Hash: r.Hash,
+		},
+		tenant: tenant, before: r.Before, after: r.After, previous: r.PrevHash,
+	}
+}
+
+// VerifyAll follows every record to its end, as the engine, and tells what it
+// found of each strand. Links that somebody kept must be in their tenant's
+// record; one whose record is gone is told too.
+func VerifyAll(ctx context.Context, d *postgres.DB, anchors map[uuid.UUID][]Link, tell func(tenant uuid.UUID, r Report)) error {
+	q := db.New(d.Pool())
+	tenants, err := q.ListAuditChains(ctx)
+	if err != nil {
+		return fmt.Errorf("list audit chains: %w", postgres.Fault(err))
+	}
+	for id := range anchors {
+		if !slices.Contains(tenants, id) {
+			tenants = append(tenants, id)
+		}
+	}
+	for _, id := range tenants {
+		for _, r := range begin(nil) {
+			if err := toEnd(ctx, q, id, &r, anchors[id]); err != nil {
+				return err
+			}
+			tell(id, r)
+		}
+	}
+	return nil
+}
+
+// toEnd follows a strand to its end and looks for its anchors in it.
+func toEnd(ctx context.Context, q *db.Queries, tenant uuid.UUID, r *Report, anchors []Link) error {
+	for r.Problem == nil && !r.Complete {
+		if err := piece(ctx, q, tenant, r, pieceSize); err != nil {
+			return err
+		}
+	}
+	for _, link := range anchors {
+		if r.Problem != nil || link.Strand != r.Last.Strand {
+			continue
+		}
+		at := Report{Last: link}
+		if err := piece(ctx, q, tenant, &at, 1); err != nil {
+			return err
+		}
+		r.Problem = at.Problem
+	}
+	return nil
+}
+
+// farFuture lies after every instant that is stored.
+var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func orNil(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}

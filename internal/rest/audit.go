@@ -1,0 +1,122 @@
+package rest
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/audit"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/rest/contract"
+	"github.com/scheduler-service/scheduler/internal/rest/cursor"
+)
+
+// verifiedAtOnce bounds the changes of one strand that a request verifies, as
+// the contract states it.
+const verifiedAtOnce = 10_000
+
+// record makes the changes of a request be recorded as its caller's. It is the
+// one place that names callers: who may change something came through it.
+func record(ctx context.Context, r *http.Request, c *call) context.Context {
+	address, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		address = r.RemoteAddr
+	}
+	return audit.With(ctx, audit.Call{
+		Kind: kindOf(c), Actor: c.who.Actor.Subject, Address: address, Request: c.id, Action: c.operation.ID,
+		Executions: strings.Contains(r.URL.Path, "/executions/"),
+	})
+}
+
+func kindOf(c *call) string {
+	switch {
+	case c.operation.Permission == contract.Service:
+		return audit.Service
+	case strings.HasPrefix(c.who.Actor.Subject, "api-key:"):
+		return audit.APIKey
+	default:
+		return audit.User
+	}
+}
+
+// ListAudit is GET /audit.
+func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObject) (api.ListAuditResponseObject, error) {
+	c, p := callOf(ctx), request.Params
+	page, err := s.openPage(c, p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	if p.From != nil && p.To != nil && !p.From.Before(*p.To) {
+		return nil, wrong(fault.Field{Path: "to", Rule: "order", Message: "must lie after from"})
+	}
+	filter := audit.Filter{
+		Actor: orZero(p.Actor), Action: orZero(p.Action), ObjectType: string(orZero(p.ObjectType)), ObjectID: orZero(p.ObjectID),
+		From: p.From, To: p.To, Limit: page.limit + 1,
+	}
+	if page.after != nil {
+		filter.After = &audit.Position{At: page.after.At}
+		if _, err := fmt.Sscanf(page.after.Text, "%d.%d", &filter.After.Strand, &filter.After.Seq); err != nil {
+			return nil, fmt.Errorf("read a cursor of the audit log: %w", err)
+		}
+	}
+	list, err := s.Audit.List(ctx, c.who.Actor, filter)
+	if err != nil {
+		return nil, err
+	}
+	list, next := turn(s, page, list, func(e audit.Entry) cursor.Place {
+		return cursor.Place{At: e.At, Text: strconv.Itoa(e.Strand) + "." + strconv.FormatInt(e.Seq, 10)}
+	})
+	answer := api.ListAudit200JSONResponse{Items: make([]api.AuditEntry, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	for i, e := range list {
+		answer.Items[i] = api.AuditEntry{
+			Strand: e.Strand, Seq: e.Seq, At: e.At, ActorKind: api.AuditEntryActorKind(e.ActorKind), Actor: e.Actor, Address: e.Address,
+			RequestID: e.RequestID, Action: e.Action, ObjectType: api.AuditObjectType(e.ObjectType), ObjectID: e.ObjectID,
+			Change: api.AuditEntryChange(e.Change), Before: rawOrNull(e.Before), After: rawOrNull(e.After), Hash: hex.EncodeToString(e.Hash),
+		}
+	}
+	return answer, nil
+}
+
+// VerifyAudit is GET /audit/verify.
+func (s *server) VerifyAudit(ctx context.Context, request api.VerifyAuditRequestObject) (api.VerifyAuditResponseObject, error) {
+	var from []audit.Link
+	given := map[int]bool{}
+	for i, text := range orZero(request.Params.Anchor) {
+		link, err := audit.ParseLink(text)
+		field := fault.Field{Path: fmt.Sprintf("anchor[%d]", i), Rule: "anchor"}
+		if err != nil {
+			field.Message = err.Error()
+		} else if given[link.Strand] {
+			field.Message = "is a second one of its strand"
+		}
+		if field.Message != "" {
+			return nil, wrong(field)
+		}
+		given[link.Strand] = true
+		from = append(from, link)
+	}
+	reports, err := s.Audit.Verify(ctx, callOf(ctx).who.Actor, from, verifiedAtOnce)
+	if err != nil {
+		return nil, err
+	}
+	answer := api.VerifyAudit200JSONResponse{Valid: true, Complete: true, Anchors: []string{}, Problems: []api.AuditProblem{}}
+	for _, r := range reports {
+		answer.Checked += r.Checked
+		answer.Complete = answer.Complete && r.Complete
+		if p := r.Problem; p != nil {
+			answer.Valid = false
+			answer.Problems = append(answer.Problems, api.AuditProblem{
+				Strand: r.Last.Strand, Seq: p.Seq, Kind: api.AuditProblemKind(p.Kind), Message: p.Message,
+			})
+		}
+		if r.Last.Seq > 0 {
+			answer.Anchors = append(answer.Anchors, r.Last.String())
+		}
+	}
+	return answer, nil
+}
