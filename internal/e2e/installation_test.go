@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -66,6 +67,8 @@ type installation struct {
 	url      string            // of the API
 	tenant   uuid.UUID
 	client   *api.ClientWithResponses
+	env      []string   // of every process
+	started  []*process // in order
 }
 
 // The values of QUEUE_BACKEND.
@@ -161,9 +164,12 @@ type process struct {
 	err  error
 }
 
+// process starts a program; words after its name are its arguments.
 func (s *installation) process(name string, env ...string) *process {
 	s.t.Helper()
-	p := &process{t: s.t, name: name, cmd: exec.Command(program(s.t, name)), log: &lockedBuffer{}, done: make(chan struct{})}
+	words := strings.Fields(name)
+	p := &process{t: s.t, name: name, cmd: exec.Command(program(s.t, words[0]), words[1:]...), log: &lockedBuffer{}, done: make(chan struct{})}
+	s.started = append(s.started, p)
 	p.cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.t.TempDir(), "METRICS_ENABLED=false", "SHUTDOWN_NOTICE_MS=0",
 		"DATABASE_URL=" + s.database.URL, "QUEUE_BACKEND=" + s.backend,
@@ -171,6 +177,7 @@ func (s *installation) process(name string, env ...string) *process {
 	if s.redis != nil {
 		p.cmd.Env = append(p.cmd.Env, "REDIS_URL="+s.redis.URL)
 	}
+	p.cmd.Env = append(p.cmd.Env, s.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
 		s.t.Fatalf("start %s: %v", name, err)
