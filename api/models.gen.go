@@ -718,6 +718,24 @@ func (e ExecutionSort) Valid() bool {
 	}
 }
 
+// Defines values for Scope.
+const (
+	ScopeService Scope = "service"
+	ScopeTenant  Scope = "tenant"
+)
+
+// Valid indicates whether the value is a known member of the Scope enum.
+func (e Scope) Valid() bool {
+	switch e {
+	case ScopeService:
+		return true
+	case ScopeTenant:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TagMatch.
 const (
 	TagMatchAll TagMatch = "all"
@@ -886,6 +904,42 @@ const (
 func (e ListJobExecutionsParamsInclude) Valid() bool {
 	switch e {
 	case ListJobExecutionsParamsIncludeResult:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetMetricsParamsScope.
+const (
+	GetMetricsParamsScopeService GetMetricsParamsScope = "service"
+	GetMetricsParamsScopeTenant  GetMetricsParamsScope = "tenant"
+)
+
+// Valid indicates whether the value is a known member of the GetMetricsParamsScope enum.
+func (e GetMetricsParamsScope) Valid() bool {
+	switch e {
+	case GetMetricsParamsScopeService:
+		return true
+	case GetMetricsParamsScopeTenant:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListMetricsParamsScope.
+const (
+	ListMetricsParamsScopeService ListMetricsParamsScope = "service"
+	ListMetricsParamsScopeTenant  ListMetricsParamsScope = "tenant"
+)
+
+// Valid indicates whether the value is a known member of the ListMetricsParamsScope enum.
+func (e ListMetricsParamsScope) Valid() bool {
+	switch e {
+	case ListMetricsParamsScopeService:
+		return true
+	case ListMetricsParamsScopeTenant:
 		return true
 	default:
 		return false
@@ -1926,6 +1980,97 @@ type Liveness struct {
 // LivenessStatus defines model for Liveness.Status.
 type LivenessStatus string
 
+// Metrics defines model for Metrics.
+type Metrics struct {
+	// ActiveWorkers Workers that live; they are everybody's.
+	ActiveWorkers int64 `json:"activeWorkers"`
+
+	// AverageExecutionMs How long a last attempt took, in milliseconds; null where none has a duration.
+	AverageExecutionMs nullable.Nullable[float64] `json:"averageExecutionMs"`
+
+	// ErrorRate The share of failed ones among those that completed or failed; null where there are none.
+	ErrorRate nullable.Nullable[float64] `json:"errorRate"`
+
+	// Executions What executions came to since the service began to count, up to some 15 seconds before; it only grows.
+	Executions struct {
+		Cancelled int64 `json:"cancelled"`
+		Failed    int64 `json:"failed"`
+
+		// Retried That took more than one attempt.
+		Retried int64 `json:"retried"`
+
+		// Skipped Due instants that did not run, `missed` ones included.
+		Skipped    int64 `json:"skipped"`
+		Successful int64 `json:"successful"`
+
+		// TimedOut Of `failed`, by `TIMEOUT`.
+		TimedOut int64 `json:"timedOut"`
+
+		// Total Without `skipped`.
+		Total int64 `json:"total"`
+	} `json:"executions"`
+	Jobs struct {
+		Active int64 `json:"active"`
+		Paused int64 `json:"paused"`
+		Total  int64 `json:"total"`
+	} `json:"jobs"`
+
+	// QueueLength Executions that wait.
+	QueueLength int64 `json:"queueLength"`
+
+	// RetryRate The share that took more than one attempt, likewise.
+	RetryRate         nullable.Nullable[float64] `json:"retryRate"`
+	RunningExecutions int64                      `json:"runningExecutions"`
+
+	// TakenAt The half minute in which they were taken.
+	TakenAt nullable.Nullable[time.Time] `json:"takenAt"`
+
+	// TimeoutRate The share that failed by `TIMEOUT`, likewise.
+	TimeoutRate nullable.Nullable[float64] `json:"timeoutRate"`
+}
+
+// MetricsCount defines model for MetricsCount.
+type MetricsCount struct {
+	// ActiveWorkers Workers that live; they are everybody's.
+	ActiveWorkers int64 `json:"activeWorkers"`
+
+	// Executions What executions came to since the service began to count, up to some 15 seconds before; it only grows.
+	Executions struct {
+		Cancelled int64 `json:"cancelled"`
+		Failed    int64 `json:"failed"`
+
+		// Retried That took more than one attempt.
+		Retried int64 `json:"retried"`
+
+		// Skipped Due instants that did not run, `missed` ones included.
+		Skipped    int64 `json:"skipped"`
+		Successful int64 `json:"successful"`
+
+		// TimedOut Of `failed`, by `TIMEOUT`.
+		TimedOut int64 `json:"timedOut"`
+
+		// Total Without `skipped`.
+		Total int64 `json:"total"`
+	} `json:"executions"`
+	Jobs struct {
+		Active int64 `json:"active"`
+		Paused int64 `json:"paused"`
+		Total  int64 `json:"total"`
+	} `json:"jobs"`
+
+	// QueueLength Executions that wait.
+	QueueLength       int64 `json:"queueLength"`
+	RunningExecutions int64 `json:"runningExecutions"`
+
+	// TakenAt The half minute in which they were taken.
+	TakenAt nullable.Nullable[time.Time] `json:"takenAt"`
+}
+
+// MetricsHistory defines model for MetricsHistory.
+type MetricsHistory struct {
+	Items []MetricsCount `json:"items"`
+}
+
 // MisfirePolicy What happens to instants that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
 type MisfirePolicy string
 
@@ -2435,6 +2580,9 @@ type Limit = int
 // PathJobID defines model for PathJobID.
 type PathJobID = openapi_types.UUID
 
+// Scope defines model for Scope.
+type Scope string
+
 // SecretName defines model for SecretName.
 type SecretName = string
 
@@ -2863,6 +3011,33 @@ type RestoreJobVersionParams struct {
 	// IfMatch The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
+
+// GetMetricsParams defines parameters for GetMetrics.
+type GetMetricsParams struct {
+	// Scope Whose numbers; those of the whole `service` are for platform administrators, others are answered 403.
+	Scope *GetMetricsParamsScope `form:"scope,omitempty" json:"scope,omitempty"`
+}
+
+// GetMetricsParamsScope defines parameters for GetMetrics.
+type GetMetricsParamsScope string
+
+// ListMetricsParams defines parameters for ListMetrics.
+type ListMetricsParams struct {
+	// Scope Whose numbers; those of the whole `service` are for platform administrators, others are answered 403.
+	Scope *ListMetricsParamsScope `form:"scope,omitempty" json:"scope,omitempty"`
+
+	// From Only numbers taken at or after this instant; one hour before `to`, where it is left out.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only numbers taken before this instant, which lies after `from`; now, where it is left out.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Limit How many at most.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListMetricsParamsScope defines parameters for ListMetrics.
+type ListMetricsParamsScope string
 
 // ListSecretsParams defines parameters for ListSecrets.
 type ListSecretsParams struct {

@@ -20,6 +20,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/identity/jwks"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/metric"
 	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/rest"
@@ -69,7 +70,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	serve, err := p.handlers(c, listener, rest.Deps{
 		Jobs: job.NewStore(db).Sealing(ring), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
 		Executions: execution.NewStore(db).Limited(c.TenantMaxRunning), Backfills: backfill.NewStore(db, c.RetentionMonths), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
-		Monitor:  monitor.NewStore(db),
+		Monitor: monitor.NewStore(db), Numbers: metric.NewStore(db),
 		Services: identity.NewPeerTokens(reveal(c.ServiceTokens)...),
 		Keys:     programs, Authenticate: programs.Before(tokens.Authenticate), CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
 		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL)},

@@ -71,7 +71,7 @@ rest/patch        |                                                             
 rest/cursor       |                                                                                            |                      |
 rest/contract     | api fault rest/strictjson                                                                  | kin-openapi          |
 rest/reference    |                                                                                            | swgui                |
-rest              | api apikey audit backfill calendar clock execution fault idempotency identity job monitor rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant | chi oapi             | kin-openapi
+rest              | api apikey audit backfill calendar clock execution fault idempotency identity job metric monitor rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
 app               | apikey audit backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease metric monitor partition postgres promoter queue rest retention secret secret/keyring telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency identity job postgres queue tenant |                      |

@@ -64,6 +64,8 @@ var samples = map[string]request{
 	"getReadiness":      {method: "GET", path: "/health/ready"},
 
 	"getExecutionStats":  {method: "GET", path: base + "/executions/stats?groupBy=hour"},
+	"getMetrics":         {method: "GET", path: base + "/metrics"},
+	"listMetrics":        {method: "GET", path: base + "/metrics/history?limit=5"},
 	"getStatus":          {method: "GET", path: base + "/status"},
 	"listQueues":         {method: "GET", path: base + "/queues"},
 	"listWorkers":        {method: "GET", path: base + "/workers"},

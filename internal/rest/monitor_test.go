@@ -14,6 +14,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/metric"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -186,4 +187,45 @@ func TestMonitoring(t *testing.T) {
 	if theirs.Executions.Waiting != 1 || theirs.Executions.Running != 0 || theirs.Jobs.Total != 1 {
 		t.Errorf("another tenant sees %+v", theirs)
 	}
+}
+
+// The numbers that were taken, of the tenant that asks or of all.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	viewer, platform := b.token(t, b.ours, identity.Viewer), b.token(t, b.ours, identity.PlatformAdmin)
+	get := func(token, query string) answer {
+		return b.do(t, request{method: "GET", path: base + "/metrics" + query, token: token})
+	}
+	if none := read[api.Metrics](t, get(viewer, ""), http.StatusOK); !none.TakenAt.IsNull() || none.Jobs.Total != 0 || !none.ErrorRate.IsNull() {
+		t.Errorf("before any were taken they are %+v", none)
+	}
+	for i, whose := range []uuid.UUID{b.ours.TenantID, metric.Service, b.theirs.TenantID} {
+		_, err := b.engine.Pool().Exec(t.Context(), `INSERT INTO metric_history (tenant_id, taken_at, jobs, active_jobs, paused_jobs, waiting, running, workers,
+				completed, failed, cancelled, skipped, timed_out, retried, timed, duration_ms, coarse)
+			SELECT $1, date_bin('30 seconds', now() - n * interval '30 seconds', '2000-01-01 00:00:00+00'), 5, 3, 1, $2::int + 1, 2, 4, 60, 20, 3, 1, 8, 4, 80, 8000, false
+			FROM generate_series(0, 2) n`, whose, 10*i)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ours := read[api.Metrics](t, get(viewer, ""), http.StatusOK)
+	if ours.TakenAt.IsNull() || ours.Jobs.Total != 5 || ours.Jobs.Active != 3 || ours.Jobs.Paused != 1 || ours.QueueLength != 1 || ours.RunningExecutions != 2 || ours.ActiveWorkers != 4 ||
+		ours.Executions.Total != 83 || ours.Executions.Successful != 60 || ours.Executions.Failed != 20 || ours.Executions.Cancelled != 3 ||
+		ours.ErrorRate.MustGet() != 0.25 || ours.TimeoutRate.MustGet() != 0.1 || ours.RetryRate.MustGet() != 0.05 || ours.AverageExecutionMs.MustGet() != 100 {
+		t.Errorf("the numbers are %+v", ours)
+	}
+	refused(t, get(viewer, "?scope=service"), http.StatusForbidden, "FORBIDDEN")
+	refused(t, get(viewer, "/history?scope=service"), http.StatusForbidden, "FORBIDDEN")
+	if all := read[api.Metrics](t, get(platform, "?scope=service"), http.StatusOK); all.QueueLength != 11 {
+		t.Errorf("those of all are %+v", all)
+	}
+	history := read[api.MetricsHistory](t, get(viewer, "/history?to=2090-01-01T00:00:00Z&from=2020-01-01T00:00:00Z"), http.StatusOK)
+	if len(history.Items) != 3 || history.Items[0].QueueLength != 1 || !history.Items[0].TakenAt.MustGet().After(history.Items[2].TakenAt.MustGet()) {
+		t.Errorf("the history is %+v", history)
+	}
+	if few := read[api.MetricsHistory](t, get(viewer, "/history?limit=2&to=2090-01-01T00:00:00Z&from=2020-01-01T00:00:00Z"), http.StatusOK); len(few.Items) != 2 {
+		t.Errorf("%d are listed, want 2", len(few.Items))
+	}
+	refused(t, get(viewer, "/history?from=2026-01-01T00:00:00Z&to=2026-01-01T00:00:00Z"), http.StatusBadRequest, "VALIDATION_FAILED")
 }

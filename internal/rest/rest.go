@@ -29,6 +29,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/metric"
 	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
@@ -51,6 +52,7 @@ type Deps struct {
 	Audit      *audit.Store
 	Tenants    *tenant.Store
 	Monitor    *monitor.Store
+	Numbers    *metric.Store
 	Keys       *apikey.Store
 
 	// Authenticate reads who asks from a request's header; a failure is

@@ -31,6 +31,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/metric"
 	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
@@ -130,7 +131,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	keys := apikey.NewStore(b.db)
 	b.deps = rest.Deps{
 		Keys: keys, Services: identity.NewPeerTokens(serviceToken, nextToken),
-		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Audit: audit.NewStore(b.db), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true), Monitor: monitor.NewStore(b.db),
+		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Audit: audit.NewStore(b.db), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true), Monitor: monitor.NewStore(b.db), Numbers: metric.NewStore(b.db),
 		Authenticate: keys.Before(tokens.Authenticate), CheckConfig: checkConfig,
 		CheckParameters: func(string, json.RawMessage, json.RawMessage) []fault.Field { return b.refuse },
 		Hint: func(ctx context.Context, _ int, id uuid.UUID) {
