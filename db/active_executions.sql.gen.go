@@ -15,12 +15,12 @@ import (
 
 const CancelWaitingByJob = `-- name: CancelWaitingByJob :execrows
 WITH locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled FROM active_executions e
     WHERE e.tenant_id = $3 AND e.job_id = $4
     ORDER BY e.id FOR UPDATE
 ),
 waiting AS MATERIALIZED (
-    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key FROM locked l WHERE l.status IN ('pending', 'retrying')
+    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled FROM locked l WHERE l.status IN ('pending', 'retrying')
       AND (l.backfill_id IS NULL OR NOT $5::boolean)
 ),
 moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
@@ -61,7 +61,7 @@ func (q *Queries) CancelWaitingByJob(ctx context.Context, arg CancelWaitingByJob
 
 const CancelWaitingExecution = `-- name: CancelWaitingExecution :execrows
 WITH waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled FROM active_executions e
     WHERE e.tenant_id = $3 AND e.id = $4 AND e.status IN ('pending', 'retrying')
 ),
 moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
@@ -143,7 +143,7 @@ counted AS (
       AND (n.total > 0 OR c.crowded_at IS NULL OR c.crowded_at < clock.at - interval '10 seconds')
 )
 UPDATE active_executions e SET
-    status = 'running', attempt = e.attempt + (e.status <> 'running')::int, worker_id = $1, lease_token = $2,
+    status = 'running', pooled = false, attempt = e.attempt + (e.status <> 'running')::int, worker_id = $1, lease_token = $2,
     started_at = coalesce(e.started_at, clock.at), attempt_started_at = clock.at,
     deadline_at = clock.at + make_interval(secs => e.timeout_ms / 1000.0 + 5),
     sweep_at = least(e.sweep_at, clock.at + interval '5 seconds')
@@ -311,7 +311,7 @@ counted AS (
       AND (n.total > 0 OR c.crowded_at IS NULL OR c.crowded_at < clock.at - interval '10 seconds')
 )
 UPDATE active_executions e SET
-    status = 'running', attempt = e.attempt + 1, worker_id = $1, lease_token = $2,
+    status = 'running', pooled = false, attempt = e.attempt + 1, worker_id = $1, lease_token = $2,
     started_at = coalesce(e.started_at, clock.at), attempt_started_at = clock.at,
     deadline_at = clock.at + make_interval(secs => e.timeout_ms / 1000.0 + 5),
     sweep_at = least(e.sweep_at, clock.at + interval '5 seconds')
@@ -415,7 +415,7 @@ locked AS MATERIALIZED (
                 WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
                 ELSE 'retrying' END AS verdict
     FROM (SELECT id, attempt, lease_token, succeeded, retry_ms, duration_ms, result, error_type, error_message, error_stack, memory_mb, cpu_ms FROM done ORDER BY id) d CROSS JOIN LATERAL (
-        SELECT id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters, status, attempt, max_attempts, lost_count, timeout_ms, progress, attempts, available_at, sweep_at, dispatch_seq, worker_id, lease_token, started_at, attempt_started_at, deadline_at, cancel_requested_at, created_at, concurrency_limit, backfill_id, concurrency_key FROM active_executions r
+        SELECT id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters, status, attempt, max_attempts, lost_count, timeout_ms, progress, attempts, available_at, sweep_at, dispatch_seq, worker_id, lease_token, started_at, attempt_started_at, deadline_at, cancel_requested_at, created_at, concurrency_limit, backfill_id, concurrency_key, pooled FROM active_executions r
         WHERE r.id = d.id AND r.status = 'running' AND r.attempt = d.attempt AND r.lease_token = d.lease_token
         FOR UPDATE
     ) e
@@ -439,9 +439,8 @@ recorded AS (
 ),
 again AS (
     UPDATE active_executions e SET
-        status = 'retrying', worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
-        available_at = clock.at + make_interval(secs => l.retry_ms / 1000.0),
-        sweep_at = clock.at + make_interval(secs => l.retry_ms / 1000.0 + 3),
+        status = 'retrying', worker_id = NULL, lease_token = NULL, deadline_at = NULL, pooled = (e.concurrency_limit = 0 AND e.concurrency_key IS NULL),
+        available_at = clock.at + make_interval(secs => l.retry_ms / 1000.0), sweep_at = 'infinity',
         attempts = e.attempts || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
             'number', l.attempt, 'startedAt', l.attempt_started_at, 'endedAt', clock.at, 'workerId', l.worker_id,
             'error', jsonb_build_object('type', l.error_type, 'message', l.error_message, 'stack', nullif(l.error_stack, '')))))
@@ -713,40 +712,20 @@ func (q *Queries) EnsureRunningCount(ctx context.Context, tenant uuid.UUID) erro
 	return err
 }
 
-const ExpediteExecutions = `-- name: ExpediteExecutions :execrows
-WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
-waiting AS MATERIALIZED (
-    SELECT e.id FROM active_executions e, clock
-    WHERE e.status IN ('pending', 'retrying') AND e.sweep_at > clock.at
-    FOR UPDATE OF e SKIP LOCKED
-)
-UPDATE active_executions e SET sweep_at = greatest(clock.at, e.available_at), dispatch_seq = 0
-FROM clock WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w))
-`
-
-// Cross-tenant: the sweeper, when Redis lost what it held: whatever waits is
-// due for a new hint now. Skips what is locked: it is being claimed.
-func (q *Queries) ExpediteExecutions(ctx context.Context, now *time.Time) (int64, error) {
-	result, err := q.db.Exec(ctx, ExpediteExecutions, now)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const InsertDueExecutions = `-- name: InsertDueExecutions :exec
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority,
-                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, available_at, sweep_at, created_at)
+                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, pooled, available_at, sweep_at, created_at)
 SELECT u.id, u.tenant_id, u.job_id, u.job_version, u.scheduled_at, 'scheduled', u.job_type, u.priority,
-       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), greatest(u.available_at, n.at),
-       -- What may not start yet has no hint: the sweeper sends it when it may.
-       CASE WHEN u.available_at > n.at THEN u.available_at ELSE n.at + interval '5 seconds' END, n.at
+       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), u.pooled, greatest(u.available_at, n.at),
+       -- What is in the pool has no hint that could be lost.
+       CASE WHEN u.pooled THEN 'infinity' ELSE greatest(u.available_at, n.at) + interval '5 seconds' END, n.at
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS job_id,
              unnest($4::int[]) AS job_version, unnest($5::timestamptz[]) AS scheduled_at,
              unnest($6::text[]) AS job_type, unnest($7::smallint[]) AS priority,
              unnest($8::int[]) AS max_attempts, unnest($9::int[]) AS timeout_ms,
-             unnest($10::smallint[]) AS concurrency_limit, unnest($11::text[]) AS concurrency_key, unnest($12::timestamptz[]) AS available_at) u,
-     (SELECT coalesce($13::timestamptz, now()) AS at) n
+             unnest($10::smallint[]) AS concurrency_limit, unnest($11::text[]) AS concurrency_key,
+             unnest($12::boolean[]) AS pooled, unnest($13::timestamptz[]) AS available_at) u,
+     (SELECT coalesce($14::timestamptz, now()) AS at) n
 WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
 ON CONFLICT (id) DO NOTHING
 `
@@ -763,6 +742,7 @@ type InsertDueExecutionsParams struct {
 	TimeoutsMs        []int32
 	ConcurrencyLimits []int16
 	ConcurrencyKeys   []string
+	Pooled            []bool
 	AvailableAt       []time.Time
 	Now               *time.Time
 }
@@ -782,6 +762,7 @@ func (q *Queries) InsertDueExecutions(ctx context.Context, arg InsertDueExecutio
 		arg.TimeoutsMs,
 		arg.ConcurrencyLimits,
 		arg.ConcurrencyKeys,
+		arg.Pooled,
 		arg.AvailableAt,
 		arg.Now,
 	)
@@ -790,9 +771,10 @@ func (q *Queries) InsertDueExecutions(ctx context.Context, arg InsertDueExecutio
 
 const InsertRequestedExecution = `-- name: InsertRequestedExecution :exec
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority,
-                               parameters, max_attempts, timeout_ms, concurrency_limit, concurrency_key, available_at, sweep_at, created_at)
+                               parameters, max_attempts, timeout_ms, concurrency_limit, concurrency_key, pooled, available_at, sweep_at, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-        $10, $11, $12, $13, $14, $15, $16, $15)
+        $10, $11, $12, $13, $14, $15, $16,
+        CASE WHEN $15 THEN 'infinity' ELSE $17::timestamptz END, $16)
 `
 
 type InsertRequestedExecutionParams struct {
@@ -810,10 +792,13 @@ type InsertRequestedExecutionParams struct {
 	TimeoutMs        int32
 	ConcurrencyLimit int16
 	ConcurrencyKey   *string
+	Pooled           bool
 	Now              time.Time
 	SweepAt          time.Time
 }
 
+// It is in the pool and gets a hint too, if there is room: whoever is the
+// first claims it. So the API need not know what the queue is like.
 func (q *Queries) InsertRequestedExecution(ctx context.Context, arg InsertRequestedExecutionParams) error {
 	_, err := q.db.Exec(ctx, InsertRequestedExecution,
 		arg.ID,
@@ -830,6 +815,7 @@ func (q *Queries) InsertRequestedExecution(ctx context.Context, arg InsertReques
 		arg.TimeoutMs,
 		arg.ConcurrencyLimit,
 		arg.ConcurrencyKey,
+		arg.Pooled,
 		arg.Now,
 		arg.SweepAt,
 	)
@@ -869,114 +855,52 @@ func (q *Queries) ListCancelledRuns(ctx context.Context, workerID *uuid.UUID) ([
 	return items, nil
 }
 
-const ListClaimableExecutions = `-- name: ListClaimableExecutions :one
-WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
-crowded AS MATERIALIZED (
-    SELECT c.tenant_id, kind.job_type
-    FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
-    CROSS JOIN (SELECT unnest(ARRAY['http', 'function', 'command']) AS job_type) kind
-    WHERE c.crowded_at > (SELECT at FROM clock) - interval '2 minutes'
-      AND (c.running >= coalesce(t.max_running, nullif($4::int, 0), 1000000) OR CASE kind.job_type WHEN 'http' THEN c.running_http WHEN 'function' THEN c.running_function ELSE c.running_command END
-              >= (t.max_running_by_type->>kind.job_type)::int)
+const ListCrowdedTenants = `-- name: ListCrowdedTenants :many
+WITH RECURSIVE walk AS (
+    (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.priority, n.job_type FROM walk w CROSS JOIN LATERAL (
+        SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e
+        WHERE e.pooled AND (e.tenant_id, e.priority, e.job_type) > (w.tenant_id, w.priority, w.job_type)
+        ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1
+    ) n
 ),
-oldest AS (
-    SELECT e.id, e.priority, e.available_at FROM active_executions e
-    WHERE e.sweep_at <= (SELECT at FROM clock) + interval '60 seconds'
-      AND e.status IN ('pending', 'retrying') AND e.concurrency_limit = 0 AND e.cancel_requested_at IS NULL
-      AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * $5::int
-      AND NOT EXISTS (SELECT 1 FROM crowded c WHERE c.tenant_id = e.tenant_id AND c.job_type = e.job_type)
-      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
-    ORDER BY e.sweep_at
-    LIMIT $2::int
-),
-newest AS (
-    SELECT e.id, e.priority, e.available_at FROM active_executions e
-    WHERE e.sweep_at <= (SELECT at FROM clock) + interval '5 seconds'
-      AND e.status IN ('pending', 'retrying') AND e.concurrency_limit = 0 AND e.cancel_requested_at IS NULL
-      AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * $5::int
-      AND NOT EXISTS (SELECT 1 FROM crowded c WHERE c.tenant_id = e.tenant_id AND c.job_type = e.job_type)
-      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
-    ORDER BY e.sweep_at DESC
-    LIMIT $2::int
-),
-stretch AS MATERIALIZED (
-    SELECT e.job_id, e.status, e.concurrency_limit FROM active_executions e
-    WHERE e.job_id > $6::uuid ORDER BY e.job_id LIMIT $2::int
-),
-places AS MATERIALIZED (
-    SELECT j.job_id, taken.free
-    FROM (SELECT DISTINCT s.job_id FROM stretch s WHERE s.concurrency_limit > 0 AND s.status <> 'running') j
-    CROSS JOIN LATERAL (
-        SELECT max(e.concurrency_limit) - count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0) AS free
-        FROM active_executions e WHERE e.job_id = j.job_id
-    ) taken
-),
-placed AS (
-    SELECT w.id, w.priority, w.available_at
-    FROM places p CROSS JOIN LATERAL (
-        SELECT e.id, e.priority, e.available_at FROM active_executions e
-        WHERE e.job_id = p.job_id AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
-          AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * $5::int
-          AND NOT EXISTS (SELECT 1 FROM crowded c WHERE c.tenant_id = e.tenant_id AND c.job_type = e.job_type)
-          AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
-        ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id
-        LIMIT greatest(p.free, 0)
-    ) w
-),
-found AS (SELECT id, priority, available_at FROM oldest UNION SELECT id, priority, available_at FROM newest
-          UNION SELECT id, priority, available_at FROM placed),
-aged AS (
-    SELECT f.id, lane.weight,
-           row_number() OVER (PARTITION BY lane.weight ORDER BY f.available_at, f.id) + random() * $7::int AS place
-    FROM found f CROSS JOIN LATERAL (SELECT CASE WHEN f.priority >= 7 THEN 6 WHEN f.priority >= 3 THEN 3 ELSE 1 END AS weight) lane
-),
-shared AS (
-    SELECT a.id, row_number() OVER (PARTITION BY a.weight ORDER BY a.place)::float8 / a.weight AS turn FROM aged a
+lines AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000)
+SELECT DISTINCT l.tenant_id FROM lines l
+WHERE EXISTS (
+    SELECT 1 FROM active_executions e
+    WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
+      AND e.available_at <= coalesce($1::timestamptz, now())
+    OFFSET $2::int
 )
-SELECT ARRAY(SELECT s.id FROM shared s ORDER BY s.turn LIMIT $1::int)::uuid[] AS ids,
-       coalesce((SELECT l.job_id FROM (SELECT s.job_id, row_number() OVER (ORDER BY s.job_id) AS n FROM stretch s) l WHERE l.n = $2::int),
-                '00000000-0000-0000-0000-000000000000')::uuid AS next_after
 `
 
-type ListClaimableExecutionsParams struct {
-	BatchSize  int32
-	WindowSize int32
-	Now        *time.Time
-	MaxRunning int32
-	WaitedMs   int32
-	AfterJob   uuid.UUID
-	Spread     int32
+type ListCrowdedTenantsParams struct {
+	Now      *time.Time
+	MoreThan int32
 }
 
-type ListClaimableExecutionsRow struct {
-	Ids       []uuid.UUID
-	NextAfter uuid.UUID
-}
-
-// Cross-tenant: the worker, where hints do not come. What has waited for
-// waited_ms and may start. It locks nothing, the claim decides; each place in
-// the order is moved by up to spread, so that workers that ask at one time ask
-// for different rows. Lanes share as they do in Redis, 6:3:1.
-// What waits is found by its age (every such row has its sweep_at within 60 s,
-// so this walks active_executions_sweep from its low end), and a late and
-// urgent one behind a long queue also from the high end, where rows are made.
-// A run that waits for a place is listed only if one is free, else a full
-// queue of one job would hide everybody. Each look takes the next stretch of
-// jobs, by active_executions_job, and says where the one after it begins.
-// What its tenant's limits or its key hold back is passed over likewise.
-func (q *Queries) ListClaimableExecutions(ctx context.Context, arg ListClaimableExecutionsParams) (ListClaimableExecutionsRow, error) {
-	row := q.db.QueryRow(ctx, ListClaimableExecutions,
-		arg.BatchSize,
-		arg.WindowSize,
-		arg.Now,
-		arg.MaxRunning,
-		arg.WaitedMs,
-		arg.AfterJob,
-		arg.Spread,
-	)
-	var i ListClaimableExecutionsRow
-	err := row.Scan(&i.Ids, &i.NextAfter)
-	return i, err
+// Cross-tenant: the promoter. Tenants of which more than so many runs of a line
+// wait in the pool and may start: what becomes due belongs behind those. Walks
+// the lines as ListPooledExecutions does.
+func (q *Queries) ListCrowdedTenants(ctx context.Context, arg ListCrowdedTenantsParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, ListCrowdedTenants, arg.Now, arg.MoreThan)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var tenant_id uuid.UUID
+		if err := rows.Scan(&tenant_id); err != nil {
+			return nil, err
+		}
+		items = append(items, tenant_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ListDriftedTenants = `-- name: ListDriftedTenants :many
@@ -1254,7 +1178,7 @@ func (q *Queries) ListNextInLine(ctx context.Context, arg ListNextInLineParams) 
 const ListObstacles = `-- name: ListObstacles :many
 WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
 waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled FROM active_executions e
     WHERE e.tenant_id = $1 AND e.id = ANY ($4::uuid[]) AND e.status IN ('pending', 'retrying')
 ),
 places AS MATERIALIZED (
@@ -1349,6 +1273,212 @@ func (q *Queries) ListObstacles(ctx context.Context, arg ListObstaclesParams) ([
 	return items, nil
 }
 
+const ListPlacedExecutions = `-- name: ListPlacedExecutions :one
+WITH RECURSIVE clock AS (SELECT coalesce($2::timestamptz, now()) AS at),
+walk AS (
+    (SELECT e.job_id FROM active_executions e WHERE e.concurrency_limit > 0 AND e.job_id > $3::uuid ORDER BY e.job_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.job_id FROM active_executions e WHERE e.concurrency_limit > 0 AND e.job_id > w.job_id ORDER BY e.job_id LIMIT 1)
+    FROM walk w WHERE w.job_id IS NOT NULL
+),
+jobs AS MATERIALIZED (SELECT w.job_id FROM walk w LIMIT $1::int),
+places AS MATERIALIZED (
+    SELECT j.job_id, taken.free
+    FROM jobs j CROSS JOIN LATERAL (
+        SELECT max(e.concurrency_limit) - count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0) AS free
+        FROM active_executions e WHERE e.job_id = j.job_id
+    ) taken
+    WHERE j.job_id IS NOT NULL
+),
+keyed AS (
+    (SELECT e.tenant_id, e.concurrency_key FROM active_executions e
+     WHERE e.concurrency_key IS NOT NULL AND e.tenant_id > (SELECT r.from_tenant FROM (SELECT $4::uuid AS from_tenant) r)
+     ORDER BY e.tenant_id, e.concurrency_key LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.concurrency_key FROM keyed w CROSS JOIN LATERAL (
+        SELECT e.tenant_id, e.concurrency_key FROM active_executions e
+        WHERE e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > (w.tenant_id, w.concurrency_key)
+        ORDER BY e.tenant_id, e.concurrency_key LIMIT 1
+    ) n
+),
+keys AS MATERIALIZED (SELECT w.tenant_id, w.concurrency_key FROM keyed w LIMIT $1::int),
+found AS (
+    SELECT w.id, w.tenant_id
+    FROM places p CROSS JOIN LATERAL (
+        SELECT e.id, e.tenant_id FROM active_executions e
+        WHERE e.job_id = p.job_id AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
+          AND e.available_at <= (SELECT at FROM clock)
+          AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
+        ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id
+        LIMIT greatest(p.free, 0)
+    ) w
+    UNION
+    SELECT w.id, w.tenant_id
+    FROM keys y CROSS JOIN LATERAL (
+        SELECT e.id, e.tenant_id FROM active_executions e
+        WHERE e.tenant_id = y.tenant_id AND e.concurrency_key = y.concurrency_key AND e.concurrency_limit = 0
+          AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL AND e.available_at <= (SELECT at FROM clock)
+        ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
+    ) w
+    WHERE NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = y.tenant_id AND k.key = y.concurrency_key)
+),
+placed AS MATERIALIZED (SELECT f.id, f.tenant_id, row_number() OVER (ORDER BY random()) AS place FROM found f ORDER BY 3 LIMIT $5::int)
+SELECT ARRAY(SELECT p.id FROM placed p ORDER BY p.place)::uuid[] AS ids,
+       ARRAY(SELECT p.tenant_id FROM placed p ORDER BY p.place)::uuid[] AS tenant_ids,
+       coalesce((SELECT l.job_id FROM (SELECT j.job_id, row_number() OVER (ORDER BY j.job_id) AS n FROM jobs j) l WHERE l.n = $1::int),
+                '00000000-0000-0000-0000-000000000000')::uuid AS next_after
+`
+
+type ListPlacedExecutionsParams struct {
+	Stretch    int32
+	Now        *time.Time
+	AfterJob   uuid.UUID
+	FromTenant uuid.UUID
+	BatchSize  int32
+}
+
+type ListPlacedExecutionsRow struct {
+	Ids       []uuid.UUID
+	TenantIds []uuid.UUID
+	NextAfter uuid.UUID
+}
+
+// Cross-tenant: the worker. Runs that wait for a place of their job, of which
+// one is free, and the first of those that wait for a key that nobody holds:
+// those whose turn nobody announced. Each look takes the next stretch of jobs,
+// by active_executions_gated, and of keys from a tenant at random on, by
+// active_executions_key; it says where the one after it begins.
+func (q *Queries) ListPlacedExecutions(ctx context.Context, arg ListPlacedExecutionsParams) (ListPlacedExecutionsRow, error) {
+	row := q.db.QueryRow(ctx, ListPlacedExecutions,
+		arg.Stretch,
+		arg.Now,
+		arg.AfterJob,
+		arg.FromTenant,
+		arg.BatchSize,
+	)
+	var i ListPlacedExecutionsRow
+	err := row.Scan(&i.Ids, &i.TenantIds, &i.NextAfter)
+	return i, err
+}
+
+const ListPooledExecutions = `-- name: ListPooledExecutions :one
+WITH RECURSIVE clock AS (SELECT coalesce($1::timestamptz, now()) AS at, $2::int AS wanted),
+walk AS (
+    (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled AND e.tenant_id > $3::uuid
+     ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.priority, n.job_type FROM walk w CROSS JOIN LATERAL (
+        SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e
+        WHERE e.pooled AND (e.tenant_id, e.priority, e.job_type) > (w.tenant_id, w.priority, w.job_type)
+        ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1
+    ) n
+),
+stretch AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type, row_number() OVER () AS place FROM walk w LIMIT $4::int),
+ending AS MATERIALIZED (
+    SELECT s.tenant_id FROM stretch s
+    WHERE s.tenant_id < (SELECT l.tenant_id FROM stretch l WHERE l.place = $4::int)
+    ORDER BY s.tenant_id DESC LIMIT 1
+),
+lines AS MATERIALIZED (
+    SELECT t.tenant_id, t.priority, t.job_type, p.seen
+    FROM stretch t CROSS JOIN LATERAL (
+        SELECT count(*) AS seen FROM (
+            SELECT 1 FROM active_executions e
+            WHERE e.pooled AND e.tenant_id = t.tenant_id AND e.priority = t.priority AND e.job_type = t.job_type
+              AND e.available_at <= (SELECT at FROM clock)
+            LIMIT 8
+        ) few
+    ) p
+    WHERE p.seen > 0
+      AND NOT EXISTS (
+          SELECT 1 FROM running_counts c LEFT JOIN tenants f ON f.id = c.tenant_id
+          WHERE c.tenant_id = t.tenant_id
+            AND (c.running >= coalesce(f.max_running, nullif($5::int, 0), 1000000)
+                 OR CASE t.job_type WHEN 'http' THEN c.running_http WHEN 'function' THEN c.running_function ELSE c.running_command END
+                    >= (f.max_running_by_type->>t.job_type)::int)
+      )
+),
+depth AS MATERIALIZED (SELECT greatest(8, (SELECT 2 * c.wanted FROM clock c) / greatest(count(*), 1)) AS most FROM lines l WHERE l.seen = 8),
+found AS (
+    SELECT l.tenant_id, w.id, w.available_at - l.priority * interval '10 seconds' AS since,
+           CASE WHEN l.priority >= 7 THEN 6 WHEN l.priority >= 3 THEN 3 ELSE 1 END AS weight
+    FROM lines l CROSS JOIN LATERAL (
+        SELECT e.id, e.available_at FROM active_executions e
+        WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
+          AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
+        ORDER BY e.available_at
+        LIMIT (SELECT d.most FROM depth d)
+    ) w
+),
+aged AS (
+    SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since, f.id) + random() * $6::int AS place
+    FROM found f
+),
+shared AS (
+    SELECT a.tenant_id, a.id, row_number() OVER (PARTITION BY a.tenant_id, a.weight ORDER BY a.place)::float8 / a.weight AS share FROM aged a
+),
+turns AS (
+    SELECT s.tenant_id, s.id, row_number() OVER (PARTITION BY s.tenant_id ORDER BY s.share, s.id) + coalesce(b.runs, 0) AS turn
+    FROM shared s
+    LEFT JOIN (SELECT unnest($7::uuid[]) AS tenant_id, unnest($8::int[]) AS runs) b ON b.tenant_id = s.tenant_id
+),
+chosen AS MATERIALIZED (
+    SELECT t.tenant_id, t.id, row_number() OVER (ORDER BY t.turn, random()) AS place FROM turns t ORDER BY 3 LIMIT (SELECT wanted FROM clock)
+)
+SELECT ARRAY(SELECT c.id FROM chosen c ORDER BY c.place)::uuid[] AS ids,
+       ARRAY(SELECT c.tenant_id FROM chosen c ORDER BY c.place)::uuid[] AS tenant_ids,
+       coalesce((SELECT n.tenant_id FROM ending n), '00000000-0000-0000-0000-000000000000')::uuid AS next_after
+`
+
+type ListPooledExecutionsParams struct {
+	Now         *time.Time
+	BatchSize   int32
+	AfterTenant uuid.UUID
+	Stretch     int32
+	MaxRunning  int32
+	Spread      int32
+	BusyTenants []uuid.UUID
+	BusyRuns    []int32
+}
+
+type ListPooledExecutionsRow struct {
+	Ids       []uuid.UUID
+	TenantIds []uuid.UUID
+	NextAfter uuid.UUID
+}
+
+// Cross-tenant: the worker. What waits in the pool and may start, in the order
+// in which it should. It locks nothing, the claim decides; each place in a line
+// is moved by up to spread, so that workers that ask at one time ask for
+// different rows.
+// A line is what a tenant has of one priority and type. One step into
+// active_executions_pool finds the next, so that a long line costs no more than
+// a short one. Each look takes the next stretch of lines, without the tenant in
+// which it ends, and says where the one after it begins. Lines of tenants whose
+// limits are met are passed over.
+// Fair between tenants: each has its turns beside the others, and first those
+// of which the fewest run at this worker (busy_tenants, busy_runs).
+// Fair within a tenant: lanes share 6:3:1 as they do in Redis, and within a lane
+// each step of priority counts as ten seconds of waiting.
+// A line gives what a few lines can use: 8 where many are short, all that is
+// wanted where one is long.
+// The last tenant all of whose lines are seen, when there may be more.
+func (q *Queries) ListPooledExecutions(ctx context.Context, arg ListPooledExecutionsParams) (ListPooledExecutionsRow, error) {
+	row := q.db.QueryRow(ctx, ListPooledExecutions,
+		arg.Now,
+		arg.BatchSize,
+		arg.AfterTenant,
+		arg.Stretch,
+		arg.MaxRunning,
+		arg.Spread,
+		arg.BusyTenants,
+		arg.BusyRuns,
+	)
+	var i ListPooledExecutionsRow
+	err := row.Scan(&i.Ids, &i.TenantIds, &i.NextAfter)
+	return i, err
+}
+
 const LockExecution = `-- name: LockExecution :one
 SELECT status, job_id, scheduled_at FROM active_executions WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
@@ -1385,6 +1515,57 @@ func (q *Queries) LockRunningCount(ctx context.Context, tenant uuid.UUID) (uuid.
 	var tenant_id uuid.UUID
 	err := row.Scan(&tenant_id)
 	return tenant_id, err
+}
+
+const PoolExecutions = `-- name: PoolExecutions :execrows
+WITH waiting AS MATERIALIZED (
+    SELECT e.id FROM active_executions e
+    WHERE e.id = ANY ($1::uuid[]) AND e.status IN ('pending', 'retrying') AND NOT e.pooled AND e.concurrency_limit = 0 AND e.concurrency_key IS NULL
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE active_executions e SET pooled = true, sweep_at = 'infinity'
+WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w))
+`
+
+// Cross-tenant: the promoter for hints that could not be sent, and the worker
+// for those that it has no slot for. Skips what is locked: it is being claimed.
+func (q *Queries) PoolExecutions(ctx context.Context, ids []uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, PoolExecutions, ids)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const PoolLateExecutions = `-- name: PoolLateExecutions :execrows
+WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
+late AS MATERIALIZED (
+    SELECT e.id FROM active_executions e, clock
+    WHERE e.sweep_at <= clock.at + interval '1 millisecond' * $2::int
+      AND e.status IN ('pending', 'retrying')
+    ORDER BY e.sweep_at
+    LIMIT $3
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE active_executions e SET pooled = (e.concurrency_limit = 0 AND e.concurrency_key IS NULL), sweep_at = 'infinity'
+WHERE e.id = ANY (ARRAY(SELECT l.id FROM late l))
+`
+
+type PoolLateExecutionsParams struct {
+	Now       *time.Time
+	AheadMs   int32
+	BatchSize int32
+}
+
+// Cross-tenant: the sweeper. What waits although its hint should have come
+// within ahead_ms goes to the pool, where workers look for themselves. What
+// waits for a place is found without; it is only put out of the way.
+func (q *Queries) PoolLateExecutions(ctx context.Context, arg PoolLateExecutionsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, PoolLateExecutions, arg.Now, arg.AheadMs, arg.BatchSize)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const ReclaimExecutions = `-- name: ReclaimExecutions :many
@@ -1424,7 +1605,7 @@ recorded AS (
 ),
 again AS (
     UPDATE active_executions e SET
-        status = 'pending', worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
+        status = 'pending', worker_id = NULL, lease_token = NULL, deadline_at = NULL,
         max_attempts = e.max_attempts + l.worker_lost::int, lost_count = e.lost_count + l.worker_lost::int,
         available_at = clock.at, sweep_at = clock.at + interval '5 seconds',
         attempts = e.attempts || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
@@ -1528,54 +1709,6 @@ func (q *Queries) RecountRunning(ctx context.Context, tenant uuid.UUID) error {
 	return err
 }
 
-const RedispatchExecutions = `-- name: RedispatchExecutions :many
-WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
-late AS MATERIALIZED (
-    SELECT e.id FROM active_executions e, clock
-    WHERE e.sweep_at <= clock.at AND e.status IN ('pending', 'retrying') AND e.available_at <= clock.at
-    ORDER BY e.sweep_at
-    LIMIT $2
-    FOR UPDATE OF e SKIP LOCKED
-)
-UPDATE active_executions e SET
-    dispatch_seq = least(e.dispatch_seq + 1, 30),
-    sweep_at = clock.at + least(interval '5 seconds' * (1 << least(e.dispatch_seq, 4)), interval '60 seconds')
-FROM clock WHERE e.id = ANY (ARRAY(SELECT l.id FROM late l))
-RETURNING e.id, e.priority
-`
-
-type RedispatchExecutionsParams struct {
-	Now       *time.Time
-	BatchSize int32
-}
-
-type RedispatchExecutionsRow struct {
-	ID       uuid.UUID
-	Priority int16
-}
-
-// Cross-tenant: the sweeper. What waits although its hint should have come by
-// now gets another, at a growing distance: 5, 10, 20, 40, then 60 s.
-func (q *Queries) RedispatchExecutions(ctx context.Context, arg RedispatchExecutionsParams) ([]RedispatchExecutionsRow, error) {
-	rows, err := q.db.Query(ctx, RedispatchExecutions, arg.Now, arg.BatchSize)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RedispatchExecutionsRow
-	for rows.Next() {
-		var i RedispatchExecutionsRow
-		if err := rows.Scan(&i.ID, &i.Priority); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const ReleaseExecutions = `-- name: ReleaseExecutions :many
 WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
 given AS (SELECT unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS lease_token),
@@ -1610,7 +1743,7 @@ unkeyed AS (
     WHERE k.execution_id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.concurrency_key IS NOT NULL AND (SELECT count(*) FROM held) >= 0 AND l.cancel_requested_at IS NULL))
 )
 UPDATE active_executions e SET
-    status = CASE WHEN e.cancel_requested_at IS NULL THEN 'pending' ELSE 'running' END, worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
+    status = CASE WHEN e.cancel_requested_at IS NULL THEN 'pending' ELSE 'running' END, worker_id = NULL, lease_token = NULL, deadline_at = NULL,
     max_attempts = e.max_attempts + 1, available_at = clock.at, sweep_at = clock.at + interval '5 seconds'
 FROM clock WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l))
 RETURNING e.id, e.priority

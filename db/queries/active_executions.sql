@@ -2,25 +2,29 @@
 -- Cross-tenant: the promoter. Inserting a run twice is a no-op, in this table
 -- by its key and in the history by the look-up, which touches one partition.
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority,
-                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, available_at, sweep_at, created_at)
+                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, pooled, available_at, sweep_at, created_at)
 SELECT u.id, u.tenant_id, u.job_id, u.job_version, u.scheduled_at, 'scheduled', u.job_type, u.priority,
-       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), greatest(u.available_at, n.at),
-       -- What may not start yet has no hint: the sweeper sends it when it may.
-       CASE WHEN u.available_at > n.at THEN u.available_at ELSE n.at + interval '5 seconds' END, n.at
+       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), u.pooled, greatest(u.available_at, n.at),
+       -- What is in the pool has no hint that could be lost.
+       CASE WHEN u.pooled THEN 'infinity' ELSE greatest(u.available_at, n.at) + interval '5 seconds' END, n.at
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@job_ids::uuid[]) AS job_id,
              unnest(@job_versions::int[]) AS job_version, unnest(@scheduled_at::timestamptz[]) AS scheduled_at,
              unnest(@job_types::text[]) AS job_type, unnest(@priorities::smallint[]) AS priority,
              unnest(@max_attempts::int[]) AS max_attempts, unnest(@timeouts_ms::int[]) AS timeout_ms,
-             unnest(@concurrency_limits::smallint[]) AS concurrency_limit, unnest(@concurrency_keys::text[]) AS concurrency_key, unnest(@available_at::timestamptz[]) AS available_at) u,
+             unnest(@concurrency_limits::smallint[]) AS concurrency_limit, unnest(@concurrency_keys::text[]) AS concurrency_key,
+             unnest(@pooled::boolean[]) AS pooled, unnest(@available_at::timestamptz[]) AS available_at) u,
      (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at) n
 WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: InsertRequestedExecution :exec
+-- It is in the pool and gets a hint too, if there is room: whoever is the
+-- first claims it. So the API need not know what the queue is like.
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority,
-                               parameters, max_attempts, timeout_ms, concurrency_limit, concurrency_key, available_at, sweep_at, created_at)
+                               parameters, max_attempts, timeout_ms, concurrency_limit, concurrency_key, pooled, available_at, sweep_at, created_at)
 VALUES (@id, @tenant_id, @job_id, @job_version, @scheduled_at, @trigger_type, @triggered_by, @job_type, @priority,
-        sqlc.narg(parameters), @max_attempts, @timeout_ms, @concurrency_limit, sqlc.narg(concurrency_key), @now, @sweep_at, @now);
+        sqlc.narg(parameters), @max_attempts, @timeout_ms, @concurrency_limit, sqlc.narg(concurrency_key), @pooled, @now,
+        CASE WHEN @pooled THEN 'infinity' ELSE @sweep_at::timestamptz END, @now);
 
 -- name: ClaimExecutions :many
 -- Cross-tenant: the worker. Takes what is pending and available, while this
@@ -85,7 +89,7 @@ counted AS (
       AND (n.total > 0 OR c.crowded_at IS NULL OR c.crowded_at < clock.at - interval '10 seconds')
 )
 UPDATE active_executions e SET
-    status = 'running', attempt = e.attempt + (e.status <> 'running')::int, worker_id = @worker_id, lease_token = @lease_token,
+    status = 'running', pooled = false, attempt = e.attempt + (e.status <> 'running')::int, worker_id = @worker_id, lease_token = @lease_token,
     started_at = coalesce(e.started_at, clock.at), attempt_started_at = clock.at,
     deadline_at = clock.at + make_interval(secs => e.timeout_ms / 1000.0 + 5),
     sweep_at = least(e.sweep_at, clock.at + interval '5 seconds')
@@ -186,7 +190,7 @@ counted AS (
       AND (n.total > 0 OR c.crowded_at IS NULL OR c.crowded_at < clock.at - interval '10 seconds')
 )
 UPDATE active_executions e SET
-    status = 'running', attempt = e.attempt + 1, worker_id = @worker_id, lease_token = @lease_token,
+    status = 'running', pooled = false, attempt = e.attempt + 1, worker_id = @worker_id, lease_token = @lease_token,
     started_at = coalesce(e.started_at, clock.at), attempt_started_at = clock.at,
     deadline_at = clock.at + make_interval(secs => e.timeout_ms / 1000.0 + 5),
     sweep_at = least(e.sweep_at, clock.at + interval '5 seconds')
@@ -196,84 +200,171 @@ RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_
           e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
           CASE WHEN e.attempt = 1 AND e.trigger_type = 'scheduled' THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at;
 
--- name: ListClaimableExecutions :one
--- Cross-tenant: the worker, where hints do not come. What has waited for
--- waited_ms and may start. It locks nothing, the claim decides; each place in
--- the order is moved by up to spread, so that workers that ask at one time ask
--- for different rows. Lanes share as they do in Redis, 6:3:1.
--- What waits is found by its age (every such row has its sweep_at within 60 s,
--- so this walks active_executions_sweep from its low end), and a late and
--- urgent one behind a long queue also from the high end, where rows are made.
--- A run that waits for a place is listed only if one is free, else a full
--- queue of one job would hide everybody. Each look takes the next stretch of
--- jobs, by active_executions_job, and says where the one after it begins.
--- What its tenant's limits or its key hold back is passed over likewise.
-WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
-crowded AS MATERIALIZED (
-    SELECT c.tenant_id, kind.job_type
-    FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
-    CROSS JOIN (SELECT unnest(ARRAY['http', 'function', 'command']) AS job_type) kind
-    WHERE c.crowded_at > (SELECT at FROM clock) - interval '2 minutes'
-      AND (c.running >= coalesce(t.max_running, nullif(@max_running::int, 0), 1000000) OR CASE kind.job_type WHEN 'http' THEN c.running_http WHEN 'function' THEN c.running_function ELSE c.running_command END
-              >= (t.max_running_by_type->>kind.job_type)::int)
+-- name: ListPooledExecutions :one
+-- Cross-tenant: the worker. What waits in the pool and may start, in the order
+-- in which it should. It locks nothing, the claim decides; each place in a line
+-- is moved by up to spread, so that workers that ask at one time ask for
+-- different rows.
+-- A line is what a tenant has of one priority and type. One step into
+-- active_executions_pool finds the next, so that a long line costs no more than
+-- a short one. Each look takes the next stretch of lines, without the tenant in
+-- which it ends, and says where the one after it begins. Lines of tenants whose
+-- limits are met are passed over.
+-- Fair between tenants: each has its turns beside the others, and first those
+-- of which the fewest run at this worker (busy_tenants, busy_runs).
+-- Fair within a tenant: lanes share 6:3:1 as they do in Redis, and within a lane
+-- each step of priority counts as ten seconds of waiting.
+-- A line gives what a few lines can use: 8 where many are short, all that is
+-- wanted where one is long.
+WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at, @batch_size::int AS wanted),
+walk AS (
+    (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled AND e.tenant_id > @after_tenant::uuid
+     ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.priority, n.job_type FROM walk w CROSS JOIN LATERAL (
+        SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e
+        WHERE e.pooled AND (e.tenant_id, e.priority, e.job_type) > (w.tenant_id, w.priority, w.job_type)
+        ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1
+    ) n
 ),
-oldest AS (
-    SELECT e.id, e.priority, e.available_at FROM active_executions e
-    WHERE e.sweep_at <= (SELECT at FROM clock) + interval '60 seconds'
-      AND e.status IN ('pending', 'retrying') AND e.concurrency_limit = 0 AND e.cancel_requested_at IS NULL
-      AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * @waited_ms::int
-      AND NOT EXISTS (SELECT 1 FROM crowded c WHERE c.tenant_id = e.tenant_id AND c.job_type = e.job_type)
-      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
-    ORDER BY e.sweep_at
-    LIMIT @window_size::int
+stretch AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type, row_number() OVER () AS place FROM walk w LIMIT @stretch::int),
+-- The last tenant all of whose lines are seen, when there may be more.
+ending AS MATERIALIZED (
+    SELECT s.tenant_id FROM stretch s
+    WHERE s.tenant_id < (SELECT l.tenant_id FROM stretch l WHERE l.place = @stretch::int)
+    ORDER BY s.tenant_id DESC LIMIT 1
 ),
-newest AS (
-    SELECT e.id, e.priority, e.available_at FROM active_executions e
-    WHERE e.sweep_at <= (SELECT at FROM clock) + interval '5 seconds'
-      AND e.status IN ('pending', 'retrying') AND e.concurrency_limit = 0 AND e.cancel_requested_at IS NULL
-      AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * @waited_ms::int
-      AND NOT EXISTS (SELECT 1 FROM crowded c WHERE c.tenant_id = e.tenant_id AND c.job_type = e.job_type)
-      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
-    ORDER BY e.sweep_at DESC
-    LIMIT @window_size::int
+lines AS MATERIALIZED (
+    SELECT t.tenant_id, t.priority, t.job_type, p.seen
+    FROM stretch t CROSS JOIN LATERAL (
+        SELECT count(*) AS seen FROM (
+            SELECT 1 FROM active_executions e
+            WHERE e.pooled AND e.tenant_id = t.tenant_id AND e.priority = t.priority AND e.job_type = t.job_type
+              AND e.available_at <= (SELECT at FROM clock)
+            LIMIT 8
+        ) few
+    ) p
+    WHERE p.seen > 0
+      AND NOT EXISTS (
+          SELECT 1 FROM running_counts c LEFT JOIN tenants f ON f.id = c.tenant_id
+          WHERE c.tenant_id = t.tenant_id
+            AND (c.running >= coalesce(f.max_running, nullif(@max_running::int, 0), 1000000)
+                 OR CASE t.job_type WHEN 'http' THEN c.running_http WHEN 'function' THEN c.running_function ELSE c.running_command END
+                    >= (f.max_running_by_type->>t.job_type)::int)
+      )
 ),
-stretch AS MATERIALIZED (
-    SELECT e.job_id, e.status, e.concurrency_limit FROM active_executions e
-    WHERE e.job_id > @after_job::uuid ORDER BY e.job_id LIMIT @window_size::int
+depth AS MATERIALIZED (SELECT greatest(8, (SELECT 2 * c.wanted FROM clock c) / greatest(count(*), 1)) AS most FROM lines l WHERE l.seen = 8),
+found AS (
+    SELECT l.tenant_id, w.id, w.available_at - l.priority * interval '10 seconds' AS since,
+           CASE WHEN l.priority >= 7 THEN 6 WHEN l.priority >= 3 THEN 3 ELSE 1 END AS weight
+    FROM lines l CROSS JOIN LATERAL (
+        SELECT e.id, e.available_at FROM active_executions e
+        WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
+          AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
+        ORDER BY e.available_at
+        LIMIT (SELECT d.most FROM depth d)
+    ) w
 ),
+aged AS (
+    SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since, f.id) + random() * @spread::int AS place
+    FROM found f
+),
+shared AS (
+    SELECT a.tenant_id, a.id, row_number() OVER (PARTITION BY a.tenant_id, a.weight ORDER BY a.place)::float8 / a.weight AS share FROM aged a
+),
+turns AS (
+    SELECT s.tenant_id, s.id, row_number() OVER (PARTITION BY s.tenant_id ORDER BY s.share, s.id) + coalesce(b.runs, 0) AS turn
+    FROM shared s
+    LEFT JOIN (SELECT unnest(@busy_tenants::uuid[]) AS tenant_id, unnest(@busy_runs::int[]) AS runs) b ON b.tenant_id = s.tenant_id
+),
+chosen AS MATERIALIZED (
+    SELECT t.tenant_id, t.id, row_number() OVER (ORDER BY t.turn, random()) AS place FROM turns t ORDER BY 3 LIMIT (SELECT wanted FROM clock)
+)
+SELECT ARRAY(SELECT c.id FROM chosen c ORDER BY c.place)::uuid[] AS ids,
+       ARRAY(SELECT c.tenant_id FROM chosen c ORDER BY c.place)::uuid[] AS tenant_ids,
+       coalesce((SELECT n.tenant_id FROM ending n), '00000000-0000-0000-0000-000000000000')::uuid AS next_after;
+
+-- name: ListPlacedExecutions :one
+-- Cross-tenant: the worker. Runs that wait for a place of their job, of which
+-- one is free, and the first of those that wait for a key that nobody holds:
+-- those whose turn nobody announced. Each look takes the next stretch of jobs,
+-- by active_executions_gated, and of keys from a tenant at random on, by
+-- active_executions_key; it says where the one after it begins.
+WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+walk AS (
+    (SELECT e.job_id FROM active_executions e WHERE e.concurrency_limit > 0 AND e.job_id > @after_job::uuid ORDER BY e.job_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.job_id FROM active_executions e WHERE e.concurrency_limit > 0 AND e.job_id > w.job_id ORDER BY e.job_id LIMIT 1)
+    FROM walk w WHERE w.job_id IS NOT NULL
+),
+jobs AS MATERIALIZED (SELECT w.job_id FROM walk w LIMIT @stretch::int),
 places AS MATERIALIZED (
     SELECT j.job_id, taken.free
-    FROM (SELECT DISTINCT s.job_id FROM stretch s WHERE s.concurrency_limit > 0 AND s.status <> 'running') j
-    CROSS JOIN LATERAL (
+    FROM jobs j CROSS JOIN LATERAL (
         SELECT max(e.concurrency_limit) - count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0) AS free
         FROM active_executions e WHERE e.job_id = j.job_id
     ) taken
+    WHERE j.job_id IS NOT NULL
 ),
-placed AS (
-    SELECT w.id, w.priority, w.available_at
+keyed AS (
+    (SELECT e.tenant_id, e.concurrency_key FROM active_executions e
+     WHERE e.concurrency_key IS NOT NULL AND e.tenant_id > (SELECT r.from_tenant FROM (SELECT @from_tenant::uuid AS from_tenant) r)
+     ORDER BY e.tenant_id, e.concurrency_key LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.concurrency_key FROM keyed w CROSS JOIN LATERAL (
+        SELECT e.tenant_id, e.concurrency_key FROM active_executions e
+        WHERE e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > (w.tenant_id, w.concurrency_key)
+        ORDER BY e.tenant_id, e.concurrency_key LIMIT 1
+    ) n
+),
+keys AS MATERIALIZED (SELECT w.tenant_id, w.concurrency_key FROM keyed w LIMIT @stretch::int),
+found AS (
+    SELECT w.id, w.tenant_id
     FROM places p CROSS JOIN LATERAL (
-        SELECT e.id, e.priority, e.available_at FROM active_executions e
+        SELECT e.id, e.tenant_id FROM active_executions e
         WHERE e.job_id = p.job_id AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
-          AND e.available_at <= (SELECT at FROM clock) - interval '1 millisecond' * @waited_ms::int
-          AND NOT EXISTS (SELECT 1 FROM crowded c WHERE c.tenant_id = e.tenant_id AND c.job_type = e.job_type)
+          AND e.available_at <= (SELECT at FROM clock)
           AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
         ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id
         LIMIT greatest(p.free, 0)
     ) w
+    UNION
+    SELECT w.id, w.tenant_id
+    FROM keys y CROSS JOIN LATERAL (
+        SELECT e.id, e.tenant_id FROM active_executions e
+        WHERE e.tenant_id = y.tenant_id AND e.concurrency_key = y.concurrency_key AND e.concurrency_limit = 0
+          AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL AND e.available_at <= (SELECT at FROM clock)
+        ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
+    ) w
+    WHERE NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = y.tenant_id AND k.key = y.concurrency_key)
 ),
-found AS (SELECT id, priority, available_at FROM oldest UNION SELECT id, priority, available_at FROM newest
-          UNION SELECT id, priority, available_at FROM placed),
-aged AS (
-    SELECT f.id, lane.weight,
-           row_number() OVER (PARTITION BY lane.weight ORDER BY f.available_at, f.id) + random() * @spread::int AS place
-    FROM found f CROSS JOIN LATERAL (SELECT CASE WHEN f.priority >= 7 THEN 6 WHEN f.priority >= 3 THEN 3 ELSE 1 END AS weight) lane
-),
-shared AS (
-    SELECT a.id, row_number() OVER (PARTITION BY a.weight ORDER BY a.place)::float8 / a.weight AS turn FROM aged a
-)
-SELECT ARRAY(SELECT s.id FROM shared s ORDER BY s.turn LIMIT @batch_size::int)::uuid[] AS ids,
-       coalesce((SELECT l.job_id FROM (SELECT s.job_id, row_number() OVER (ORDER BY s.job_id) AS n FROM stretch s) l WHERE l.n = @window_size::int),
+placed AS MATERIALIZED (SELECT f.id, f.tenant_id, row_number() OVER (ORDER BY random()) AS place FROM found f ORDER BY 3 LIMIT @batch_size::int)
+SELECT ARRAY(SELECT p.id FROM placed p ORDER BY p.place)::uuid[] AS ids,
+       ARRAY(SELECT p.tenant_id FROM placed p ORDER BY p.place)::uuid[] AS tenant_ids,
+       coalesce((SELECT l.job_id FROM (SELECT j.job_id, row_number() OVER (ORDER BY j.job_id) AS n FROM jobs j) l WHERE l.n = @stretch::int),
                 '00000000-0000-0000-0000-000000000000')::uuid AS next_after;
+
+-- name: ListCrowdedTenants :many
+-- Cross-tenant: the promoter. Tenants of which more than so many runs of a line
+-- wait in the pool and may start: what becomes due belongs behind those. Walks
+-- the lines as ListPooledExecutions does.
+WITH RECURSIVE walk AS (
+    (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.priority, n.job_type FROM walk w CROSS JOIN LATERAL (
+        SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e
+        WHERE e.pooled AND (e.tenant_id, e.priority, e.job_type) > (w.tenant_id, w.priority, w.job_type)
+        ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1
+    ) n
+),
+lines AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000)
+SELECT DISTINCT l.tenant_id FROM lines l
+WHERE EXISTS (
+    SELECT 1 FROM active_executions e
+    WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
+      AND e.available_at <= coalesce(sqlc.narg(now)::timestamptz, now())
+    OFFSET @more_than::int
+);
 
 -- name: CountActiveByJobs :many
 -- Cross-tenant: the promoter, for jobs whose rows it holds locked; and for one
@@ -332,9 +423,8 @@ recorded AS (
 ),
 again AS (
     UPDATE active_executions e SET
-        status = 'retrying', worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
-        available_at = clock.at + make_interval(secs => l.retry_ms / 1000.0),
-        sweep_at = clock.at + make_interval(secs => l.retry_ms / 1000.0 + 3),
+        status = 'retrying', worker_id = NULL, lease_token = NULL, deadline_at = NULL, pooled = (e.concurrency_limit = 0 AND e.concurrency_key IS NULL),
+        available_at = clock.at + make_interval(secs => l.retry_ms / 1000.0), sweep_at = 'infinity',
         attempts = e.attempts || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
             'number', l.attempt, 'startedAt', l.attempt_started_at, 'endedAt', clock.at, 'workerId', l.worker_id,
             'error', jsonb_build_object('type', l.error_type, 'message', l.error_message, 'stack', nullif(l.error_stack, '')))))
@@ -517,7 +607,7 @@ unkeyed AS (
     WHERE k.execution_id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.concurrency_key IS NOT NULL AND (SELECT count(*) FROM held) >= 0 AND l.cancel_requested_at IS NULL))
 )
 UPDATE active_executions e SET
-    status = CASE WHEN e.cancel_requested_at IS NULL THEN 'pending' ELSE 'running' END, worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
+    status = CASE WHEN e.cancel_requested_at IS NULL THEN 'pending' ELSE 'running' END, worker_id = NULL, lease_token = NULL, deadline_at = NULL,
     max_attempts = e.max_attempts + 1, available_at = clock.at, sweep_at = clock.at + interval '5 seconds'
 FROM clock WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l))
 RETURNING e.id, e.priority;
@@ -573,7 +663,7 @@ recorded AS (
 ),
 again AS (
     UPDATE active_executions e SET
-        status = 'pending', worker_id = NULL, lease_token = NULL, deadline_at = NULL, dispatch_seq = 0,
+        status = 'pending', worker_id = NULL, lease_token = NULL, deadline_at = NULL,
         max_attempts = e.max_attempts + l.worker_lost::int, lost_count = e.lost_count + l.worker_lost::int,
         available_at = clock.at, sweep_at = clock.at + interval '5 seconds',
         attempts = e.attempts || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
@@ -609,34 +699,32 @@ unkeyed AS (
 )
 SELECT l.id, l.tenant_id, l.concurrency_key, l.priority, l.job_type, l.verdict::text AS verdict, l.worker_lost::boolean AS worker_lost FROM lost l;
 
--- name: RedispatchExecutions :many
--- Cross-tenant: the sweeper. What waits although its hint should have come by
--- now gets another, at a growing distance: 5, 10, 20, 40, then 60 s.
+-- name: PoolLateExecutions :execrows
+-- Cross-tenant: the sweeper. What waits although its hint should have come
+-- within ahead_ms goes to the pool, where workers look for themselves. What
+-- waits for a place is found without; it is only put out of the way.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 late AS MATERIALIZED (
     SELECT e.id FROM active_executions e, clock
-    WHERE e.sweep_at <= clock.at AND e.status IN ('pending', 'retrying') AND e.available_at <= clock.at
+    WHERE e.sweep_at <= clock.at + interval '1 millisecond' * @ahead_ms::int
+      AND e.status IN ('pending', 'retrying')
     ORDER BY e.sweep_at
     LIMIT @batch_size
     FOR UPDATE OF e SKIP LOCKED
 )
-UPDATE active_executions e SET
-    dispatch_seq = least(e.dispatch_seq + 1, 30),
-    sweep_at = clock.at + least(interval '5 seconds' * (1 << least(e.dispatch_seq, 4)), interval '60 seconds')
-FROM clock WHERE e.id = ANY (ARRAY(SELECT l.id FROM late l))
-RETURNING e.id, e.priority;
+UPDATE active_executions e SET pooled = (e.concurrency_limit = 0 AND e.concurrency_key IS NULL), sweep_at = 'infinity'
+WHERE e.id = ANY (ARRAY(SELECT l.id FROM late l));
 
--- name: ExpediteExecutions :execrows
--- Cross-tenant: the sweeper, when Redis lost what it held: whatever waits is
--- due for a new hint now. Skips what is locked: it is being claimed.
-WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
-waiting AS MATERIALIZED (
-    SELECT e.id FROM active_executions e, clock
-    WHERE e.status IN ('pending', 'retrying') AND e.sweep_at > clock.at
+-- name: PoolExecutions :execrows
+-- Cross-tenant: the promoter for hints that could not be sent, and the worker
+-- for those that it has no slot for. Skips what is locked: it is being claimed.
+WITH waiting AS MATERIALIZED (
+    SELECT e.id FROM active_executions e
+    WHERE e.id = ANY (@ids::uuid[]) AND e.status IN ('pending', 'retrying') AND NOT e.pooled AND e.concurrency_limit = 0 AND e.concurrency_key IS NULL
     FOR UPDATE OF e SKIP LOCKED
 )
-UPDATE active_executions e SET sweep_at = greatest(clock.at, e.available_at), dispatch_seq = 0
-FROM clock WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w));
+UPDATE active_executions e SET pooled = true, sweep_at = 'infinity'
+WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w));
 
 -- name: CancelWaitingByJob :execrows
 -- Ends what waits of one job, but where it is asked to spare backfills.

@@ -93,12 +93,18 @@ func together(ctx context.Context, parts ...func(ctx context.Context) error) err
 	return group.Wait()
 }
 
-// hintOne announces one execution to the workers; an error only costs time,
-// because the sweeper announces it again.
+// hintOne announces one execution to the workers, unless more hints wait than
+// it should stand behind. It is in the pool, where workers look for it; the hint
+// only has it start sooner.
 func hintOne(hints *queue.Publisher, log *slog.Logger) func(ctx context.Context, priority int, id uuid.UUID) {
 	return func(ctx context.Context, priority int, id uuid.UUID) {
-		if err := hints.Publish(ctx, queue.LaneFor(priority), []uuid.UUID{id}); err != nil {
-			log.DebugContext(ctx, "hint not sent, the sweeper sends it", "error", err, "execution_id", id)
+		lane := queue.LaneFor(priority)
+		depths, err := hints.Depth(ctx)
+		if err == nil && depths[lane] < queue.Window {
+			err = hints.Publish(ctx, lane, []uuid.UUID{id})
+		}
+		if err != nil {
+			log.DebugContext(ctx, "hint not sent, workers look for the execution", "error", err, "execution_id", id)
 		}
 	}
 }

@@ -76,8 +76,8 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 	return w.Run(ctx, func(ctx context.Context) error { return together(ctx, intake...) })
 }
 
-// intake makes the worker and the ways in which it learns what to run: hints,
-// polling, or both, where it polls while the consumer finds Redis away.
+// intake makes the worker and the ways in which it learns what to run: it looks
+// for it, and gets hints where there is a Redis.
 func (p process) intake(c config.Worker, d worker.Deps) (*worker.Worker, []func(context.Context) error, error) {
 	if c.Redis() == "" {
 		w := worker.New(p.workerConfig(c), d)
@@ -90,11 +90,7 @@ func (p process) intake(c config.Worker, d worker.Deps) (*worker.Worker, []func(
 	if err != nil {
 		return nil, nil, fmt.Errorf("REDIS_URL: %w", err)
 	}
-	ways := []func(context.Context) error{consumer.Run}
-	if c.Polls() {
-		ways = append(ways, w.Seek)
-	}
-	return w, ways, nil
+	return w, []func(context.Context) error{consumer.Run, w.Seek}, nil
 }
 
 func (p process) workerConfig(c config.Worker) worker.Config {

@@ -146,6 +146,7 @@ func dueNow(n int) ([]uuid.UUID, db.InsertDueExecutionsParams) {
 		p.TimeoutsMs = append(p.TimeoutsMs, 300_000)
 		p.ConcurrencyLimits = append(p.ConcurrencyLimits, 0)
 		p.ConcurrencyKeys = append(p.ConcurrencyKeys, "")
+		p.Pooled = append(p.Pooled, false)
 		p.AvailableAt = append(p.AvailableAt, at)
 	}
 	return p.Ids, p

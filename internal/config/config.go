@@ -46,7 +46,7 @@ func (p Process) MetricsAddr() string {
 type Stores struct {
 	DatabaseURL  URL    `env:"DATABASE_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the login of the processes, which owns nothing; migrate makes that login ready when this is set, and standalone starts a private server when it is not"`
 	RedisURL     URL    `env:"REDIS_URL" scheme:"redis,rediss,unix,redis-socket" default:"" doc:"Redis, which carries hints and holds no truth; required where QUEUE_BACKEND is redis; standalone starts a private one when this is not set"`
-	QueueBackend string `env:"QUEUE_BACKEND" default:"auto" oneof:"auto,redis,postgres" doc:"how workers learn what to run: by hints through Redis alone, by polling PostgreSQL without any Redis, or by hints and, while Redis is away or none is named, by polling; the same in every process, and may change at any restart"`
+	QueueBackend string `env:"QUEUE_BACKEND" default:"auto" oneof:"auto,redis,postgres" doc:"whether hints go through Redis, so that runs start sooner: redis demands REDIS_URL, postgres never uses it, auto uses it where it is set; workers look into PostgreSQL in any case; the same in every process, and may change at any restart"`
 }
 
 // The values of Stores.QueueBackend.
@@ -65,10 +65,6 @@ func (s Stores) Redis() string {
 
 // NeedsRedis says that a Redis belongs to the process, named or not.
 func (s Stores) NeedsRedis() bool { return s.QueueBackend != backendPostgres }
-
-// Polls says that workers look for work in the database: always where there is
-// no Redis, and otherwise while it is away.
-func (s Stores) Polls() bool { return s.QueueBackend != backendRedis }
 
 // Tokens says which JWTs are believed. An empty issuer or audience is not
 // checked.

@@ -196,15 +196,14 @@ func TestRedisIsNeededWhereHintsAreAllThereIs(t *testing.T) {
 		backend, url string
 		ok           bool
 		redis        string
-		polls        bool
 	}{
-		{"", "", true, "", true},
-		{"", redis, true, redis, true},
-		{"auto", "", true, "", true},
-		{"postgres", "", true, "", true},
-		{"postgres", redis, true, "", true},
-		{"redis", redis, true, redis, false},
-		{"redis", "", false, "", false},
+		{"", "", true, ""},
+		{"", redis, true, redis},
+		{"auto", "", true, ""},
+		{"postgres", "", true, ""},
+		{"postgres", redis, true, ""},
+		{"redis", redis, true, redis},
+		{"redis", "", false, ""},
 	}
 	for _, tt := range tests {
 		lookup := env("QUEUE_BACKEND", tt.backend, "REDIS_URL", tt.url)
@@ -216,8 +215,8 @@ func TestRedisIsNeededWhereHintsAreAllThereIs(t *testing.T) {
 				t.Errorf("%q with %q: %v", tt.backend, tt.url, err)
 			}
 		}
-		if err == nil && (worker.Redis() != tt.redis || worker.Polls() != tt.polls) {
-			t.Errorf("%q with %q: uses %q, polls: %v", tt.backend, tt.url, worker.Redis(), worker.Polls())
+		if err == nil && worker.Redis() != tt.redis {
+			t.Errorf("%q with %q: uses %q", tt.backend, tt.url, worker.Redis())
 		}
 		standalone, err := config.Load[config.Standalone](lookup)
 		if err != nil || standalone.Worker.NeedsRedis() != (tt.backend != "postgres") {

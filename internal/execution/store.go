@@ -111,11 +111,12 @@ func request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (
 	seed := make([]byte, 16)
 	_, _ = rand.Read(seed) // it never fails; see its documentation
 	id := RequestedID(who.TenantID, d.job, tx.At, seed)
+	key := keyOf(j, d.parameters)
 	err = tx.InsertRequestedExecution(ctx, db.InsertRequestedExecutionParams{
 		ID: id, TenantID: who.TenantID, JobID: d.job, JobVersion: j.Version, ScheduledAt: tx.At,
 		TriggerType: string(d.trigger), TriggeredBy: who.Subject, JobType: j.JobType, Priority: j.Priority, Parameters: d.parameters,
 		MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: tx.At, SweepAt: tx.At.Add(SweepAfter),
-		ConcurrencyLimit: gate(admission, j.MaxConcurrent), ConcurrencyKey: keyOf(j, d.parameters),
+		ConcurrencyLimit: gate(admission, j.MaxConcurrent), ConcurrencyKey: key, Pooled: !admission.Gated && key == nil,
 	})
 	if err != nil {
 		return Execution{}, fmt.Errorf("insert execution: %w", err)
@@ -167,6 +168,6 @@ func gate(a job.Admission, limit int32) int16 {
 }
 
 // SweepAfter is how long a waiting execution's hint may take before the
-// sweeper sends another. The statements that insert executions in bulk state
+// sweeper puts it into the pool, unless it is there already. The statements that insert executions in bulk state
 // the same five seconds.
 const SweepAfter = 5 * time.Second

@@ -143,7 +143,7 @@ func (a *audit) after(w *world, o op, got answer, at time.Time) {
 		for _, id := range o.plan.cancels {
 			a.askToEnd(id)
 		}
-	case listGatedJobs, listHeldExecutions, listClaimableExecutions, listNextExecutions, lockJobs, claimDueJobs:
+	case listGatedJobs, listHeldExecutions, listPooledExecutions, listPlacedExecutions, listNextExecutions, lockJobs, claimDueJobs:
 		return // they write nothing
 	}
 	a.compare(w.db)

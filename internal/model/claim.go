@@ -82,7 +82,7 @@ func (t *tables) give(r *activeRow, worker, token uuid.UUID, at time.Time) claim
 	if r.waits() && (t.bug != sameAttempt || r.Attempt == 0) {
 		r.Attempt++
 	}
-	r.Status, r.Worker, r.Token = execution.Running, worker, token
+	r.Status, r.Worker, r.Token, r.Pooled = execution.Running, worker, token, false
 	if r.StartedAt.IsZero() {
 		r.StartedAt = at
 	}

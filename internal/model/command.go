@@ -99,6 +99,8 @@ func (o triggerJob) do(t *tables, at time.Time) answer {
 	r.Trigger = execution.Manual
 	if a.Gated {
 		r.Gate = j.spec.MaxConcurrent
+	} else if !r.bound() {
+		r.pool()
 	}
 	t.insert(r)
 	j.Last, j.Count = at, j.Count+1

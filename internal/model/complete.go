@@ -35,7 +35,8 @@ func (o completeExecutions) do(t *tables, at time.Time) (a answer) {
 		if v.Status == execution.Retrying {
 			r.failed(d.Error)
 			r.letGo(execution.Retrying)
-			r.AvailableAt, r.SweepAt = at.Add(d.Retry), at.Add(d.Retry+3*time.Second)
+			r.AvailableAt = at.Add(d.Retry)
+			r.pool()
 			continue
 		}
 		over := r.end(v.Status, at)
@@ -60,7 +61,8 @@ func (t *tables) mayComplete(r *activeRow, d outcome) bool {
 	case noFence:
 		return !r.waits() // neither number nor token
 	default:
-		return !r.waits() && r.Attempt == d.Attempt && r.Token == d.Token
+		// What was given back to be cancelled has no token, and NULL equals nothing.
+		return !r.waits() && r.Attempt == d.Attempt && r.Token == d.Token && d.Token != uuid.Nil
 	}
 }
 
@@ -95,7 +97,7 @@ func (t *tables) nextInLine(of *activeRow) (ids []uuid.UUID) {
 func (o releaseExecutions) do(t *tables, at time.Time) (a answer) {
 	for _, given := range o.Rows {
 		r := t.row(given.ID)
-		if r == nil || r.waits() || r.Token != given.Token {
+		if r == nil || r.waits() || r.Token != given.Token || given.Token == uuid.Nil {
 			continue
 		}
 		status := execution.Pending
@@ -168,27 +170,22 @@ func (t *tables) afterLoss(r *activeRow, lost bool) execution.Status {
 	}
 }
 
-func (o redispatchExecutions) do(t *tables, at time.Time) (a answer) {
+func (o poolLateExecutions) do(t *tables, at time.Time) (a answer) {
 	for i := range t.active {
-		r := &t.active[i]
-		if !r.waits() || r.SweepAt.After(at) || r.AvailableAt.After(at) || o.Locked.holds(r.ID) {
-			continue
+		if r := &t.active[i]; r.waits() && !r.SweepAt.After(at.Add(o.Ahead)) && !o.Locked.holds(r.ID) {
+			r.pool()
+			a.Count++
 		}
-		r.SweepAt = at.Add(min(5*time.Second<<min(r.Dispatched, 4), time.Minute))
-		r.Dispatched = min(r.Dispatched+1, 30)
-		a.IDs = append(a.IDs, r.ID)
 	}
 	return a
 }
 
-func (o expediteExecutions) do(t *tables, at time.Time) (a answer) {
-	for i := range t.active {
-		r := &t.active[i]
-		if !r.waits() || !r.SweepAt.After(at) || o.Locked.holds(r.ID) {
-			continue
+func (o poolExecutions) do(t *tables, _ time.Time) (a answer) {
+	for _, id := range distinct(o.IDs) {
+		if r := t.row(id); r != nil && r.waits() && !r.Pooled && !r.bound() && !o.Locked.holds(id) {
+			r.pool()
+			a.Count++
 		}
-		r.SweepAt, r.Dispatched = later(at, r.AvailableAt), 0
-		a.Count++
 	}
 	return a
 }

@@ -70,12 +70,15 @@ func (d *draw) next() op {
 	case 13:
 		return reclaimExecutions{Locked: d.rowsLocked()}
 	case 14:
-		return redispatchExecutions{Locked: d.rowsLocked()}
+		return pick(d, []op{
+			poolLateExecutions{Ahead: time.Duration(d.intn(2)) * 5 * time.Second, Locked: d.rowsLocked()},
+			poolExecutions{IDs: d.ids(), Locked: d.rowsLocked()},
+		})
 	case 15:
 		return pick(d, []op{
-			expediteExecutions{},
+			listPooledExecutions{Limit: d.limit()},
+			listPlacedExecutions{},
 			listGatedJobs{IDs: d.ids()},
-			listClaimableExecutions{Waited: time.Duration(d.intn(2)) * time.Second, Limit: d.limit()},
 			listNextExecutions{Tenant: d.chance(50), Keys: pick(d, [][]string{nil, {"press"}, {"lathe", "press"}}), Limit: d.limit()},
 			resumePausedJobs{},
 		})
@@ -277,9 +280,9 @@ func scripts() []script {
 			at(time.Second, listHeldExecutions{Worker: w1}), end(well),
 		)},
 		{"places are kept", lines(waiting, claim(w1, token1), gated(w1, token2), end(func(o *outcome) { o.Attempt = max(o.Attempt, 1) }), gated(w1, token2), gated(w1, token1),
-			at(0, listClaimableExecutions{}), end(fails), at(0, listClaimableExecutions{}), gated(w1, token1), at(2*time.Second, listClaimableExecutions{}), gated(w1, token1))},
+			at(0, listPlacedExecutions{}), end(fails), at(0, listPlacedExecutions{}), gated(w1, token1), at(2*time.Second, listPlacedExecutions{}), gated(w1, token1))},
 		{"an old attempt ends", lines(create(same), due, join(w1), claim(w1, token1), end(func(o *outcome) { o.Attempt-- }), end(func(o *outcome) { o.Token = token2 }), end(fails),
-			end(well), at(time.Second, redispatchExecutions{}), at(3*time.Second, redispatchExecutions{}), at(time.Second, expediteExecutions{}), claim(w1, token2), end(fails))},
+			end(well), at(time.Second, listPooledExecutions{}), at(3*time.Second, listPooledExecutions{}), at(time.Second, poolLateExecutions{}), claim(w1, token2), end(fails))},
 		{"a deletion ends all", lines(waiting, claim(w1, token1), at(0, deleteJob{Job: jobID}), claim(w1, token1), at(0, listHeldExecutions{Worker: w1}), end(well), due,
 			at(0, triggerJob{Job: jobID, ID: uuid.UUID{9}}), at(0, pauseJob{Job: jobID}), at(0, resumeJob{Job: jobID}), at(0, deleteJob{Job: jobID}))},
 		{"what is to be cancelled is released or lost", lines(
@@ -291,19 +294,19 @@ func scripts() []script {
 			at(35*time.Second, promote{}), end(well), gated(w1, token2))},
 		{"a pause is over", lines(create(same), at(0, pauseJob{Job: jobID, Until: time.Time{}.Add(time.Hour)}), at(25*time.Second, resumePausedJobs{}), due,
 			at(0, pauseJob{Job: jobID}), at(25*time.Second, resumeJob{Job: jobID, Missed: job.FireOnce}), due, at(0, pauseJob{Job: jobID}), at(0, resumeJob{Job: jobID}))},
-		{"a long outage", lines(create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), at(5*time.Minute, promote{}), at(100*time.Millisecond, redispatchExecutions{}),
-			at(time.Second, expediteExecutions{}), due)},
+		{"a long outage", lines(create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), at(5*time.Minute, promote{}), at(100*time.Millisecond, listPooledExecutions{}),
+			at(time.Second, poolLateExecutions{Ahead: 5 * time.Second}), due)},
 		{"a tenant may run one at once", lines(
-			create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), due, due, join(w1),
+			create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), due, due, join(w1), at(5*time.Second, poolLateExecutions{}),
 			line{time.Millisecond, func(m *tables) op { return claimExecutions{Worker: w1, Token: token1, IDs: all(m), Limit: 1} }},
-			at(0, listNextExecutions{Tenant: true, Limit: 1}), at(0, listClaimableExecutions{Limit: 1}), end(well),
-			at(0, listNextExecutions{Tenant: true, Limit: 1}), at(0, listClaimableExecutions{Limit: 1}),
+			at(0, listNextExecutions{Tenant: true, Limit: 1}), at(0, listPooledExecutions{Limit: 1}), end(well),
+			at(0, listNextExecutions{Tenant: true, Limit: 1}), at(0, listPooledExecutions{Limit: 1}),
 			line{time.Millisecond, func(m *tables) op { return claimExecutions{Worker: w1, Token: token2, IDs: all(m), Limit: 1} }}, end(fails),
 		)},
 		{"a key is held by one", lines(
 			create(func(s *job.Spec) { s.Overlap, s.ConcurrencyKey = job.OverlapAllow, "press" }), due, due, join(w1), claim(w1, token1),
-			at(0, listGatedJobs{}), gated(w1, token1), at(0, listNextExecutions{Keys: []string{"press"}}), at(0, listClaimableExecutions{}), gated(w1, token2),
-			end(well), at(0, listNextExecutions{Keys: []string{"press"}}), at(0, listClaimableExecutions{}), gated(w1, token2),
+			at(0, listGatedJobs{}), gated(w1, token1), at(0, listNextExecutions{Keys: []string{"press"}}), at(0, listPlacedExecutions{}), gated(w1, token2),
+			end(well), at(0, listNextExecutions{Keys: []string{"press"}}), at(0, listPlacedExecutions{}), gated(w1, token2),
 			line{0, func(m *tables) op {
 				return releaseExecutions{Rows: []heldRow{{ID: m.active[0].ID, Token: m.active[0].Token}}}
 			}}, gated(w1, token1), at(0, retireWorker{Worker: w1}), at(0, reclaimExecutions{}),

@@ -9,32 +9,45 @@ import (
 
 // What workers and the sweeper look for; the claim decides.
 
-// do lists all that may be claimed; the statement picks a part of them, in an
-// order that chance has a share in.
-func (o listClaimableExecutions) do(t *tables, at time.Time) (a answer) {
-	if t.crowded.After(at.Add(-2*time.Minute)) && t.room(o.Limit) <= 0 {
-		return a
-	}
-	before := at.Add(-o.Waited)
-	may := func(r *activeRow) bool {
-		return r.waits() && r.CancelAt.IsZero() && !r.AvailableAt.After(before) && !t.taken(r.Key)
-	}
-	waiting := map[uuid.UUID][]*activeRow{}
+// mayStart says that a claim takes the row, as far as it alone decides.
+func (r *activeRow) mayStart(at time.Time) bool {
+	return r.waits() && r.CancelAt.IsZero() && !r.AvailableAt.After(at)
+}
+
+// do lists all of the pool that may be claimed; the statement picks a part of
+// them, in an order that chance has a share in.
+func (o listPooledExecutions) do(t *tables, at time.Time) (a answer) {
 	for i := range t.active {
-		r := &t.active[i]
-		if r.Gate == 0 && may(r) && !r.SweepAt.After(at.Add(time.Minute)) {
+		if r := &t.active[i]; r.Pooled && r.mayStart(at) && t.room(o.Limit) > 0 {
 			a.IDs = append(a.IDs, r.ID)
 		}
-		if r.Gate > 0 && may(r) {
+	}
+	slices.SortFunc(a.IDs, compareIDs)
+	return a
+}
+
+// do lists who has a place or a key and was not told.
+func (listPlacedExecutions) do(t *tables, at time.Time) (a answer) {
+	waiting, keyed := map[uuid.UUID][]*activeRow{}, map[string][]*activeRow{}
+	for i := range t.active {
+		r := &t.active[i]
+		switch {
+		case !r.mayStart(at) || t.taken(r.Key):
+		case r.Gate > 0:
 			waiting[r.Job] = append(waiting[r.Job], r)
+		case r.Key != "":
+			keyed[r.Key] = append(keyed[r.Key], r)
 		}
 	}
 	for id, rows := range waiting {
 		slices.SortFunc(rows, byTurn)
-		free := max(0, t.free(id))
-		for _, r := range rows[:min(free, len(rows))] {
+		for _, r := range rows[:min(max(0, t.free(id)), len(rows))] {
 			a.IDs = append(a.IDs, r.ID)
 		}
+	}
+	for _, rows := range keyed {
+		slices.SortFunc(rows, byTurn)
+		a.IDs = append(a.IDs, rows[0].ID)
 	}
 	slices.SortFunc(a.IDs, compareIDs)
 	return a

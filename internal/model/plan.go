@@ -130,8 +130,9 @@ func (p *plan) admit(j *dueJob, at time.Time) (ran bool, dropped int) {
 		r.Gate = j.spec.MaxConcurrent
 	}
 	if p.at.Sub(at) > lateAfter {
-		if r.AvailableAt = p.catchup.next(p.at); r.AvailableAt.After(p.at) {
-			r.SweepAt = r.AvailableAt
+		r.AvailableAt = p.catchup.next(p.at)
+		if r.SweepAt = r.AvailableAt.Add(execution.SweepAfter); r.AvailableAt.After(p.at) && !r.bound() {
+			r.pool()
 		}
 	}
 	p.runs = append(p.runs, r)

@@ -72,10 +72,33 @@ func (o writePromotion) do(t *tables, _ time.Time) (a answer) {
 func (o promote) do(t *tables, at time.Time) answer {
 	const session = -1
 	p := newPlan(claimDueJobs{Session: session, Locked: o.Locked}.do(t, at).due, at, &catchup{every: catchupEvery})
+	if t.longLine(at) {
+		for i := range p.runs {
+			if r := &p.runs[i]; !r.bound() {
+				r.pool()
+			}
+		}
+		writePromotion{Session: session, plan: p}.do(t, at)
+		return answer{}
+	}
 	writePromotion{Session: session, plan: p}.do(t, at)
 	ids := p.hints()
 	slices.SortFunc(ids, compareIDs)
 	return answer{IDs: ids}
+}
+
+// longLine says that a line of the pool is so long that what becomes due belongs
+// behind it.
+func (t *tables) longLine(at time.Time) bool {
+	lines := map[int]int{}
+	for i := range t.active {
+		if r := &t.active[i]; r.Pooled && !r.AvailableAt.After(at) {
+			if lines[r.Priority]++; lines[r.Priority] > 16 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // catchupEvery is the distance of late runs.

@@ -52,8 +52,12 @@ func (p *promoter) pass() {
 			}
 			p.since = a.due[0].due.Add(-time.Second)
 			w.after(0, &p.process, func() {
-				w.redis.publish(w, plan.hints(), 0)
 				again(5 * time.Millisecond)
+				if hints := plan.hints(); w.redis.away && len(hints) > 0 {
+					w.send(&p.process, poolExecutions{IDs: hints}, timeout, func(answer, bool) {})
+				} else {
+					w.redis.publish(w, hints, 0)
+				}
 			})
 		})
 	})
@@ -72,12 +76,6 @@ func (p *promoter) sweep() {
 			}
 		})
 	}
-	redispatch := func() {
-		ask(redispatchExecutions{}, func(a answer) {
-			w.redis.publish(w, a.IDs, 0)
-			again()
-		})
-	}
 	ask(resumePausedJobs{}, func(answer) {
 		ask(markDeadWorkers{}, func(answer) {
 			ask(reclaimExecutions{}, func(a answer) {
@@ -89,15 +87,14 @@ func (p *promoter) sweep() {
 				}
 				w.redis.publish(w, ids, 0)
 				w.next(&p.process, a.Verdicts)
+				o := poolLateExecutions{}
 				switch {
 				case w.redis.away:
-					again()
+					o.Ahead = 4 * time.Second
 				case w.redis.generation != p.redisGen:
-					p.redisGen = w.redis.generation
-					ask(expediteExecutions{}, func(answer) { redispatch() })
-				default:
-					redispatch()
+					p.redisGen, o.Ahead = w.redis.generation, 5*time.Second
 				}
+				ask(o, func(answer) { again() })
 			})
 		})
 	})

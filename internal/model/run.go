@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
 )
 
@@ -134,10 +133,8 @@ func (k *worker) write(batch []ended) {
 			i := slices.IndexFunc(a.Verdicts, func(v verdict) bool { return v.ID == e.ID })
 			if i < 0 {
 				w.seen.stale++
-			} else if v := a.Verdicts[i]; v.Status == execution.Retrying {
-				w.redis.publish(w, []uuid.UUID{e.ID}, e.Retry)
 			} else {
-				w.redis.publish(w, v.Next, 0)
+				w.redis.publish(w, a.Verdicts[i].Next, 0)
 			}
 			k.forget(e.inc, e.run)
 		}

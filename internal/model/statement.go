@@ -109,11 +109,9 @@ type (
 		Limit         int
 		Locked        locked
 	}
-	listClaimableExecutions struct {
-		Waited time.Duration
-		Limit  int
-	}
-	listNextExecutions struct {
+	listPooledExecutions struct{ Limit int }
+	listPlacedExecutions struct{}
+	listNextExecutions   struct {
 		Tenant bool // has room again
 		Keys   []string
 		Limit  int
@@ -122,9 +120,15 @@ type (
 	releaseExecutions  struct{ Rows []heldRow }
 	listHeldExecutions struct{ Worker uuid.UUID }
 
-	reclaimExecutions    struct{ Locked locked }
-	redispatchExecutions struct{ Locked locked }
-	expediteExecutions   struct{ Locked locked }
+	reclaimExecutions  struct{ Locked locked }
+	poolLateExecutions struct {
+		Ahead  time.Duration
+		Locked locked
+	}
+	poolExecutions struct {
+		IDs    []uuid.UUID
+		Locked locked
+	}
 
 	// claimDueJobs begins the transaction that writePromotion ends; the answer
 	// has the jobs with their places counted.

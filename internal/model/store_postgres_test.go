@@ -97,9 +97,9 @@ func lockedBy(o op) (held locked, table string) {
 		return o.Locked, "active_executions"
 	case reclaimExecutions:
 		return o.Locked, "active_executions"
-	case redispatchExecutions:
+	case poolLateExecutions:
 		return o.Locked, "active_executions"
-	case expediteExecutions:
+	case poolExecutions:
 		return o.Locked, "active_executions"
 	case promote:
 		return o.Locked, "scheduled_jobs"
@@ -138,7 +138,7 @@ func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error
 			a.IDs = append(a.IDs, r.ID)
 		}
 		return a, err
-	case claimExecutions, listGatedJobs, claimGatedExecutions, listClaimableExecutions, listHeldExecutions, listNextExecutions:
+	case claimExecutions, listGatedJobs, claimGatedExecutions, listPooledExecutions, listPlacedExecutions, listHeldExecutions, listNextExecutions:
 		return s.claim(ctx, o, at)
 	case completeExecutions:
 		return s.complete(ctx, o, at)
@@ -162,14 +162,11 @@ func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error
 			a.Verdicts = append(a.Verdicts, v)
 		}
 		return a, err
-	case redispatchExecutions:
-		rows, err := s.q.RedispatchExecutions(ctx, db.RedispatchExecutionsParams{Now: &at, BatchSize: 1000})
-		for _, r := range rows {
-			a.IDs = append(a.IDs, r.ID)
-		}
-		return a, err
-	case expediteExecutions:
-		n, err := s.q.ExpediteExecutions(ctx, &at)
+	case poolLateExecutions:
+		n, err := s.q.PoolLateExecutions(ctx, db.PoolLateExecutionsParams{Now: &at, AheadMs: int32(o.Ahead.Milliseconds()), BatchSize: 1000})
+		return answer{Count: int(n)}, err
+	case poolExecutions:
+		n, err := s.q.PoolExecutions(ctx, o.IDs)
 		return answer{Count: int(n)}, err
 	}
 	return a, fmt.Errorf("no statement for %T", o)
@@ -213,10 +210,11 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 			}
 			return err
 		})
-	case listClaimableExecutions:
-		found, err := s.q.ListClaimableExecutions(ctx, db.ListClaimableExecutionsParams{
-			Now: &at, BatchSize: 1000, WindowSize: 1000, WaitedMs: int32(o.Waited.Milliseconds()), MaxRunning: int32(o.Limit),
-		})
+	case listPooledExecutions:
+		found, err := s.q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, MaxRunning: int32(o.Limit)})
+		return answer{IDs: found.Ids}, err
+	case listPlacedExecutions:
+		found, err := s.q.ListPlacedExecutions(ctx, db.ListPlacedExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000})
 		return answer{IDs: found.Ids}, err
 	case listNextExecutions:
 		p := db.ListNextExecutionsParams{
@@ -387,6 +385,7 @@ func (s *real) trigger(ctx context.Context, tx *postgres.Tx, o triggerJob, j db.
 	if admission.Gated {
 		p.ConcurrencyLimit = int16(j.MaxConcurrent)
 	}
+	p.Pooled = !admission.Gated && p.ConcurrencyKey == nil
 	if err := tx.InsertRequestedExecution(ctx, p); err != nil {
 		return a, err
 	}

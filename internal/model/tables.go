@@ -55,7 +55,7 @@ type activeRow struct {
 	Attempt     int
 	MaxAttempts int
 	Lost        int
-	Dispatched  int
+	Pooled      bool   // workers look for it; else a hint is under way
 	Gate        int    // concurrency_limit
 	Key         string // concurrency_key
 	Timeout     time.Duration
@@ -69,6 +69,15 @@ type activeRow struct {
 	Worker      uuid.UUID
 	Token       uuid.UUID
 }
+
+// never is the sweep of what needs none: PostgreSQL's infinity.
+func never() time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// bound says that the row waits for more than a worker: a place or a key.
+func (r *activeRow) bound() bool { return r.Gate > 0 || r.Key != "" }
+
+// pool has workers look for the row, unless it is bound.
+func (r *activeRow) pool() { r.Pooled, r.SweepAt = !r.bound(), never() }
 
 func (r *activeRow) waits() bool { return r.Status != execution.Running }
 
@@ -191,7 +200,7 @@ func (r *activeRow) end(status execution.Status, at time.Time) overRow {
 
 // letGo takes a row from its worker.
 func (r *activeRow) letGo(status execution.Status) {
-	r.Status, r.Worker, r.Token, r.DeadlineAt, r.Dispatched = status, uuid.Nil, uuid.Nil, time.Time{}, 0
+	r.Status, r.Worker, r.Token, r.DeadlineAt = status, uuid.Nil, uuid.Nil, time.Time{}
 }
 
 // ends takes a run off the counts, and frees its key.

@@ -16,7 +16,7 @@ type worker struct {
 	ended   []ended      // outcomes to write
 	writing bool
 	leaving bool
-	looked  time.Time // for what hints did not bring
+	placed  time.Time // when it looked for places
 }
 
 // incarnation is a lease and what runs under it.
@@ -179,17 +179,12 @@ func (k *worker) take() {
 		again()
 		return
 	}
-	ids := w.redis.take(w, k.free)
-	stray := w.now.Sub(k.looked) > time.Second
-	switch {
-	case len(ids) > 0:
+	if ids := w.redis.take(w, k.free); len(ids) > 0 {
 		k.claim(inc, ids)
 		again()
-	case w.redis.away || stray:
-		o := listClaimableExecutions{Limit: k.w.limit}
-		if k.looked = w.now; !w.redis.away {
-			o.Waited = time.Second
-		}
+		return
+	}
+	look := func(o op) {
 		w.send(&k.process, o, timeout, func(a answer, ok bool) {
 			if found := a.IDs; ok && k.free > 0 && len(found) > 0 && k.inc == inc {
 				w.random.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
@@ -197,8 +192,15 @@ func (k *worker) take() {
 			}
 			again()
 		})
+	}
+	switch {
+	case w.now.Sub(k.placed) > time.Second/2:
+		k.placed = w.now
+		look(listPlacedExecutions{})
+	case w.redis.away:
+		w.send(&k.process, poolLateExecutions{Ahead: 5 * time.Second}, timeout, func(answer, bool) { look(listPooledExecutions{Limit: w.limit}) })
 	default:
-		again()
+		look(listPooledExecutions{Limit: w.limit})
 	}
 }
 

@@ -49,7 +49,9 @@ func (p *Promoter) Backfill(ctx context.Context, now time.Time) (report Backfill
 				report.Finished++
 			}
 			for _, at := range b.instants {
-				hints = append(hints, waiting{id: execution.BackfillID(b.id, at), priority: b.job.spec.Priority})
+				if b.gate > 0 || b.job.spec.ConcurrencyKey != "" {
+					hints = append(hints, waiting{id: execution.BackfillID(b.id, at), priority: b.job.spec.Priority})
+				}
 			}
 		}
 		p.hint(ctx, hints)

@@ -3,58 +3,158 @@ package promoter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/promoter"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
-// While Redis is away no repetition is noted, so that nothing is put off by
-// hints that nobody could get: all that waits is hinted when it is back.
-func TestNoHintIsRepeatedToARedisThatIsAway(t *testing.T) {
+// pooled says which of the executions that wait are in the pool.
+func (b *bundle) pooled(t *testing.T) (ids []uuid.UUID) {
+	t.Helper()
+	rows, err := b.engine.Pool().Query(t.Context(), "SELECT id FROM active_executions WHERE pooled AND sweep_at = 'infinity' ORDER BY scheduled_at, id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// What cannot be hinted is in the pool from the first moment on.
+func TestWithoutRedisExecutionsArePooled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, nil)
 	due := *j.NextExecutionAt
 	b.hints.err = errors.New("redis is away")
 	b.pass(t, b.promoter, due)
-	for _, after := range []time.Duration{5 * time.Second, time.Minute, time.Hour} {
-		if r := b.sweep(t, due.Add(after)); r.Redispatched != 0 {
-			t.Fatalf("after %v: %+v", after, r)
+	if diff := cmp.Diff([]uuid.UUID{execution.ScheduledID(j.ID, due)}, b.pooled(t)); diff != "" {
+		t.Errorf("in the pool (-want +got):\n%s", diff)
+	}
+	for _, after := range []time.Duration{5 * time.Second, time.Minute} {
+		if r := b.sweep(t, due.Add(after)); r.Pooled != 0 {
+			t.Errorf("after %v it was put there again: %+v", after, r)
 		}
 	}
-	b.hints.err = nil
-	if r := b.sweep(t, due.Add(time.Hour)); r.Redispatched != 1 {
-		t.Errorf("when it was back: %+v", r)
-	}
 }
 
-// crowdedHints has full lanes.
-type crowdedHints struct{ *hints }
+// failing accepts no hint although it says that there is room.
+type failing struct{ *hints }
 
-func (crowdedHints) Depth(context.Context) (map[queue.Lane]int, error) {
-	return map[queue.Lane]int{queue.Low: 600, queue.High: 400}, nil
+func (failing) Publish(context.Context, queue.Lane, []uuid.UUID) error { return errors.New("lost") }
+
+func (b *bundle) with(hints interface {
+	Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
+	Watch(ctx context.Context) (lost bool, err error)
+	Depth(ctx context.Context) (map[queue.Lane]int, error)
+},
+) *promoter.Promoter {
+	return promoter.New(promoter.Deps{
+		DB: b.engine, Hints: hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: 100,
+	})
 }
 
-// What nobody consumes is not sent again and again.
-func TestNoHintIsRepeatedIntoFullLanes(t *testing.T) {
+func TestHintThatFailsLeavesItsExecutionsInThePool(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, nil)
 	due := *j.NextExecutionAt
-	b.pass(t, b.promoter, due)
-	b.hints.take()
-	crowded := promoter.New(promoter.Deps{
-		DB: b.engine, Hints: crowdedHints{b.hints}, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler),
-	})
-	r, err := crowded.Sweep(t.Context(), due.Add(time.Minute))
-	if err != nil || r.Redispatched != 0 || len(b.hints.take()) != 0 {
-		t.Errorf("into full lanes: %+v, %v", r, err)
+	b.pass(t, b.with(failing{b.hints}), due)
+	if diff := cmp.Diff([]uuid.UUID{execution.ScheduledID(j.ID, due)}, b.pooled(t)); diff != "" {
+		t.Errorf("in the pool (-want +got):\n%s", diff)
 	}
-	if r := b.sweep(t, due.Add(time.Minute)); r.Redispatched != 1 {
-		t.Errorf("into empty ones: %+v", r)
+}
+
+// fullLane has one lane that takes no more.
+type fullLane struct{ *hints }
+
+func (fullLane) Depth(context.Context) (map[queue.Lane]int, error) {
+	return map[queue.Lane]int{queue.Low: queue.Window, queue.Normal: queue.Window - 1}, nil
+}
+
+// Hints wait in Redis up to a bound; what is beyond it waits where it can be
+// taken in any order.
+func TestWhatFindsNoRoomInItsLaneIsPooled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	low := b.create(t, nil)
+	due := *low.NextExecutionAt
+	b.create(t, func(s *job.Spec) { s.Priority = 5 })
+	p := b.with(fullLane{b.hints})
+	for b.pass(t, p, due.Add(time.Second)).Claimed > 0 {
+	}
+	sent := b.hints.take()
+	if len(sent[queue.Low]) != 0 || len(sent[queue.Normal]) == 0 {
+		t.Errorf("hinted: %v", sent)
+	}
+	if ids := b.pooled(t); len(ids) == 0 || ids[0] != execution.ScheduledID(low.ID, due) {
+		t.Errorf("in the pool: %v", ids)
+	}
+}
+
+// A tenant with a line in the pool goes on there, so that nothing overtakes it;
+// nobody else does.
+func TestTenantWithALineGoesOnInThePool(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := b.create(t, nil)
+	due := *other.NextExecutionAt
+	exec(t, b.database.AdminURL, fmt.Sprintf(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts,
+			timeout_ms, pooled, available_at, sweep_at)
+		SELECT gen_random_uuid(), '%s', gen_random_uuid(), 1, now(), 'scheduled', 'function', 1, 1000, true, now() - interval '1 s', 'infinity' FROM generate_series(1, %d)`,
+		uuid.New(), 100))
+	b.pass(t, b.another(), due)
+	if sent := b.hints.take(); len(sent[queue.Low]) != 1 {
+		t.Fatalf("another tenant's line kept the hint of a run back: %v", sent)
+	}
+	exec(t, b.database.AdminURL, fmt.Sprintf("UPDATE active_executions SET tenant_id = '%s' WHERE pooled", b.who.TenantID))
+	b.pass(t, b.another(), due.Add(time.Second))
+	if sent := b.hints.take(); len(sent) != 0 {
+		t.Errorf("a run overtook its tenant's line: %v", sent)
+	}
+}
+
+// Hints that Redis may have held are not waited for when it is away or empty.
+func TestOutageOfRedisPoolsWhatItHeld(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	due := clockIn(2 * time.Second)
+	for range 30 {
+		b.create(t, nil)
+	}
+	b.pass(t, b.promoter, due)
+	hinted := len(b.hints.take()[queue.Low])
+	if r := b.sweep(t, due.Add(2*time.Second)); r.Pooled != 0 || hinted < 30 {
+		t.Fatalf("while it is there: %+v of %d", r, hinted)
+	}
+	b.hints.err = errors.New("redis is away")
+	if r := b.sweep(t, due.Add(500*time.Millisecond)); r.Pooled != 0 {
+		t.Errorf("at once, when it is away: %+v", r)
+	}
+	if r := b.sweep(t, due.Add(1100*time.Millisecond)); r.Pooled != hinted {
+		t.Errorf("after a second: %+v, want %d", r, hinted)
+	}
+	b.hints.err = nil
+	b.pass(t, b.promoter, due.Add(time.Second))
+	again := len(b.hints.take()[queue.Low])
+	b.hints.lost = true
+	if r := b.sweep(t, due.Add(1100*time.Millisecond)); !r.RedisLost || r.Pooled != again || again == 0 {
+		t.Errorf("when it is empty: %+v, want %d", r, again)
 	}
 }

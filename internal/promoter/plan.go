@@ -8,7 +8,6 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
-	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
@@ -33,6 +32,8 @@ type run struct {
 	id        uuid.UUID
 	gate      int       // waits until fewer than so many run; 0: has its place
 	available time.Time // zero: at once
+	hinted    bool      // workers are told
+	pooled    bool      // workers look for it
 }
 
 // unrun is one row for due instants of a job that do not run.
@@ -222,19 +223,6 @@ func (p *plan) oldest() (oldest time.Time) {
 		}
 	}
 	return oldest
-}
-
-// lanes are the ids to hint, by lane.
-func (p *plan) lanes() map[queue.Lane][]uuid.UUID {
-	out := map[queue.Lane][]uuid.UUID{}
-	for _, r := range p.runs {
-		if r.available.After(p.at) {
-			continue // the sweeper sends it when its time has come
-		}
-		lane := queue.LaneFor(r.job.spec.Priority)
-		out[lane] = append(out[lane], r.id)
-	}
-	return out
 }
 
 // runsBefore are the months' firsts of the runs whose instants lie before an

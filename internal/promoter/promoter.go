@@ -56,6 +56,9 @@ const (
 	// bound, see ClaimDueJobs: how late a job may be whose row another promoter
 	// held locked and let go without advancing it, because it died.
 	fullScanEvery = time.Second
+	// crowdsEvery is how old a promoter's knowledge of where hints would wait
+	// may be. Meanwhile it promotes some 200 executions at most.
+	crowdsEvery = 20 * time.Millisecond
 )
 
 // hints is what a promoter needs of the queue. The database holds every fact,
@@ -108,6 +111,7 @@ type Promoter struct {
 	fullScan   clock.Mark
 	state      atomic.Pointer[string] // why it is not ready; nil: it is
 	late       catchup
+	crowds     crowds // of Pass
 
 	partitionsKept clock.Mark
 	partitionsOnce bool
@@ -135,9 +139,10 @@ type Report struct {
 }
 
 // Pass promotes one batch of what is due at now; a zero now means the
-// database's clock. It sends the hints after the commit and ignores their
-// errors: the sweeper repeats what was lost.
+// database's clock. It sends the hints after the commit; where that fails, the
+// executions go to the pool.
 func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
+	p.crowds.look(ctx, p, now)
 	made, err := p.store.promote(ctx, now, p.lowerBound(), p.decide)
 	if fault.KindOf(err) == fault.Internal && isNoPartition(err) {
 		return Report{}, errors.Join(err, p.Upkeep(ctx, now))
@@ -147,9 +152,7 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 	}
 	p.raiseLowerBound(made)
 	for lane, ids := range made.lanes() {
-		if err := p.Hints.Publish(ctx, lane, ids); err != nil {
-			p.Log.DebugContext(ctx, "hints not sent, the sweeper repeats them", "error", err, "executions", len(ids))
-		}
+		p.publish(ctx, lane, ids)
 	}
 	p.count(made)
 	return Report{At: made.at, Claimed: made.claimed, Promoted: len(made.runs), Missed: made.missedCount(), Next: made.next}, nil
@@ -172,6 +175,7 @@ func (p *Promoter) decide(c claim) (plan, error) {
 		}
 		out.add(j, s)
 	}
+	out.announce(&p.crowds)
 	return out, nil
 }
 

@@ -2,10 +2,8 @@ package promoter_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -238,64 +236,25 @@ func TestLongOutageLeavesOneMissedRowAndOneRun(t *testing.T) {
 	}
 }
 
-func TestHintsThatAreLostAreSentAgain(t *testing.T) {
+// clockIn is the instant so long from now.
+func clockIn(d time.Duration) time.Time { return clock.Now().Add(d) }
+
+func TestHintThatIsLostIsLookedForAfterFiveSeconds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, nil)
 	due := *j.NextExecutionAt
-	b.hints.err = errors.New("redis is away")
 	b.pass(t, b.promoter, due)
-	if sent := b.hints.take(); len(sent) != 0 {
-		t.Fatalf("sent %v", sent)
+	if sent := b.hints.take(); len(sent[queue.Low]) != 1 || len(b.pooled(t)) != 0 {
+		t.Fatalf("sent %v, in the pool %v", sent, b.pooled(t))
 	}
-	b.hints.err = nil
-	sweep := func(now time.Time) promoter.SweepReport {
-		t.Helper()
-		report, err := b.promoter.Sweep(t.Context(), now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return report
-	}
-	if r := sweep(due.Add(4 * time.Second)); r.Redispatched != 0 {
+	if r := b.sweep(t, due.Add(4900*time.Millisecond)); r.Pooled != 0 {
 		t.Errorf("too early: %+v", r)
 	}
-	// Sent again after 5 s, then at a growing distance.
-	now := due
-	for i, distance := range []time.Duration{5, 5, 10, 20, 40, 60, 60} {
-		now = now.Add(distance * time.Second)
-		if r := sweep(now.Add(-time.Millisecond)); r.Redispatched != 0 {
-			t.Fatalf("repetition %d came early: %+v", i, r)
+	for i, want := range []int{1, 0} {
+		if r := b.sweep(t, due.Add(5*time.Second)); r.Pooled != want || len(b.pooled(t)) != 1 {
+			t.Errorf("sweep %d: %+v, in the pool %v", i, r, b.pooled(t))
 		}
-		if r := sweep(now); r.Redispatched != 1 {
-			t.Fatalf("repetition %d did not come: %+v", i, r)
-		}
-	}
-	if ids := slices.Concat(slices.Collect(maps.Values(b.hints.take()))...); len(ids) != 7 {
-		t.Errorf("%d hints, want 7", len(ids))
-	}
-}
-
-func TestEmptyRedisBringsEveryWaitingHintAgain(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	for range 30 {
-		b.create(t, nil)
-	}
-	var due time.Time
-	for report := b.pass(t, b.promoter, clock.Now().Add(2*time.Second)); report.Claimed > 0; {
-		due = report.At
-		report = b.pass(t, b.promoter, due)
-	}
-	first := b.hints.take()[queue.Low]
-	b.hints.lost = true
-	report, err := b.promoter.Sweep(t.Context(), due.Add(10*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := b.hints.take()[queue.Low]
-	if !report.RedisLost || len(again) != len(first) || len(first) < 30 {
-		t.Errorf("%+v: %d hints again, want %d", report, len(again), len(first))
 	}
 }
 

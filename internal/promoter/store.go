@@ -213,24 +213,32 @@ func (s *store) next(ctx context.Context, now time.Time, ended []lost, maxRunnin
 	return out, nil
 }
 
-func (s *store) redispatch(ctx context.Context, now time.Time) ([]waiting, error) {
-	rows, err := db.New(s.db.Pool()).RedispatchExecutions(ctx, db.RedispatchExecutionsParams{Now: postgres.At(now), BatchSize: sweepBatch})
+// poolLate puts into the pool what waits although its hint should have come
+// until so long after now, and says how many were moved.
+func (s *store) poolLate(ctx context.Context, now time.Time, ahead time.Duration) (int, error) {
+	n, err := s.queries().PoolLateExecutions(ctx, db.PoolLateExecutionsParams{
+		Now: postgres.At(now), AheadMs: int32(ahead.Milliseconds()), BatchSize: sweepBatch,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("redispatch executions: %w", postgres.Fault(err))
-	}
-	out := make([]waiting, len(rows))
-	for i, r := range rows {
-		out[i] = waiting{r.ID, int(r.Priority)}
-	}
-	return out, nil
-}
-
-func (s *store) expedite(ctx context.Context, now time.Time) (int, error) {
-	n, err := db.New(s.db.Pool()).ExpediteExecutions(ctx, postgres.At(now))
-	if err != nil {
-		return 0, fmt.Errorf("expedite executions: %w", postgres.Fault(err))
+		return 0, fmt.Errorf("pool late executions: %w", postgres.Fault(err))
 	}
 	return int(n), nil
+}
+
+func (s *store) pool(ctx context.Context, ids []uuid.UUID) error {
+	if _, err := s.queries().PoolExecutions(ctx, ids); err != nil {
+		return fmt.Errorf("pool executions: %w", postgres.Fault(err))
+	}
+	return nil
+}
+
+// crowdedTenants are those with many executions in the pool.
+func (s *store) crowdedTenants(ctx context.Context, now time.Time) ([]uuid.UUID, error) {
+	ids, err := s.queries().ListCrowdedTenants(ctx, db.ListCrowdedTenantsParams{Now: postgres.At(now), MoreThan: crowdedAfter})
+	if err != nil {
+		return nil, fmt.Errorf("list crowded tenants: %w", postgres.Fault(err))
+	}
+	return ids, nil
 }
 
 // gauge takes the numbers about the whole service, keeps them where every

@@ -57,14 +57,14 @@ func insertDue(runs []run, now time.Time) db.InsertDueExecutionsParams {
 	p := db.InsertDueExecutionsParams{
 		Now: postgres.At(now), Ids: make([]uuid.UUID, n), TenantIds: make([]uuid.UUID, n), JobIds: make([]uuid.UUID, n),
 		JobVersions: make([]int32, n), ScheduledAt: make([]time.Time, n), JobTypes: make([]string, n), Priorities: make([]int16, n),
-		MaxAttempts: make([]int32, n), TimeoutsMs: make([]int32, n), ConcurrencyLimits: make([]int16, n), ConcurrencyKeys: make([]string, n), AvailableAt: make([]time.Time, n),
+		MaxAttempts: make([]int32, n), TimeoutsMs: make([]int32, n), ConcurrencyLimits: make([]int16, n), ConcurrencyKeys: make([]string, n),
+		Pooled: make([]bool, n), AvailableAt: make([]time.Time, n),
 	}
 	for i, r := range runs {
 		p.Ids[i], p.TenantIds[i], p.JobIds[i], p.JobVersions[i] = r.id, r.job.tenant, r.job.id, int32(r.job.version)
 		p.ScheduledAt[i], p.JobTypes[i], p.Priorities[i] = r.at, r.job.jobType, int16(r.job.spec.Priority)
 		p.MaxAttempts[i], p.TimeoutsMs[i] = int32(r.job.maxAttempts), int32(r.job.spec.Timeout)*1000
-		p.ConcurrencyLimits[i], p.AvailableAt[i] = int16(r.gate), r.available
-		p.ConcurrencyKeys[i] = r.job.spec.KeyOf(r.job.id, nil)
+		p.ConcurrencyLimits[i], p.ConcurrencyKeys[i], p.Pooled[i], p.AvailableAt[i] = int16(r.gate), r.key(), r.pooled, r.available
 	}
 	return p
 }

@@ -23,9 +23,11 @@ const (
 	// sweep repeats it while it comes back full.
 	sweepBatch = 1000
 	maxRounds  = 20
-	// crowd is how many hints may wait for workers before none is repeated. A
-	// sweep of 20,000 executions sends some 300.
-	crowd = 1000
+	// hintPatience is how long a hint may take while Redis is there; the
+	// statements that insert executions state it too. While Redis is away,
+	// what was hinted waits for awayPatience.
+	hintPatience = 5 * time.Second
+	awayPatience = time.Second
 	// maxLost is how many workers one execution may lose before it fails: one
 	// that kills its worker must not go round the fleet for ever, and three
 	// losses by chance are rare.
@@ -34,15 +36,16 @@ const (
 
 // SweepReport is what a sweep did.
 type SweepReport struct {
-	Dead         int  // workers marked dead
-	Reclaimed    int  // executions taken from them, or past their deadline
-	Ended        int  // of those, how many are over
-	Redispatched int  // hints sent again
-	RedisLost    bool // Redis had lost what it held
+	Dead      int  // workers marked dead
+	Reclaimed int  // executions taken from them, or past their deadline
+	Ended     int  // of those, how many are over
+	Pooled    int  // executions whose hint was lost, and which workers look for now
+	RedisLost bool // Redis had lost what it held
 }
 
 // Sweep marks dead workers, hands on or ends what they ran and what passed its
-// deadline, and sends lost hints again; a zero now means the database's clock.
+// deadline, and puts into the pool what waits although its hint should have
+// come; a zero now means the database's clock.
 // Every statement skips what is locked and is a no-op the second time, so any
 // number of promoters may sweep at once.
 func (p *Promoter) Sweep(ctx context.Context, now time.Time) (report SweepReport, err error) {
@@ -57,26 +60,29 @@ func (p *Promoter) Sweep(ctx context.Context, now time.Time) (report SweepReport
 	if err := p.reclaim(ctx, now, &report); err != nil {
 		return report, err
 	}
+	reason, ahead := "lost", time.Duration(0)
 	lost, err := p.Hints.Watch(ctx)
-	if err != nil {
-		// Redis is away or there is none: no hint would arrive, and noting its
-		// repetition would write every waiting row for nothing. Workers look for
-		// themselves; what came due meanwhile is hinted when Redis is back.
-		return report, nil //nolint:nilerr // the publisher has told of the outage
-	}
-	reason := "lost"
-	if report.RedisLost = lost; lost {
-		reason = "redis_generation"
+	switch {
+	case err != nil:
+		// Redis is away: no hint arrives, nor will those that it held.
+		ahead = hintPatience - awayPatience
+	case lost:
+		report.RedisLost, reason, ahead = true, "redis_generation", hintPatience
 		p.Metrics.RedisGenerationChanged()
-		p.Log.WarnContext(ctx, "redis is empty, sending every waiting execution's hint again")
-		if _, err := p.store.expedite(ctx, now); err != nil {
+		p.Log.WarnContext(ctx, "redis is empty, workers look for every execution that waits")
+	}
+	for range maxRounds {
+		n, err := p.store.poolLate(ctx, now, ahead)
+		if err != nil {
 			return report, err
 		}
+		p.Metrics.Redispatched(reason, n)
+		report.Pooled += n
+		if n < sweepBatch {
+			break
+		}
 	}
-	if p.crowded(ctx) {
-		return report, nil
-	}
-	return report, p.redispatch(ctx, now, reason, &report)
+	return report, nil
 }
 
 func (p *Promoter) reclaim(ctx context.Context, now time.Time, report *SweepReport) error {
@@ -114,35 +120,7 @@ func (p *Promoter) reclaim(ctx context.Context, now time.Time, report *SweepRepo
 	return nil
 }
 
-func (p *Promoter) redispatch(ctx context.Context, now time.Time, reason string, report *SweepReport) error {
-	for range maxRounds {
-		rows, err := p.store.redispatch(ctx, now)
-		if err != nil {
-			return err
-		}
-		p.hint(ctx, rows)
-		p.Metrics.Redispatched(reason, len(rows))
-		report.Redispatched += len(rows)
-		if len(rows) < sweepBatch {
-			return nil
-		}
-	}
-	return nil
-}
-
-// crowded says that the hints sent already are more than the workers take.
-// Their executions wait for workers and not for hints: repeating them would
-// fill Redis for as long as nobody consumes.
-func (p *Promoter) crowded(ctx context.Context) bool {
-	depths, err := p.Hints.Depth(ctx)
-	waiting := 0
-	for _, n := range depths {
-		waiting += n
-	}
-	return err == nil && waiting >= crowd
-}
-
-// hint sends hints; an error only costs time.
+// hint sends hints of what is to run again.
 func (p *Promoter) hint(ctx context.Context, rows []waiting) {
 	lanes := map[queue.Lane][]uuid.UUID{}
 	for _, r := range rows {
@@ -150,9 +128,20 @@ func (p *Promoter) hint(ctx context.Context, rows []waiting) {
 		lanes[lane] = append(lanes[lane], r.id)
 	}
 	for lane, ids := range lanes {
-		if err := p.Hints.Publish(ctx, lane, ids); err != nil {
-			p.Log.DebugContext(ctx, "hints not sent, a later sweep repeats them", "error", err, "executions", len(ids))
-		}
+		p.publish(ctx, lane, ids)
+	}
+}
+
+// publish sends hints, and puts into the pool what could not be hinted. When
+// that fails too, a later sweep does it.
+func (p *Promoter) publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) {
+	err := p.Hints.Publish(ctx, lane, ids)
+	if err == nil {
+		return
+	}
+	p.Log.DebugContext(ctx, "hints not sent, workers look for the executions", "error", err, "executions", len(ids))
+	if err := p.store.pool(ctx, ids); err != nil {
+		p.Log.WarnContext(ctx, "executions without a hint are not in the pool; a sweep puts them there", "error", err, "executions", len(ids))
 	}
 }
 

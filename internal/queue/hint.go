@@ -65,6 +65,13 @@ func (l Lane) weight() int {
 	}
 }
 
+// Window is how many hints may wait in a lane, all tenants together, before what
+// is made is no longer hinted. It then waits in PostgreSQL, where it can be
+// taken in any order: in Redis the first come is the first served, whoever it
+// belongs to. It holds four passes of a promoter (500 executions in 16 hints),
+// and of hints of a single execution what one consumer takes in 10 ms.
+const Window = 64
+
 // MaxIDs is the most executions that one hint names. It bounds how much work
 // a lost hint delays and how much a worker must put back.
 const MaxIDs = 64

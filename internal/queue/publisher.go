@@ -43,6 +43,10 @@ type Publisher struct {
 
 	watching   sync.Mutex
 	generation string // guarded by watching; empty until the first look
+
+	counting sync.Mutex
+	counted  clock.Mark   // guarded by counting, as is depth
+	depth    map[Lane]int // as of then; nil before the first count
 }
 
 // NewPublisher reads the configuration and dials nothing: a Redis that is away

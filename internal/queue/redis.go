@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -37,6 +38,9 @@ const (
 	dialLimit    = 500 * time.Millisecond
 	commandLimit = time.Second
 )
+
+// countEvery is how old the count of the hints that wait may be.
+const countEvery = 20 * time.Millisecond
 
 // options turns the URL into options that fail fast. go-redis would by default
 // dial five times and run a command up to four times, which repeats the
@@ -180,9 +184,24 @@ func (p *Publisher) Stats(ctx context.Context) (Stats, error) {
 }
 
 // Depth counts the hints that wait in each lane, without delayed ones and
-// without those that a worker holds. It reads the lists that asynq keeps; the
-// inspector of asynq would sample memory and fail on a lane never used.
+// without those that a worker holds, as of 20 ms ago at most. It reads the
+// lists that asynq keeps; the inspector of asynq would sample memory and fail on
+// a lane never used.
 func (p *Publisher) Depth(ctx context.Context) (map[Lane]int, error) {
+	p.counting.Lock()
+	defer p.counting.Unlock()
+	if p.depth == nil || p.counted.Elapsed() >= countEvery {
+		fresh, err := p.count(ctx)
+		if err != nil {
+			p.depth = nil
+			return nil, err
+		}
+		p.depth, p.counted = fresh, clock.Start()
+	}
+	return maps.Clone(p.depth), nil
+}
+
+func (p *Publisher) count(ctx context.Context) (map[Lane]int, error) {
 	counts := make(map[Lane]*redis.IntCmd)
 	err := p.guarded(ctx, "depth", func(ctx context.Context) error {
 		_, err := p.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {

@@ -31,7 +31,7 @@ type verdict struct {
 // outcomesDue says when outcomes are written: when a batch of them lingered,
 // when nothing else runs that could join it, and soon when no slot is free.
 func (w *Worker) outcomesDue(n int, age time.Duration) bool {
-	if w.slots.idle() == 0 && age >= completeStep {
+	if open, _ := w.slots.free(); open == 0 && age >= completeStep {
 		return true
 	}
 	return age >= completeLinger || n >= w.slots.taken()
@@ -63,7 +63,7 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 			w.Metrics.StaleCompletions(1)
 			w.Log.WarnContext(ctx, "outcome refused: the execution was handed on", "execution_id", e.id, "attempt", e.attempt)
 		case v.status == "retrying":
-			w.announceRetry(ctx, e)
+			// It is in the pool, and may start when its backoff is over.
 		default:
 			w.Metrics.ExecutionOver(v.jobType, v.status, time.Duration(e.durationMS)*time.Millisecond)
 		}
@@ -76,17 +76,17 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 
 // handOnFreed hints whoever waited for what the ends of runs left: a place of
 // their tenant, or a concurrency key. It is asked once the ends are committed,
-// so that it sees who was left behind until then; the sweeper hints who is not
-// named.
+// so that it sees who was left behind until then; a look finds who is not named.
 func (w *Worker) handOnFreed(ctx context.Context, ends []freed) {
 	next, err := w.store.next(ctx, ends)
 	if err != nil {
-		w.Log.WarnContext(ctx, "the next in line not known, the sweeper hints them", "error", err)
+		w.Log.WarnContext(ctx, "the next in line not known, a look finds them", "error", err)
 		return
 	}
 	for lane, ids := range lanesOf(next) {
 		w.handOn(ctx, lane, ids)
 	}
+	w.wake() // slots are free
 }
 
 // completeUntilAnswered asks until the database answers or ctx is cancelled,
@@ -107,25 +107,17 @@ func (w *Worker) completeUntilAnswered(ctx context.Context, batch []ended) (verd
 	}
 }
 
-// handOn hints runs that waited for what ended; the sweeper does when the hint is lost. While no hints come, this worker tries itself.
+// handOn hints runs that waited for what ended; a look finds them when the hint
+// is lost. While no hints come, this worker tries itself.
 func (w *Worker) handOn(ctx context.Context, lane queue.Lane, next []uuid.UUID) {
 	if len(next) == 0 {
 		return
 	}
-	if w.seeking.Load() {
+	if w.hintless.Load() {
 		w.follow(next)
 		return
 	}
 	if err := w.Hints.Publish(ctx, lane, next); err != nil {
-		w.Log.DebugContext(ctx, "hint of the next in line not sent, the sweeper sends it", "error", err)
-	}
-}
-
-// announceRetry sends the hint of the next attempt; the sweeper does when it
-// is lost.
-func (w *Worker) announceRetry(ctx context.Context, e ended) {
-	delay := time.Duration(e.retryMS) * time.Millisecond
-	if err := w.Hints.PublishIn(ctx, queue.LaneFor(e.priority), []uuid.UUID{e.id}, delay); err != nil {
-		w.Log.DebugContext(ctx, "hint of a retry not sent, the sweeper sends it", "error", err)
+		w.Log.DebugContext(ctx, "hint of the next in line not sent, a look finds it", "error", err)
 	}
 }

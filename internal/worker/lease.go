@@ -37,6 +37,7 @@ type incarnation struct {
 // held is a run under the lease.
 type held struct {
 	token    uuid.UUID
+	tenant   uuid.UUID
 	priority int
 	stop     context.CancelCauseFunc
 }
@@ -201,7 +202,7 @@ func (inc *incarnation) add(c claimed, stop context.CancelCauseFunc) bool {
 	if inc.ctx.Err() != nil {
 		return false
 	}
-	inc.running[c.id] = held{token: c.token, priority: c.priority, stop: stop}
+	inc.running[c.id] = held{token: c.token, tenant: c.tenant, priority: c.priority, stop: stop}
 	return true
 }
 
@@ -236,6 +237,17 @@ func (inc *incarnation) endAll(why error) []heldRow {
 		rows = append(rows, heldRow{id: id, token: h.token})
 	}
 	return rows
+}
+
+// busy is how many runs of each tenant it holds.
+func (inc *incarnation) busy() map[uuid.UUID]int {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	runs := map[uuid.UUID]int{}
+	for _, h := range inc.running {
+		runs[h.tenant]++
+	}
+	return runs
 }
 
 func (inc *incarnation) count() int {

@@ -32,13 +32,19 @@ func (s *said) Query(_ context.Context, sql string, args ...any) (pgx.Rows, erro
 	return nil, errSaid
 }
 
-func (s *said) QueryRow(context.Context, string, ...any) pgx.Row {
-	panic("no statement of one row here")
+func (s *said) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
+	s.sql, s.args = sql, args
+	return unsaid{}
 }
 
 func (s *said) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults {
 	panic("no batch here")
 }
+
+// unsaid is the row that nobody sent.
+type unsaid struct{}
+
+func (unsaid) Scan(...any) error { return errSaid }
 
 // node is a step of a plan as EXPLAIN (ANALYZE, FORMAT JSON) tells it.
 type node struct {
@@ -102,8 +108,12 @@ func TestStatementsStandBadStatistics(t *testing.T) {
 			_, err := q.ReleaseExecutions(ctx, db.ReleaseExecutionsParams{Ids: ids, LeaseTokens: tokens})
 			return err
 		}},
-		{"redispatch", func(ctx context.Context, q *db.Queries) error {
-			_, err := q.RedispatchExecutions(ctx, db.RedispatchExecutionsParams{BatchSize: asked})
+		{"pool", func(ctx context.Context, q *db.Queries) error {
+			_, err := q.PoolExecutions(ctx, ids)
+			return err
+		}},
+		{"pool what is late", func(ctx context.Context, q *db.Queries) error {
+			_, err := q.PoolLateExecutions(ctx, db.PoolLateExecutionsParams{BatchSize: asked})
 			return err
 		}},
 	} {

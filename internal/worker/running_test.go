@@ -281,8 +281,8 @@ func TestNoMoreRunAtOnceThanATenantMayHave(t *testing.T) {
 	b.exec("UPDATE tenants SET max_running = 5 WHERE id = $1", b.who.TenantID)
 	b.exec(`UPDATE tenants SET max_running_by_type = '{"function": 40}' WHERE id = $1`, second.TenantID)
 	b.many(b.pending(nil), 999, 5, time.Minute)
-	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at)
-		SELECT gen_random_uuid(), $1, gen_random_uuid(), 1, now(), 'manual', 'function', 1, 60000, now(), now() + interval '5 s' FROM generate_series(1, 300)`, second.TenantID)
+	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, pooled, available_at, sweep_at)
+		SELECT gen_random_uuid(), $1, gen_random_uuid(), 1, now(), 'manual', 'function', 1, 60000, true, now(), 'infinity' FROM generate_series(1, 300)`, second.TenantID)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var watching sync.WaitGroup
@@ -306,14 +306,14 @@ func TestPollPassesOverWhatIsHeldBack(t *testing.T) {
 	b.exec("UPDATE tenants SET max_running = 0 WHERE id = $1", b.who.TenantID)
 	b.many(b.pending(nil), 3000, 9, time.Minute)
 	second := b.other()
-	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at, concurrency_key)
-		SELECT gen_random_uuid(), $1, gen_random_uuid(), 1, now(), 'manual', 'function', 1, 60000, now(), now() + i * interval '1 ms', CASE WHEN i < 3000 THEN 'k' END
+	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at, pooled, concurrency_key)
+		SELECT gen_random_uuid(), $1, gen_random_uuid(), 1, now(), 'manual', 'function', 1, 60000, now(), 'infinity', i >= 3000, CASE WHEN i < 3000 THEN 'k' END
 		FROM generate_series(1, 3001) i`, second.TenantID)
 	b.exec("INSERT INTO running_keys (tenant_id, key, execution_id) VALUES ($1, 'k', gen_random_uuid())", second.TenantID)
 	w := b.start(nil)
 	b.run = func(context.Context, executor.Run) executor.Outcome { return executor.Outcome{} }
 	eventually(t, "what nothing holds back is over", func() bool {
-		b.poll(w, 0)
+		b.poll(w)
 		return b.counts("SELECT 1, count(*) FROM job_executions")[1] == 2
 	})
 	if n := b.counts("SELECT 1, count(*) FROM active_executions")[1]; n != 3001+2999 {

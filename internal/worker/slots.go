@@ -5,40 +5,73 @@ import "context"
 // slots bounds how many executions a worker holds at once. A slot is taken
 // before the claim and given back when the outcome is accepted, so that a
 // database that is away slows the worker down instead of filling its memory.
-type slots struct{ free chan struct{} }
+//
+// A few are kept for tenants of which nothing runs here: the others may all be
+// held for hours, by whoever came first.
+type slots struct{ open, kept chan struct{} }
 
 func newSlots(n int) *slots {
-	s := &slots{free: make(chan struct{}, n)}
+	s := &slots{kept: make(chan struct{}, keep(n))}
+	s.open = make(chan struct{}, n-cap(s.kept))
 	for range n {
-		s.free <- struct{}{}
+		s.give()
 	}
 	return s
 }
 
-// take takes up to want slots: it waits for the first until ctx is done, and
-// takes of the others what is free at once. It answers how many it took.
+// keep is how many of n slots are kept: a sixteenth, at most 16, and of few
+// slots none, where one would be more than an eighth.
+func keep(n int) int {
+	if n < 8 {
+		return 0
+	}
+	return min(max(n/16, 1), 16)
+}
+
+// take takes up to want open slots: it waits for the first until ctx is done,
+// and takes of the others what is free at once. It answers how many it took.
 func (s *slots) take(ctx context.Context, want int) (taken int) {
 	select {
-	case <-s.free:
+	case <-s.open:
 		taken = 1
 	case <-ctx.Done():
 		return 0
 	}
-	for taken < want {
-		select {
-		case <-s.free:
-			taken++
-		default:
-			return taken
-		}
+	for taken < want && s.takeNow(false) {
+		taken++
 	}
 	return taken
 }
 
-// idle is how many are free now.
-func (s *slots) idle() int { return len(s.free) }
+// takeNow takes a slot if one is free: an open one, or, if it may, a kept one.
+func (s *slots) takeNow(kept bool) bool {
+	select {
+	case <-s.open:
+		return true
+	default:
+	}
+	if !kept {
+		return false
+	}
+	select {
+	case <-s.kept:
+		return true
+	default:
+		return false
+	}
+}
+
+// free is how many open and kept slots are free now.
+func (s *slots) free() (open, kept int) { return len(s.open), len(s.kept) }
 
 // taken is how many slots are held.
-func (s *slots) taken() int { return cap(s.free) - len(s.free) }
+func (s *slots) taken() int { return cap(s.open) + cap(s.kept) - len(s.open) - len(s.kept) }
 
-func (s *slots) give() { s.free <- struct{}{} }
+// give gives a slot back; those that are kept are full first.
+func (s *slots) give() {
+	select {
+	case s.kept <- struct{}{}:
+	default:
+		s.open <- struct{}{}
+	}
+}

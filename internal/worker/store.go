@@ -63,23 +63,65 @@ func (s *store) claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.U
 	return append(out, gated...), err
 }
 
-// look is a search for executions that wait.
-type look struct {
-	most   int           // how many it may find
-	waited time.Duration // for how long, at least
-	after  uuid.UUID     // jobs after this one are searched for runs that wait for a place
+// pooled lists what waits in the pool and may start, in the order in which it
+// should, and where the next look goes on. busy are the runs of each tenant at
+// this worker.
+func (s *store) pooled(ctx context.Context, most int, after uuid.UUID, busy map[uuid.UUID]int) ([]candidate, uuid.UUID, error) {
+	p := db.ListPooledExecutionsParams{
+		BatchSize: int32(most), Spread: int32(most), Stretch: lineStretch, AfterTenant: after, MaxRunning: s.maxRunning,
+		BusyTenants: make([]uuid.UUID, 0, len(busy)), BusyRuns: make([]int32, 0, len(busy)),
+	}
+	for tenant, runs := range busy {
+		p.BusyTenants, p.BusyRuns = append(p.BusyTenants, tenant), append(p.BusyRuns, int32(runs))
+	}
+	found, err := db.New(s.db.Pool()).ListPooledExecutions(ctx, p)
+	if err != nil {
+		return nil, uuid.Nil, fmt.Errorf("list pooled executions: %w", postgres.Fault(err))
+	}
+	return candidates(found.Ids, found.TenantIds), found.NextAfter, nil
 }
 
-// claimable lists executions that wait and may start, and where the next look
-// goes on.
-func (s *store) claimable(ctx context.Context, l look) (ids []uuid.UUID, after uuid.UUID, err error) {
-	found, err := db.New(s.db.Pool()).ListClaimableExecutions(ctx, db.ListClaimableExecutionsParams{
-		BatchSize: int32(l.most), Spread: int32(3 * l.most), WindowSize: pollWindow, WaitedMs: int32(l.waited.Milliseconds()), AfterJob: l.after, MaxRunning: s.maxRunning,
+// placed lists runs that wait for a place of their job of which one is free,
+// and where the next look goes on.
+func (s *store) placed(ctx context.Context, most int, after uuid.UUID) ([]candidate, uuid.UUID, error) {
+	found, err := db.New(s.db.Pool()).ListPlacedExecutions(ctx, db.ListPlacedExecutionsParams{
+		BatchSize: int32(most), Stretch: jobStretch, AfterJob: after, FromTenant: uuid.New(),
 	})
 	if err != nil {
-		return nil, uuid.Nil, fmt.Errorf("list claimable executions: %w", postgres.Fault(err))
+		return nil, uuid.Nil, fmt.Errorf("list executions that have a place: %w", postgres.Fault(err))
 	}
-	return found.Ids, found.NextAfter, nil
+	return candidates(found.Ids, found.TenantIds), found.NextAfter, nil
+}
+
+func candidates(ids, tenants []uuid.UUID) []candidate {
+	out := make([]candidate, len(ids))
+	for i, id := range ids {
+		out[i] = candidate{id: id, tenant: tenants[i]}
+	}
+	return out
+}
+
+// pool puts executions into the pool.
+func (s *store) pool(ctx context.Context, ids []uuid.UUID) error {
+	if _, err := db.New(s.db.Pool()).PoolExecutions(ctx, ids); err != nil {
+		return fmt.Errorf("pool executions: %w", postgres.Fault(err))
+	}
+	return nil
+}
+
+// gatherBatch bounds how many executions one gather takes: more than hints
+// that wait in a lane can name.
+const gatherBatch = 2 * queue.Window * queue.MaxIDs
+
+// gather puts whatever waits for its hint into the pool.
+func (s *store) gather(ctx context.Context) error {
+	_, err := db.New(s.db.Pool()).PoolLateExecutions(ctx, db.PoolLateExecutionsParams{
+		AheadMs: int32(hintPatience.Milliseconds()), BatchSize: gatherBatch,
+	})
+	if err != nil {
+		return fmt.Errorf("pool hinted executions: %w", postgres.Fault(err))
+	}
+	return nil
 }
 
 // claimGated locks the jobs, then counts their places: two statements, because

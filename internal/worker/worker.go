@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -40,16 +41,17 @@ const (
 	completeBatch  = 256
 	completeLinger = 20 * time.Millisecond
 	completeStep   = 4 * time.Millisecond
-	// slotPatience is how long a hint waits for a free slot before it goes
-	// back, so that an idle worker can take it.
-	slotPatience = 500 * time.Millisecond
+	// slotPatience is how long a hint waits for a free slot before its
+	// executions go to the pool, where every worker finds them, in fair order.
+	// Hints behind it wait too, so it is short: 64 of them are through in 0.1 s.
+	slotPatience = 25 * time.Millisecond
 	// lastWords is how long a worker that stops goes on trying to write its
 	// last outcomes to a database that is away.
 	lastWords = 5 * time.Second
 )
 
-// hints is what a worker sends: what it has no slot for goes back, and a
-// failed attempt's next one is announced.
+// hints is what a worker sends: the next in line, what it gives back, and what
+// comes before it may claim.
 type hints interface {
 	Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
 	PublishIn(ctx context.Context, lane queue.Lane, ids []uuid.UUID, delay time.Duration) error
@@ -90,17 +92,22 @@ type Worker struct {
 	Config
 	Deps
 
-	store     *store
-	members   *fleet.Store
-	slots     *slots
-	specs     *specs
-	claims    *batch[wish]
-	outcomes  *batch[ended]
-	turn      chan struct{}  // held by the hint that takes slots
-	next      chan uuid.UUID // for the next Poll: what got its turn here
-	woken     chan struct{}  // there is something in next
-	seeking   atomic.Bool    // Seek polls, because no hints come
-	lookAfter uuid.UUID      // where the next Poll goes on to look
+	store    *store
+	members  *fleet.Store
+	slots    *slots
+	specs    *specs
+	claims   *batch[wish]
+	outcomes *batch[ended]
+	turn     chan struct{}  // held by the hint that takes slots
+	next     chan uuid.UUID // for the next Poll: what got its turn here
+	woken    chan struct{}  // somebody calls for a look
+	hintless atomic.Bool    // no hints come
+
+	// Of Poll: where the next one goes on to look, when it last looked for
+	// places, and which tenants it leaves alone.
+	afterTenant, afterJob uuid.UUID
+	placed                clock.Mark
+	refused               map[uuid.UUID]clock.Mark
 
 	current atomic.Pointer[incarnation] // nil while there is none
 	runs    sync.WaitGroup              // runs whose slot is held
@@ -116,7 +123,7 @@ func New(c Config, d Deps) *Worker {
 		specs:  &specs{load: s.versions, kept: map[versionKey]definition{}},
 		claims: newBatch[wish](claimBatch, claimLinger, func(_ int, age time.Duration) bool { return age >= claimLinger }),
 		turn:   make(chan struct{}, 1),
-		next:   make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1),
+		next:   make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1), refused: map[uuid.UUID]clock.Mark{},
 	}
 	w.outcomes = newBatch[ended](completeBatch, completeStep, w.outcomesDue)
 	return w
@@ -176,23 +183,24 @@ func (w *Worker) drain(ctx context.Context) {
 	}
 }
 
-// Handle takes the executions of one hint: those that get a slot within
-// slotPatience are claimed, the rest goes back for a worker that has one. It
-// returns when the claims are decided, so that the hint is acknowledged only
-// then. Hints are served one after the other: served side by side, each would
-// catch a few of the slots and send a crumb of itself back.
+// Handle takes the executions of one hint: those that get an open slot within
+// slotPatience are claimed, the rest goes to the pool, where it is found by
+// whoever has a slot, in fair order. It returns when the claims are decided, so
+// that the hint is acknowledged only then. Hints are served one after the
+// other: served side by side, each would catch a few of the slots.
 func (w *Worker) Handle(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error {
 	inc := w.current.Load()
 	if inc == nil {
 		return w.Hints.PublishIn(ctx, lane, ids, time.Second)
 	}
+	defer w.wake() // behind the hint may stand what got none
 	patience, cancel := context.WithTimeout(ctx, slotPatience)
 	defer cancel()
 	var decided decision
 	rest := w.admit(patience, inc, ids, &decided)
 	if len(rest) > 0 {
-		if err := w.Hints.Publish(ctx, lane, rest); err != nil {
-			return err // the sweeper sends them again
+		if err := w.store.pool(ctx, rest); err != nil {
+			return err // the sweeper puts them there
 		}
 	}
 	decided.Wait()
@@ -213,14 +221,19 @@ func (w *Worker) admit(patience context.Context, inc *incarnation, ids []uuid.UU
 			return ids
 		}
 		for _, id := range ids[:n] {
-			decided.Add(1)
-			w.runs.Add(1)
-			// The batch always takes it: claims go on until the worker ends.
-			w.claims.in <- wish{id: id, inc: inc, decided: decided}
+			w.wish(inc, id, decided)
 		}
 		ids = ids[n:]
 	}
 	return nil
+}
+
+// wish brings an execution, for which a slot is taken, to the next claim.
+func (w *Worker) wish(inc *incarnation, id uuid.UUID, decided *decision) {
+	decided.Add(1)
+	w.runs.Add(1)
+	// The batch always takes it: claims go on until the worker ends.
+	w.claims.in <- wish{id: id, inc: inc, decided: decided}
 }
 
 // free gives a slot back.

@@ -255,20 +255,17 @@ func TestFailedAttemptIsRetriedAndThenFails(t *testing.T) {
 	w := b.start(nil)
 	e := b.pending(func(s *job.Spec) { s.Retry.MaxRetries, s.Retry.DelayMS, s.Retry.Jitter = 1, 700, 0 })
 	b.handle(w, e.ID)
-	again := within(t, "the hint of the retry", b.hints.sent)
-	if diff := cmp.Diff([]uuid.UUID{e.ID}, again.ids); diff != "" || again.delay != 700*time.Millisecond {
-		t.Errorf("hint %v after %v, want the execution after its backoff", again.ids, again.delay)
-	}
 	waiting := b.reaches(e.ID, execution.Retrying)
 	if waiting.AvailableAt == nil || len(waiting.Attempts) != 1 || waiting.Attempts[0].Error.Message != "refused at attempt 1" {
 		t.Errorf("between the attempts: %+v", waiting)
 	}
 	b.handle(w, e.ID) // too early: the backoff stands in the database
+	b.poll(w)
 	if early := b.reaches(e.ID, execution.Retrying); early.Attempt != 1 {
 		t.Errorf("started before its backoff: %+v", early)
 	}
 	b.exec("UPDATE active_executions SET available_at = now()")
-	b.handle(w, e.ID)
+	b.poll(w) // nobody announces it
 	got := b.reaches(e.ID, execution.Failed)
 	if got.Attempt != 2 || got.Error == nil || got.Error.Message != "refused at attempt 2" || len(got.Attempts) != 1 {
 		t.Errorf("after the last attempt: %+v", got)
@@ -389,7 +386,7 @@ func TestRowsThatNobodyRunsAreGivenBack(t *testing.T) {
 	b.start(nil)
 	e := b.pending(nil)
 	// As after a claim whose answer was lost for good.
-	b.exec(`UPDATE active_executions SET status = 'running', attempt = 1, lease_token = gen_random_uuid(), deadline_at = now() + interval '1 hour',
+	b.exec(`UPDATE active_executions SET status = 'running', pooled = false, sweep_at = now(), attempt = 1, lease_token = gen_random_uuid(), deadline_at = now() + interval '1 hour',
 		worker_id = (SELECT id FROM workers)`)
 	hint := within(t, "the hint", b.hints.sent)
 	if diff := cmp.Diff([]uuid.UUID{e.ID}, hint.ids); diff != "" {
@@ -397,28 +394,6 @@ func TestRowsThatNobodyRunsAreGivenBack(t *testing.T) {
 	}
 	if got := b.reaches(e.ID, execution.Pending); got.MaxAttempts != e.MaxAttempts+1 {
 		t.Errorf("given back with %d attempts allowed, want %d", got.MaxAttempts, e.MaxAttempts+1)
-	}
-}
-
-func TestWithoutSlotsTheRestGoesBack(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	release := make(chan struct{})
-	b.run = func(context.Context, executor.Run) executor.Outcome {
-		<-release
-		return executor.Outcome{}
-	}
-	w := b.start(func(c *worker.Config) { c.Slots = 2 })
-	ids := []uuid.UUID{b.pending(nil).ID, b.pending(nil).ID, b.pending(nil).ID, b.pending(nil).ID}
-	b.handle(w, ids...)
-	back := within(t, "the rest", b.hints.sent)
-	if diff := cmp.Diff(ids[2:], back.ids); diff != "" {
-		t.Errorf("sent back (-want +got):\n%s", diff)
-	}
-	close(release)
-	b.handle(w, back.ids...)
-	for _, id := range ids {
-		b.reaches(id, execution.Completed)
 	}
 }
 

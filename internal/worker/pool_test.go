@@ -1,0 +1,206 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/worker"
+)
+
+func TestWithoutSlotsTheRestGoesToThePool(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	release := make(chan struct{})
+	b.run = func(context.Context, executor.Run) executor.Outcome {
+		<-release
+		return executor.Outcome{}
+	}
+	w := b.start(func(c *worker.Config) { c.Slots = 2 })
+	ids := []uuid.UUID{b.pending(nil).ID, b.pending(nil).ID, b.pending(nil).ID, b.pending(nil).ID}
+	b.hinted()
+	b.handle(w, ids...)
+	if got := b.counts("SELECT pooled::int, count(*) FROM active_executions WHERE status = 'pending' GROUP BY 1"); got[1] != 2 || got[0] != 0 {
+		t.Errorf("in the pool: %v, want two", got)
+	}
+	close(release)
+	eventually(t, "the rest runs too", func() bool { b.poll(w); return b.over(ids...) })
+}
+
+// hinted makes all that waits as if it had its hint under way.
+func (b *bundle) hinted() {
+	b.t.Helper()
+	b.exec("UPDATE active_executions SET pooled = false, sweep_at = now() + interval '5 s' WHERE pooled")
+}
+
+// over says whether all of them are completed.
+func (b *bundle) over(ids ...uuid.UUID) bool {
+	for _, id := range ids {
+		if b.reached(id) != execution.Completed {
+			return false
+		}
+	}
+	return true
+}
+
+// until has every run last until the test lets go of it, and answers how many of
+// each tenant run.
+func (b *bundle) until() (release func(), running func() map[uuid.UUID]int) {
+	end := make(chan struct{})
+	b.run = func(context.Context, executor.Run) executor.Outcome {
+		<-end
+		return executor.Outcome{}
+	}
+	return func() { close(end) }, func() map[uuid.UUID]int {
+		b.t.Helper()
+		rows, err := b.engine.Pool().Query(b.t.Context(), "SELECT tenant_id, count(*) FROM active_executions WHERE status = 'running' GROUP BY 1")
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		got := map[uuid.UUID]int{}
+		var tenant uuid.UUID
+		var n int
+		if _, err := pgx.ForEachRow(rows, []any{&tenant, &n}, func() error { got[tenant] = n; return nil }); err != nil {
+			b.t.Fatal(err)
+		}
+		return got
+	}
+}
+
+// line makes n runs of one tenant that wait in the pool, like one that exists.
+func (b *bundle) line(like execution.Execution, tenant uuid.UUID, n int, age time.Duration) {
+	b.t.Helper()
+	b.exec("INSERT INTO running_counts (tenant_id) VALUES ($1) ON CONFLICT DO NOTHING", tenant)
+	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
+		timeout_ms, pooled, available_at, sweep_at, created_at)
+		SELECT gen_random_uuid(), $2, job_id, job_version, now() - $3::interval, 'manual', job_type, 9, max_attempts, timeout_ms,
+		       true, now() - $3::interval + i * interval '1 us', 'infinity', now()
+		FROM active_executions, generate_series(1, $4::int) i WHERE id = $1`, like.ID, tenant, age, n)
+}
+
+// A tenant with a long line, old and urgent, leaves the others their turns.
+func TestTenantsTakeTurns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	release, running := b.until()
+	w := b.start(func(c *worker.Config) { c.Slots = 32 }) // two of them kept
+	defer release()
+	like := b.pending(nil)
+	long, short, other := uuid.New(), uuid.New(), uuid.New()
+	b.line(like, long, 5000, time.Hour)
+	b.line(like, short, 3, time.Second)
+	b.line(like, other, 500, time.Second)
+	b.exec("DELETE FROM active_executions WHERE id = $1", like.ID)
+	if won := b.poll(w); won != 30 {
+		t.Errorf("%d claimed, want every open slot", won)
+	}
+	// Three turns for all, and the other 21 for the two that have more.
+	got := running()
+	if got[short] != 3 || got[long]+got[other] != 27 || got[long] < 13 || got[other] < 13 {
+		t.Errorf("running: the long line %d, the short one %d, the other %d; want 13 or 14, 3, 13 or 14", got[long], got[short], got[other])
+	}
+}
+
+// However long the runs of one tenant last and however many wait, another's
+// single one starts: slots are kept for those of whom nothing runs here.
+func TestSlotIsKeptForWhoeverHasNone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	release, running := b.until()
+	w := b.start(func(c *worker.Config) { c.Slots = 32 })
+	defer release()
+	like := b.pending(nil)
+	long, second, third, fourth := uuid.New(), uuid.New(), uuid.New(), uuid.New()
+	b.line(like, long, 5000, time.Hour)
+	b.exec("DELETE FROM active_executions WHERE tenant_id = $1", b.who.TenantID)
+	for range 3 {
+		b.poll(w)
+	}
+	if got := running()[long]; got != 30 {
+		t.Fatalf("%d of the first tenant run, want all but the two kept slots", got)
+	}
+	// Hints are of tenants that nobody knows yet: they get no kept slot.
+	var hinted uuid.UUID
+	if err := b.engine.Pool().QueryRow(t.Context(), "SELECT id FROM active_executions WHERE pooled LIMIT 1").Scan(&hinted); err != nil {
+		t.Fatal(err)
+	}
+	b.handle(w, hinted)
+	like = execution.Execution{ID: hinted}
+	for i, tenant := range []uuid.UUID{second, third, fourth} {
+		b.line(like, tenant, 20, time.Second)
+		b.poll(w)
+		b.poll(w)
+		want := 1
+		if i == 2 {
+			want = 0 // there are two
+		}
+		if got := running(); got[tenant] != want || got[long] != 30 {
+			t.Errorf("tenant %d: %d of it run and %d of the first, want %d and 30", i+2, got[tenant], got[long], want)
+		}
+	}
+}
+
+// A look reads what it gives and not what waits, and the tenants after the
+// stretch have their turn with the next.
+func TestLookCostsNoMoreWhereMuchWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	like := b.pending(nil)
+	b.line(like, uuid.New(), 20_000, time.Hour)
+	for range 10 {
+		b.line(like, uuid.New(), 30, time.Second)
+	}
+	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	for _, analysed := range []bool{false, true} {
+		if analysed {
+			b.exec("ANALYZE active_executions")
+		}
+		s := &said{}
+		_, _ = db.New(s).ListPooledExecutions(t.Context(), db.ListPooledExecutionsParams{BatchSize: 100, Spread: 100, Stretch: 64})
+		if got := explain(t, conn, s).touched(); got > 12_000 {
+			t.Errorf("%.0f rows were touched for 100 of 20,300, analysed: %v", got, analysed)
+		}
+		s = &said{}
+		_, _ = db.New(s).ListCrowdedTenants(t.Context(), db.ListCrowdedTenantsParams{MoreThan: 16})
+		if got := explain(t, conn, s).touched(); got > 2000 {
+			t.Errorf("%.0f rows were touched to find 11 crowded tenants, analysed: %v", got, analysed)
+		}
+	}
+}
+
+// With more tenants than one look takes, each has its turn within a round.
+func TestLooksGoRoundAllTenants(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	release, running := b.until()
+	w := b.start(func(c *worker.Config) { c.Slots = 1000 })
+	defer release()
+	like := b.pending(nil)
+	const tenants = 150
+	for range tenants {
+		b.line(like, uuid.New(), 20, time.Second)
+	}
+	b.exec("DELETE FROM active_executions WHERE id = $1", like.ID)
+	for range 3 { // 95 tenants each
+		b.poll(w)
+	}
+	got := running()
+	for tenant, n := range got {
+		if n < 2 { // 256 for 95
+			t.Errorf("%d runs of %v", n, tenant)
+		}
+	}
+	if len(got) != tenants {
+		t.Errorf("runs of %d tenants after three looks, want of all %d", len(got), tenants)
+	}
+}
