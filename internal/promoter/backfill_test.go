@@ -159,6 +159,7 @@ func TestBackfillMakesTheExecutionsOfARange(t *testing.T) {
 		ID: execution.BackfillID(ask.ID, ask.From), TenantID: p.who.TenantID, JobID: j.ID, JobVersion: 1, JobType: "function", Trigger: execution.Backfill,
 		TriggeredBy: "ada", Priority: 8, Parameters: json.RawMessage(`{"a": 1}`), Status: execution.Pending, ScheduledAt: ask.From, MaxAttempts: 5,
 		AvailableAt: &ask.CreatedAt, CreatedAt: ask.CreatedAt, BackfillID: &ask.ID, Attempts: []execution.Attempt{},
+		WaitingOn: &execution.Wait{Reason: execution.WaitWorker},
 	}
 	if diff := cmp.Diff(want, row); diff != "" {
 		t.Errorf("the first execution (-want +got):\n%s", diff)
