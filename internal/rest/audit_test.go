@@ -46,7 +46,11 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 			continue
 		}
 		changed := b.recorded(t, "") - before
-		named := b.recorded(t, "WHERE action = '"+operation.ID+"' AND request_id = 'audit-"+operation.ID+"' AND address <> '' AND actor <> ''")
+		kind := "user"
+		if operation.Permission == contract.Service {
+			kind = "service"
+		}
+		named := b.recorded(t, fmt.Sprintf("WHERE action = '%s' AND request_id = 'audit-%[1]s' AND actor_kind = '%s' AND address <> '' AND actor <> ''", operation.ID, kind))
 		_, none := changeless[operation.ID]
 		none = none || strings.HasPrefix(name, "GET ")
 		switch {

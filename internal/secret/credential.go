@@ -133,7 +133,7 @@ func Inline(parameters json.RawMessage) []fault.Field {
 	}
 	var fields []fault.Field
 	_, err := rewrite(parameters, func(at spot, text string) string {
-		if text != "" && at.top != "" && !refersOnly(text) && telling(at.name, at.top == "headers" || at.top == "query") {
+		if text != "" && at.top != "" && !refersOnly(text) && telling(at.name, at.top == "headers") {
 			fields = append(fields, fault.Field{
 				Path: "parameters." + at.path, Rule: "credential", Message: "holds a credential, and parameters are kept with the execution; store it as a secret and write {{secret:name}}",
 			})
