@@ -1346,6 +1346,9 @@ type Error struct {
 		// Details Every field that is wrong, at most 50; empty where the error is not about fields.
 		Details []ErrorDetail `json:"details"`
 
+		// Limit The limit that a request met; absent where it met none.
+		Limit *LimitMet `json:"limit,omitempty"`
+
 		// Message For a person.
 		//
 		// Example: the request is not valid, see details
@@ -1972,6 +1975,20 @@ type Lane struct {
 // LaneName Of priorities 7 to 9, 3 to 6, and 0 to 2.
 type LaneName string
 
+// LimitMet The limit that a request met; absent where it met none.
+type LimitMet struct {
+	// Name As in `TenantLimits`.
+	//
+	// Example: maxJobs
+	Name string `json:"name"`
+
+	// ResetAt When it is free again by itself; null where waiting does not help.
+	ResetAt nullable.Nullable[time.Time] `json:"resetAt"`
+
+	// Value Example: 100
+	Value int64 `json:"value"`
+}
+
 // Liveness defines model for Liveness.
 type Liveness struct {
 	Status LivenessStatus `json:"status"`
@@ -2101,6 +2118,21 @@ type NewAPIKey struct {
 	RotatedAt nullable.Nullable[time.Time] `json:"rotatedAt"`
 	Scopes    []Permission                 `json:"scopes"`
 	TenantID  openapi_types.UUID           `json:"tenantId"`
+}
+
+// NewTenant defines model for NewTenant.
+type NewTenant struct {
+	// AllowedIps Networks (CIDR) that API calls of the tenant may come from; none means any.
+	AllowedIps *[]string `json:"allowedIps,omitempty"`
+
+	// ID As the auth service names it; a new one where it is left out.
+	ID *openapi_types.UUID `json:"id,omitempty"`
+
+	// Limits What a tenant may have. Null, or nothing, means what the operator configured for all.
+	Limits *TenantLimits `json:"limits,omitempty"`
+
+	// Name Example: Example Ltd
+	Name string `json:"name"`
 }
 
 // Occurrence An instant that the schedule names, whether it runs or not.
@@ -2302,6 +2334,9 @@ type ServiceError struct {
 	// ErrorCode Example: JOB_NOT_FOUND
 	ErrorCode string `json:"errorCode"`
 
+	// Limit The limit that a request met; absent where it met none.
+	Limit *LimitMet `json:"limit,omitempty"`
+
 	// Message For a person.
 	Message string `json:"message"`
 
@@ -2449,6 +2484,124 @@ type StopRequest struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// SuspendRequest defines model for SuspendRequest.
+type SuspendRequest struct {
+	// Reason For the record, and for other administrators.
+	//
+	// Example: unpaid
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Tenant defines model for Tenant.
+type Tenant struct {
+	AllowedIps []string           `json:"allowedIps"`
+	CreatedAt  time.Time          `json:"createdAt"`
+	ID         openapi_types.UUID `json:"id"`
+
+	// Limits What a tenant may have. Null, or nothing, means what the operator configured for all.
+	Limits TenantLimits `json:"limits"`
+	Name   string       `json:"name"`
+
+	// Status Nothing of a tenant runs that is not `active`; see the operations that change it.
+	Status       TenantStatus              `json:"status"`
+	StatusReason nullable.Nullable[string] `json:"statusReason"`
+	UpdatedAt    time.Time                 `json:"updatedAt"`
+}
+
+// TenantLimits What a tenant may have. Null, or nothing, means what the operator configured for all.
+type TenantLimits struct {
+	// JobTypes The types that new and changed definitions may have; null means any.
+	JobTypes nullable.Nullable[[]JobType] `json:"jobTypes,omitempty"`
+
+	// MaxExecutionsPerDay Executions that the schedule and triggers make in a day of UTC. A due instant beyond it becomes an execution that is `skipped` and says why; a trigger is answered 429.
+	//
+	// Example: 100000
+	MaxExecutionsPerDay nullable.Nullable[int] `json:"maxExecutionsPerDay,omitempty"`
+
+	// MaxJobs Jobs that are not deleted.
+	//
+	// Example: 1000
+	MaxJobs nullable.Nullable[int] `json:"maxJobs,omitempty"`
+
+	// MaxPayloadBytes The size of a request's body.
+	//
+	// Example: 65536
+	MaxPayloadBytes nullable.Nullable[int] `json:"maxPayloadBytes,omitempty"`
+
+	// MaxRunning Executions that run at once, on all workers together; more wait.
+	//
+	// Example: 50
+	MaxRunning nullable.Nullable[int] `json:"maxRunning,omitempty"`
+
+	// MaxRunningByType The same for one job type, beside `maxRunning`.
+	//
+	// Example: {"http":20}
+	MaxRunningByType *map[string]int `json:"maxRunningByType,omitempty"`
+
+	// MinIntervalSeconds The smallest distance between two instants of a schedule, looked for among its next 100. Jobs that are stored already stay as they are.
+	//
+	// Example: 60
+	MinIntervalSeconds nullable.Nullable[int] `json:"minIntervalSeconds,omitempty"`
+
+	// RequestsPerSecond API requests a second, on all processes together.
+	//
+	// Example: 100
+	RequestsPerSecond nullable.Nullable[int] `json:"requestsPerSecond,omitempty"`
+}
+
+// TenantPage defines model for TenantPage.
+type TenantPage struct {
+	HasMore bool     `json:"hasMore"`
+	Items   []Tenant `json:"items"`
+
+	// NextCursor For the next page; null on the last one.
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// TenantSpec defines model for TenantSpec.
+type TenantSpec struct {
+	// AllowedIps Networks (CIDR) that API calls of the tenant may come from; none means any.
+	AllowedIps *[]string `json:"allowedIps,omitempty"`
+
+	// Limits What a tenant may have. Null, or nothing, means what the operator configured for all.
+	Limits *TenantLimits `json:"limits,omitempty"`
+
+	// Name Example: Example Ltd
+	Name string `json:"name"`
+}
+
+// TenantStatus Nothing of a tenant runs that is not `active`; see the operations that change it.
+type TenantStatus = string
+
+// TenantUsage defines model for TenantUsage.
+type TenantUsage struct {
+	APIKeys int `json:"apiKeys"`
+
+	// ExecutionsToday Executions that the schedule and triggers made today (UTC); null for a tenant without a limit on them, for which they are not counted.
+	ExecutionsToday nullable.Nullable[int] `json:"executionsToday"`
+	Jobs            int                    `json:"jobs"`
+
+	// Running Executions that run now.
+	Running int `json:"running"`
+}
+
+// TenantWithUsage defines model for TenantWithUsage.
+type TenantWithUsage struct {
+	AllowedIps []string           `json:"allowedIps"`
+	CreatedAt  time.Time          `json:"createdAt"`
+	ID         openapi_types.UUID `json:"id"`
+
+	// Limits What a tenant may have. Null, or nothing, means what the operator configured for all.
+	Limits TenantLimits `json:"limits"`
+	Name   string       `json:"name"`
+
+	// Status Nothing of a tenant runs that is not `active`; see the operations that change it.
+	Status       TenantStatus              `json:"status"`
+	StatusReason nullable.Nullable[string] `json:"statusReason"`
+	UpdatedAt    time.Time                 `json:"updatedAt"`
+	Usage        TenantUsage               `json:"usage"`
+}
+
 // TriggerRequest defines model for TriggerRequest.
 type TriggerRequest struct {
 	// Parameters Override parts of the job's `config` for this run: `headers`, `body` and `query` of an `http` job, the parameters of a `function` job.
@@ -2592,6 +2745,9 @@ type TagMatch string
 // Tags defines model for Tags.
 type Tags = []string
 
+// TenantID defines model for TenantID.
+type TenantID = openapi_types.UUID
+
 // To defines model for To.
 type To = time.Time
 
@@ -2646,6 +2802,9 @@ type NotRetryable = Error
 // PreconditionFailed The form of every error.
 type PreconditionFailed = Error
 
+// RateLimited The form of every error.
+type RateLimited = Error
+
 // SecretNotFound The form of every error.
 type SecretNotFound = Error
 
@@ -2670,6 +2829,9 @@ type ServiceKeyReused = ServiceError
 // ServiceNotFound The form of every error below `/internal`.
 type ServiceNotFound = ServiceError
 
+// ServiceRateLimited The form of every error below `/internal`.
+type ServiceRateLimited = ServiceError
+
 // ServiceTooLarge The form of every error below `/internal`.
 type ServiceTooLarge = ServiceError
 
@@ -2681,6 +2843,9 @@ type ServiceUnavailable = ServiceError
 
 // ServiceUnsupported The form of every error below `/internal`.
 type ServiceUnsupported = ServiceError
+
+// TenantNotFound The form of every error.
+type TenantNotFound = Error
 
 // TooLarge The form of every error.
 type TooLarge = Error
@@ -3048,6 +3213,18 @@ type ListSecretsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListTenantsParams defines parameters for ListTenants.
+type ListTenantsParams struct {
+	// Status Only tenants in this state.
+	Status *TenantStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // InternalBatchCreateJobsParams defines parameters for InternalBatchCreateJobs.
 type InternalBatchCreateJobsParams struct {
 	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
@@ -3137,6 +3314,15 @@ type ValidateStoredJobJSONRequestBody = JobSpec
 
 // PutSecretJSONRequestBody defines body for PutSecret for application/json ContentType.
 type PutSecretJSONRequestBody = SecretValue
+
+// CreateTenantJSONRequestBody defines body for CreateTenant for application/json ContentType.
+type CreateTenantJSONRequestBody = NewTenant
+
+// UpdateTenantJSONRequestBody defines body for UpdateTenant for application/json ContentType.
+type UpdateTenantJSONRequestBody = TenantSpec
+
+// SuspendTenantJSONRequestBody defines body for SuspendTenant for application/json ContentType.
+type SuspendTenantJSONRequestBody = SuspendRequest
 
 // InternalBatchCreateJobsJSONRequestBody defines body for InternalBatchCreateJobs for application/json ContentType.
 type InternalBatchCreateJobsJSONRequestBody = JobBatch

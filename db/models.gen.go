@@ -198,3 +198,21 @@ type ServiceGauge struct {
 	Value   int64
 	TakenAt time.Time
 }
+
+type Tenant struct {
+	ID                  uuid.UUID
+	Name                string
+	Status              string
+	CreatedAt           time.Time
+	UpdatedAt           time.Time
+	MaxRunning          *int32
+	MaxRunningByType    json.RawMessage
+	StatusReason        string
+	MaxJobs             *int32
+	MaxExecutionsPerDay *int32
+	RequestsPerSecond   *int32
+	MinIntervalSeconds  *int32
+	MaxPayloadBytes     *int32
+	JobTypes            []string
+	AllowedIps          []string
+}

@@ -7,9 +7,145 @@ package db
 
 import (
 	"context"
+	"encoding/json"
+	"time"
 
 	"github.com/google/uuid"
 )
+
+const CountActiveOfTenant = `-- name: CountActiveOfTenant :one
+SELECT count(*) FROM active_executions WHERE tenant_id = $1
+`
+
+func (q *Queries) CountActiveOfTenant(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, CountActiveOfTenant, tenantID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const CountExecutions = `-- name: CountExecutions :one
+INSERT INTO execution_days AS d (tenant_id, day, executions)
+SELECT $1::uuid, (u.at AT TIME ZONE 'UTC')::date, u.added FROM (SELECT $2::timestamptz AS at, $3::int AS added) u
+ON CONFLICT (tenant_id) DO UPDATE SET
+    executions = CASE WHEN d.day = EXCLUDED.day THEN d.executions ELSE 0 END + EXCLUDED.executions, day = EXCLUDED.day
+RETURNING executions
+`
+
+type CountExecutionsParams struct {
+	TenantID uuid.UUID
+	At       time.Time
+	Added    int32
+}
+
+// Adds to the number of a tenant's executions of the day (UTC) of an instant and answers the new one;
+// the row stays locked, as in CountJobs.
+func (q *Queries) CountExecutions(ctx context.Context, arg CountExecutionsParams) (int32, error) {
+	row := q.db.QueryRow(ctx, CountExecutions, arg.TenantID, arg.At, arg.Added)
+	var executions int32
+	err := row.Scan(&executions)
+	return executions, err
+}
+
+const CountJobs = `-- name: CountJobs :one
+SELECT count(*) FROM scheduled_jobs WHERE tenant_id = $1 AND deleted_at IS NULL
+`
+
+// Of a tenant with a bound on them, by who holds the tenant's row; walks
+// scheduled_jobs_list.
+func (q *Queries) CountJobs(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, CountJobs, tenantID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const CreateTenant = `-- name: CreateTenant :execrows
+INSERT INTO tenants (id, name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING
+`
+
+type CreateTenantParams struct {
+	TenantID uuid.UUID
+	Name     string
+}
+
+// One row, or none where the id is taken.
+func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (int64, error) {
+	result, err := q.db.Exec(ctx, CreateTenant, arg.TenantID, arg.Name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const FreeJobs = `-- name: FreeJobs :execrows
+UPDATE scheduled_jobs j SET status = 'active', status_reason = '', status_by = 'platform', status_at = now(),
+       resume_policy = CASE WHEN j.next_execution_at <= now() THEN j.misfire_policy END, updated_at = now()
+WHERE j.id IN (
+    SELECT a.id FROM scheduled_jobs a JOIN tenants t ON t.id = a.tenant_id
+    WHERE a.status = 'paused' AND a.status_by = 'platform' AND t.status = 'active' AND a.deleted_at IS NULL
+    LIMIT 2000 FOR NO KEY UPDATE OF a SKIP LOCKED)
+`
+
+// Cross-tenant: the promoters resume, in pieces, what HoldJobs paused, once the
+// tenant is active again; what was held back meanwhile is treated as each job's
+// misfire policy says.
+func (q *Queries) FreeJobs(ctx context.Context) (int64, error) {
+	result, err := q.db.Exec(ctx, FreeJobs)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const GetDailyBound = `-- name: GetDailyBound :one
+SELECT max_executions_per_day FROM tenants WHERE id = $1
+`
+
+func (q *Queries) GetDailyBound(ctx context.Context, tenantID uuid.UUID) (*int32, error) {
+	row := q.db.QueryRow(ctx, GetDailyBound, tenantID)
+	var max_executions_per_day *int32
+	err := row.Scan(&max_executions_per_day)
+	return max_executions_per_day, err
+}
+
+const GetJobBound = `-- name: GetJobBound :one
+SELECT max_jobs FROM tenants WHERE id = $1
+`
+
+func (q *Queries) GetJobBound(ctx context.Context, tenantID uuid.UUID) (*int32, error) {
+	row := q.db.QueryRow(ctx, GetJobBound, tenantID)
+	var max_jobs *int32
+	err := row.Scan(&max_jobs)
+	return max_jobs, err
+}
+
+const GetTenant = `-- name: GetTenant :one
+SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips FROM tenants WHERE id = $1
+`
+
+func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
+	row := q.db.QueryRow(ctx, GetTenant, tenantID)
+	var i Tenant
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Status,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.MaxRunning,
+		&i.MaxRunningByType,
+		&i.StatusReason,
+		&i.MaxJobs,
+		&i.MaxExecutionsPerDay,
+		&i.RequestsPerSecond,
+		&i.MinIntervalSeconds,
+		&i.MaxPayloadBytes,
+		&i.JobTypes,
+		&i.AllowedIps,
+	)
+	return i, err
+}
 
 const GetTenantStatus = `-- name: GetTenantStatus :one
 SELECT status FROM tenants WHERE id = $1
@@ -20,6 +156,53 @@ func (q *Queries) GetTenantStatus(ctx context.Context, tenantID uuid.UUID) (stri
 	var status string
 	err := row.Scan(&status)
 	return status, err
+}
+
+const GetTenantUsage = `-- name: GetTenantUsage :one
+SELECT (SELECT count(*) FROM scheduled_jobs j WHERE j.tenant_id = $1 AND j.deleted_at IS NULL)::int AS jobs,
+       coalesce((SELECT r.running FROM running_counts r WHERE r.tenant_id = $1), 0)::int AS running,
+       coalesce((SELECT d.executions FROM execution_days d WHERE d.tenant_id = $1
+                 AND d.day = (now() AT TIME ZONE 'UTC')::date), 0)::int AS executions_today,
+       (SELECT count(*) FROM api_keys k WHERE k.tenant_id = $1)::int AS api_keys
+`
+
+type GetTenantUsageRow struct {
+	Jobs            int32
+	Running         int32
+	ExecutionsToday int32
+	ApiKeys         int32
+}
+
+func (q *Queries) GetTenantUsage(ctx context.Context, tenantID uuid.UUID) (GetTenantUsageRow, error) {
+	row := q.db.QueryRow(ctx, GetTenantUsage, tenantID)
+	var i GetTenantUsageRow
+	err := row.Scan(
+		&i.Jobs,
+		&i.Running,
+		&i.ExecutionsToday,
+		&i.ApiKeys,
+	)
+	return i, err
+}
+
+const HoldJobs = `-- name: HoldJobs :execrows
+UPDATE scheduled_jobs j SET status = 'paused', status_reason = 'the tenant is suspended', status_by = 'platform',
+       status_at = now(), paused_until = NULL, updated_at = now()
+WHERE j.id IN (
+    SELECT a.id FROM tenants t JOIN scheduled_jobs a ON a.tenant_id = t.id
+    WHERE t.status <> 'active' AND a.status = 'active' AND a.deleted_at IS NULL
+    LIMIT 2000 FOR NO KEY UPDATE OF a SKIP LOCKED)
+`
+
+// Cross-tenant: the promoters pause, in pieces, the active jobs of tenants that
+// are suspended or being deleted. What another promoter holds is taken next
+// time.
+func (q *Queries) HoldJobs(ctx context.Context) (int64, error) {
+	result, err := q.db.Exec(ctx, HoldJobs)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const InsertTenant = `-- name: InsertTenant :exec
@@ -37,6 +220,148 @@ func (q *Queries) InsertTenant(ctx context.Context, arg InsertTenantParams) erro
 	return err
 }
 
+const ListDailyBounds = `-- name: ListDailyBounds :many
+SELECT id, max_executions_per_day::int AS bound FROM tenants WHERE max_executions_per_day IS NOT NULL
+`
+
+type ListDailyBoundsRow struct {
+	ID    uuid.UUID
+	Bound int32
+}
+
+// Cross-tenant: promoters look every few seconds which tenants they count for.
+func (q *Queries) ListDailyBounds(ctx context.Context) ([]ListDailyBoundsRow, error) {
+	rows, err := q.db.Query(ctx, ListDailyBounds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListDailyBoundsRow
+	for rows.Next() {
+		var i ListDailyBoundsRow
+		if err := rows.Scan(&i.ID, &i.Bound); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListDeletingTenants = `-- name: ListDeletingTenants :many
+SELECT id FROM tenants WHERE status = 'deleting' ORDER BY updated_at LIMIT 10
+`
+
+// Cross-tenant: the promoters, one of which purges them.
+func (q *Queries) ListDeletingTenants(ctx context.Context) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, ListDeletingTenants)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListHeldExecutionsOfTenants = `-- name: ListHeldExecutionsOfTenants :many
+SELECT DISTINCT e.tenant_id, e.job_id FROM active_executions e JOIN tenants t ON t.id = e.tenant_id
+WHERE t.status <> 'active' AND (e.status <> 'running' OR e.cancel_requested_at IS NULL) LIMIT 200
+`
+
+type ListHeldExecutionsOfTenantsRow struct {
+	TenantID uuid.UUID
+	JobID    uuid.UUID
+}
+
+// Cross-tenant: the promoters, of tenants that are suspended or being deleted.
+func (q *Queries) ListHeldExecutionsOfTenants(ctx context.Context) ([]ListHeldExecutionsOfTenantsRow, error) {
+	rows, err := q.db.Query(ctx, ListHeldExecutionsOfTenants)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListHeldExecutionsOfTenantsRow
+	for rows.Next() {
+		var i ListHeldExecutionsOfTenantsRow
+		if err := rows.Scan(&i.TenantID, &i.JobID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListTenants = `-- name: ListTenants :many
+SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips FROM tenants
+WHERE (created_at, id) < ($1::timestamptz, $2::uuid)
+  AND ($3::text IS NULL OR status = $3)
+ORDER BY created_at DESC, id DESC LIMIT $4
+`
+
+type ListTenantsParams struct {
+	BeforeCreatedAt time.Time
+	BeforeID        uuid.UUID
+	Status          *string
+	PageSize        int32
+}
+
+// Cross-tenant: platform administrators.
+func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]Tenant, error) {
+	rows, err := q.db.Query(ctx, ListTenants,
+		arg.BeforeCreatedAt,
+		arg.BeforeID,
+		arg.Status,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Tenant
+	for rows.Next() {
+		var i Tenant
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Status,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.MaxRunning,
+			&i.MaxRunningByType,
+			&i.StatusReason,
+			&i.MaxJobs,
+			&i.MaxExecutionsPerDay,
+			&i.RequestsPerSecond,
+			&i.MinIntervalSeconds,
+			&i.MaxPayloadBytes,
+			&i.JobTypes,
+			&i.AllowedIps,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockTenant = `-- name: LockTenant :one
 SELECT id FROM tenants WHERE id = $1 FOR NO KEY UPDATE
 `
@@ -48,4 +373,208 @@ func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (uuid.UUID
 	var id uuid.UUID
 	err := row.Scan(&id)
 	return id, err
+}
+
+const PurgeApiKeys = `-- name: PurgeApiKeys :execrows
+DELETE FROM api_keys WHERE tenant_id = $1
+`
+
+func (q *Queries) PurgeApiKeys(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeApiKeys, tenantID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const PurgeCalendars = `-- name: PurgeCalendars :execrows
+DELETE FROM calendars WHERE tenant_id = $1
+`
+
+func (q *Queries) PurgeCalendars(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeCalendars, tenantID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const PurgeExecutionDays = `-- name: PurgeExecutionDays :execrows
+DELETE FROM execution_days WHERE tenant_id = $1
+`
+
+func (q *Queries) PurgeExecutionDays(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeExecutionDays, tenantID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const PurgeHistory = `-- name: PurgeHistory :execrows
+DELETE FROM job_executions h USING (
+    SELECT o.id, o.scheduled_at FROM job_executions o WHERE o.tenant_id = $1 LIMIT 1000
+) old WHERE h.tenant_id = $1 AND h.id = old.id AND h.scheduled_at = old.scheduled_at
+`
+
+func (q *Queries) PurgeHistory(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeHistory, tenantID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const PurgeIdempotencyKeys = `-- name: PurgeIdempotencyKeys :execrows
+DELETE FROM idempotency_keys k USING (
+    SELECT o.key FROM idempotency_keys o WHERE o.tenant_id = $1 LIMIT 1000
+) old WHERE k.tenant_id = $1 AND k.key = old.key
+`
+
+func (q *Queries) PurgeIdempotencyKeys(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeIdempotencyKeys, tenantID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const PurgeJobs = `-- name: PurgeJobs :execrows
+DELETE FROM scheduled_jobs j USING (
+    SELECT o.id FROM scheduled_jobs o WHERE o.tenant_id = $1 LIMIT 500
+) old WHERE j.tenant_id = $1 AND j.id = old.id
+`
+
+// Versions, credentials and backfills go with their job.
+func (q *Queries) PurgeJobs(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeJobs, tenantID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const PurgeSecrets = `-- name: PurgeSecrets :execrows
+DELETE FROM secrets WHERE tenant_id = $1
+`
+
+func (q *Queries) PurgeSecrets(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeSecrets, tenantID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const PurgeTenant = `-- name: PurgeTenant :execrows
+UPDATE tenants SET status = 'deleted', name = 'deleted', updated_at = now() WHERE id = $1 AND status = 'deleting'
+`
+
+// What is left is the id, so that no token brings the tenant back to life.
+func (q *Queries) PurgeTenant(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeTenant, tenantID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const SetTenantStatus = `-- name: SetTenantStatus :one
+UPDATE tenants SET status = $1, status_reason = $2, updated_at = now()
+WHERE id = $3 AND status = ANY ($4::text[]) RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips
+`
+
+type SetTenantStatusParams struct {
+	Status       string
+	StatusReason string
+	TenantID     uuid.UUID
+	Before       []string
+}
+
+// A tenant that is being deleted stays so.
+func (q *Queries) SetTenantStatus(ctx context.Context, arg SetTenantStatusParams) (Tenant, error) {
+	row := q.db.QueryRow(ctx, SetTenantStatus,
+		arg.Status,
+		arg.StatusReason,
+		arg.TenantID,
+		arg.Before,
+	)
+	var i Tenant
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Status,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.MaxRunning,
+		&i.MaxRunningByType,
+		&i.StatusReason,
+		&i.MaxJobs,
+		&i.MaxExecutionsPerDay,
+		&i.RequestsPerSecond,
+		&i.MinIntervalSeconds,
+		&i.MaxPayloadBytes,
+		&i.JobTypes,
+		&i.AllowedIps,
+	)
+	return i, err
+}
+
+const UpdateTenant = `-- name: UpdateTenant :one
+UPDATE tenants SET name = $1, max_running = $2, max_running_by_type = $3,
+       max_jobs = $4, max_executions_per_day = $5,
+       requests_per_second = $6, min_interval_seconds = $7,
+       max_payload_bytes = $8, job_types = $9::text[], allowed_ips = $10::text[],
+       updated_at = now()
+WHERE id = $11 AND status IN ('active', 'suspended') RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips
+`
+
+type UpdateTenantParams struct {
+	Name                string
+	MaxRunning          *int32
+	MaxRunningByType    json.RawMessage
+	MaxJobs             *int32
+	MaxExecutionsPerDay *int32
+	RequestsPerSecond   *int32
+	MinIntervalSeconds  *int32
+	MaxPayloadBytes     *int32
+	JobTypes            []string
+	AllowedIps          []string
+	TenantID            uuid.UUID
+}
+
+// The row is locked, so that two changes come one after the other.
+func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Tenant, error) {
+	row := q.db.QueryRow(ctx, UpdateTenant,
+		arg.Name,
+		arg.MaxRunning,
+		arg.MaxRunningByType,
+		arg.MaxJobs,
+		arg.MaxExecutionsPerDay,
+		arg.RequestsPerSecond,
+		arg.MinIntervalSeconds,
+		arg.MaxPayloadBytes,
+		arg.JobTypes,
+		arg.AllowedIps,
+		arg.TenantID,
+	)
+	var i Tenant
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Status,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.MaxRunning,
+		&i.MaxRunningByType,
+		&i.StatusReason,
+		&i.MaxJobs,
+		&i.MaxExecutionsPerDay,
+		&i.RequestsPerSecond,
+		&i.MinIntervalSeconds,
+		&i.MaxPayloadBytes,
+		&i.JobTypes,
+		&i.AllowedIps,
+	)
+	return i, err
 }

@@ -29,7 +29,9 @@ CREATE POLICY engine ON secrets TO scheduler_engine USING (true) WITH CHECK (tru
 -- The API writes values and cannot read them, not even sealed.
 GRANT SELECT (id, tenant_id, name, description, version, key_id, created_by, created_at, updated_by, updated_at), INSERT, DELETE,
     UPDATE (description, version, key_id, sealed, updated_by, updated_at) ON secrets TO scheduler_api;
-GRANT SELECT, UPDATE (key_id, sealed) ON secrets TO scheduler_engine;
+-- Deleting is for what a deleted tenant left.
+GRANT SELECT, UPDATE (key_id, sealed), DELETE ON secrets TO scheduler_engine;
+CREATE POLICY purge ON secrets AS RESTRICTIVE FOR DELETE TO scheduler_engine USING (tenant_is_deleting(tenant_id));
 
 -- The secrets that a job's current definition refers to.
 ALTER TABLE scheduled_jobs ADD COLUMN secret_names text[] NOT NULL DEFAULT '{}';

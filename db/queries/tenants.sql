@@ -1,11 +1,136 @@
 -- name: GetTenantStatus :one
 SELECT status FROM tenants WHERE id = sqlc.arg(tenant_id);
 
+-- name: GetTenant :one
+SELECT * FROM tenants WHERE id = sqlc.arg(tenant_id);
+
 -- name: InsertTenant :exec
 -- Two requests of a new tenant race: the second finds the first's row.
+INSERT INTO tenants (id, name) VALUES (sqlc.arg(tenant_id), @name) ON CONFLICT (id) DO NOTHING;
+
+-- name: CreateTenant :execrows
+-- One row, or none where the id is taken.
 INSERT INTO tenants (id, name) VALUES (sqlc.arg(tenant_id), @name) ON CONFLICT (id) DO NOTHING;
 
 -- name: LockTenant :one
 -- Held until the end of a transaction that adds something of which a tenant
 -- may have so many: of two at once, the second counts what the first added.
 SELECT id FROM tenants WHERE id = sqlc.arg(tenant_id) FOR NO KEY UPDATE;
+
+-- name: ListTenants :many
+-- Cross-tenant: platform administrators.
+SELECT * FROM tenants
+WHERE (created_at, id) < (@before_created_at::timestamptz, @before_id::uuid)
+  AND (sqlc.narg(status)::text IS NULL OR status = sqlc.narg(status))
+ORDER BY created_at DESC, id DESC LIMIT @page_size;
+
+-- name: UpdateTenant :one
+-- The row is locked, so that two changes come one after the other.
+UPDATE tenants SET name = @name, max_running = sqlc.narg(max_running), max_running_by_type = @max_running_by_type,
+       max_jobs = sqlc.narg(max_jobs), max_executions_per_day = sqlc.narg(max_executions_per_day),
+       requests_per_second = sqlc.narg(requests_per_second), min_interval_seconds = sqlc.narg(min_interval_seconds),
+       max_payload_bytes = sqlc.narg(max_payload_bytes), job_types = sqlc.narg(job_types)::text[], allowed_ips = @allowed_ips::text[],
+       updated_at = now()
+WHERE id = sqlc.arg(tenant_id) AND status IN ('active', 'suspended') RETURNING *;
+
+-- name: SetTenantStatus :one
+-- A tenant that is being deleted stays so.
+UPDATE tenants SET status = @status, status_reason = @status_reason, updated_at = now()
+WHERE id = sqlc.arg(tenant_id) AND status = ANY (@before::text[]) RETURNING *;
+
+-- name: GetTenantUsage :one
+SELECT (SELECT count(*) FROM scheduled_jobs j WHERE j.tenant_id = sqlc.arg(tenant_id) AND j.deleted_at IS NULL)::int AS jobs,
+       coalesce((SELECT r.running FROM running_counts r WHERE r.tenant_id = sqlc.arg(tenant_id)), 0)::int AS running,
+       coalesce((SELECT d.executions FROM execution_days d WHERE d.tenant_id = sqlc.arg(tenant_id)
+                 AND d.day = (now() AT TIME ZONE 'UTC')::date), 0)::int AS executions_today,
+       (SELECT count(*) FROM api_keys k WHERE k.tenant_id = sqlc.arg(tenant_id))::int AS api_keys;
+
+-- name: GetJobBound :one
+SELECT max_jobs FROM tenants WHERE id = sqlc.arg(tenant_id);
+
+-- name: CountJobs :one
+-- Of a tenant with a bound on them, by who holds the tenant's row; walks
+-- scheduled_jobs_list.
+SELECT count(*) FROM scheduled_jobs WHERE tenant_id = @tenant_id AND deleted_at IS NULL;
+
+-- name: GetDailyBound :one
+SELECT max_executions_per_day FROM tenants WHERE id = sqlc.arg(tenant_id);
+
+-- name: CountExecutions :one
+-- Adds to the number of a tenant's executions of the day (UTC) of an instant and answers the new one;
+-- the row stays locked, as in CountJobs.
+INSERT INTO execution_days AS d (tenant_id, day, executions)
+SELECT @tenant_id::uuid, (u.at AT TIME ZONE 'UTC')::date, u.added FROM (SELECT @at::timestamptz AS at, @added::int AS added) u
+ON CONFLICT (tenant_id) DO UPDATE SET
+    executions = CASE WHEN d.day = EXCLUDED.day THEN d.executions ELSE 0 END + EXCLUDED.executions, day = EXCLUDED.day
+RETURNING executions;
+
+-- name: ListDailyBounds :many
+-- Cross-tenant: promoters look every few seconds which tenants they count for.
+SELECT id, max_executions_per_day::int AS bound FROM tenants WHERE max_executions_per_day IS NOT NULL;
+
+-- name: HoldJobs :execrows
+-- Cross-tenant: the promoters pause, in pieces, the active jobs of tenants that
+-- are suspended or being deleted. What another promoter holds is taken next
+-- time.
+UPDATE scheduled_jobs j SET status = 'paused', status_reason = 'the tenant is suspended', status_by = 'platform',
+       status_at = now(), paused_until = NULL, updated_at = now()
+WHERE j.id IN (
+    SELECT a.id FROM tenants t JOIN scheduled_jobs a ON a.tenant_id = t.id
+    WHERE t.status <> 'active' AND a.status = 'active' AND a.deleted_at IS NULL
+    LIMIT 2000 FOR NO KEY UPDATE OF a SKIP LOCKED);
+
+-- name: FreeJobs :execrows
+-- Cross-tenant: the promoters resume, in pieces, what HoldJobs paused, once the
+-- tenant is active again; what was held back meanwhile is treated as each job's
+-- misfire policy says.
+UPDATE scheduled_jobs j SET status = 'active', status_reason = '', status_by = 'platform', status_at = now(),
+       resume_policy = CASE WHEN j.next_execution_at <= now() THEN j.misfire_policy END, updated_at = now()
+WHERE j.id IN (
+    SELECT a.id FROM scheduled_jobs a JOIN tenants t ON t.id = a.tenant_id
+    WHERE a.status = 'paused' AND a.status_by = 'platform' AND t.status = 'active' AND a.deleted_at IS NULL
+    LIMIT 2000 FOR NO KEY UPDATE OF a SKIP LOCKED);
+
+-- name: ListHeldExecutionsOfTenants :many
+-- Cross-tenant: the promoters, of tenants that are suspended or being deleted.
+SELECT DISTINCT e.tenant_id, e.job_id FROM active_executions e JOIN tenants t ON t.id = e.tenant_id
+WHERE t.status <> 'active' AND (e.status <> 'running' OR e.cancel_requested_at IS NULL) LIMIT 200;
+
+-- name: ListDeletingTenants :many
+-- Cross-tenant: the promoters, one of which purges them.
+SELECT id FROM tenants WHERE status = 'deleting' ORDER BY updated_at LIMIT 10;
+
+-- name: CountActiveOfTenant :one
+SELECT count(*) FROM active_executions WHERE tenant_id = @tenant_id;
+
+-- name: PurgeHistory :execrows
+DELETE FROM job_executions h USING (
+    SELECT o.id, o.scheduled_at FROM job_executions o WHERE o.tenant_id = @tenant_id LIMIT 1000
+) old WHERE h.tenant_id = @tenant_id AND h.id = old.id AND h.scheduled_at = old.scheduled_at;
+
+-- name: PurgeJobs :execrows
+-- Versions, credentials and backfills go with their job.
+DELETE FROM scheduled_jobs j USING (
+    SELECT o.id FROM scheduled_jobs o WHERE o.tenant_id = @tenant_id LIMIT 500
+) old WHERE j.tenant_id = @tenant_id AND j.id = old.id;
+
+-- name: PurgeIdempotencyKeys :execrows
+DELETE FROM idempotency_keys k USING (
+    SELECT o.key FROM idempotency_keys o WHERE o.tenant_id = @tenant_id LIMIT 1000
+) old WHERE k.tenant_id = @tenant_id AND k.key = old.key;
+
+-- name: PurgeApiKeys :execrows
+DELETE FROM api_keys WHERE tenant_id = @tenant_id;
+
+-- name: PurgeCalendars :execrows
+DELETE FROM calendars WHERE tenant_id = @tenant_id;
+
+-- name: PurgeSecrets :execrows
+DELETE FROM secrets WHERE tenant_id = @tenant_id;
+
+-- name: PurgeExecutionDays :execrows
+DELETE FROM execution_days WHERE tenant_id = @tenant_id;
+
+-- name: PurgeTenant :execrows
+-- What is left is the id, so that no token brings the tenant back to life.
+UPDATE tenants SET status = 'deleted', name = 'deleted', updated_at = now() WHERE id = sqlc.arg(tenant_id) AND status = 'deleting';

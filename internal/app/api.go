@@ -23,6 +23,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/metric"
 	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/quota"
 	"github.com/scheduler-service/scheduler/internal/rest"
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -66,11 +67,17 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	if err != nil {
 		return err
 	}
+	buckets, err := quota.New(quota.Config{URL: c.Redis(), Log: p.log})
+	if err != nil {
+		return fmt.Errorf("REDIS_URL: %w", err)
+	}
+	defer buckets.Close()
 	programs := apikey.NewStore(db)
 	serve, err := p.handlers(c, listener, rest.Deps{
-		Jobs: job.NewStore(db).Sealing(ring), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
+		Jobs: job.NewStore(db).Sealing(ring).Bounded(c.TenantMaxJobs), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
 		Executions: execution.NewStore(db).Limited(c.TenantMaxRunning), Backfills: backfill.NewStore(db, c.RetentionMonths), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Monitor: monitor.NewStore(db), Numbers: metric.NewStore(db),
+		Buckets: buckets, Limits: defaultLimits(c), TrustedProxies: c.TrustedProxies, FailuresPerMinute: c.FailuresPerMin,
 		Services: identity.NewPeerTokens(reveal(c.ServiceTokens)...),
 		Keys:     programs, Authenticate: programs.Before(tokens.Authenticate), CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
 		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL)},
@@ -82,6 +89,18 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	p.ready.add(func() error { return nil }) // it has its own answer, on its own port
 	p.log.InfoContext(ctx, "api listens", "address", listener.Addr().String())
 	return together(ctx, append(serve, keys)...)
+}
+
+// defaultLimits are those of tenants that have none of their own.
+func defaultLimits(c config.API) tenant.Limits {
+	limits := tenant.Limits{RequestsPerSecond: &c.TenantRequests}
+	if c.TenantMaxJobs > 0 {
+		limits.MaxJobs = &c.TenantMaxJobs
+	}
+	if c.TenantMaxRunning > 0 {
+		limits.MaxRunning = &c.TenantMaxRunning
+	}
+	return limits
 }
 
 // handlers are the servers of the API: one, or two where /internal has an

@@ -59,6 +59,7 @@ execution         | db:store.go fault idempotency job postgres secret tenant |  
 backfill          | calendar db:store.go execution fault idempotency job postgres schedule secret tenant |                      |
 executor          | fault                                                                                      |                      |
 egress            |                                                                                            | ssrf                 |
+quota             | clock                                                                                      | go-redis             |
 queue             | clock fault                                                                                | asynq go-redis       |
 monitor           | db:store.go postgres queue tenant                                                          |                      |
 executor/http     | clock egress executor fault                                                                |                      |
@@ -71,9 +72,9 @@ rest/patch        |                                                             
 rest/cursor       |                                                                                            |                      |
 rest/contract     | api fault rest/strictjson                                                                  | kin-openapi          |
 rest/reference    |                                                                                            | swgui                |
-rest              | api apikey audit backfill calendar clock execution fault idempotency identity job metric monitor rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant | chi oapi             | kin-openapi
+rest              | api apikey audit backfill calendar clock execution fault idempotency identity job metric monitor quota rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
-app               | apikey audit backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease metric monitor partition postgres promoter queue rest retention secret secret/keyring telemetry tenant worker | sync                 |
+app               | apikey audit backfill calendar clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease metric monitor partition postgres promoter queue quota rest retention secret secret/keyring telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency identity job postgres queue tenant |                      |
 cmd/api           | app config telemetry                                                                       |                      |
 cmd/bench         | bench                                                                                      |                      |
@@ -123,7 +124,7 @@ var testLibraries = []string{"cmp", "goleak", "pgx", "rapid"}
 // every file of that name.
 var doors = map[string][]string{
 	"asynq":       {"queue"},
-	"go-redis":    {"queue"},
+	"go-redis":    {"queue", "quota"},
 	"chi":         {"rest", "api"},
 	"kin-openapi": {"rest", "api"},
 	"pgx":         {"postgres", "partition", "db", "store.go"},

@@ -67,6 +67,13 @@ var crossTenant = map[string]string{
 	"CountSealedByKey":           "the rotation of keys",
 	"ListAuditChains":            "the verification of all records",
 
+	"ListTenants":                 "platform administrators",
+	"ListDailyBounds":             "promoter",
+	"HoldJobs":                    "promoter: tenants that are suspended or deleted",
+	"FreeJobs":                    "promoter",
+	"ListHeldExecutionsOfTenants": "promoter",
+	"ListDeletingTenants":         "promoter",
+
 	"CountActiveExecutions": "the service's gauges",
 	"CreatePartition":       "partition upkeep",
 	"DetachPartition":       "retention",

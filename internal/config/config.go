@@ -109,6 +109,10 @@ type API struct {
 	ShutdownNotice   time.Duration  `env:"SHUTDOWN_NOTICE_MS" default:"3000" standalone:"200" min:"0" max:"60000" doc:"how long an API told to stop answers that it is not ready, and everything else as before, until it closes its port; longer than a load balancer takes to notice"`
 	LockTTL          time.Duration  `env:"SCHEDULER_LOCK_TTL_MS" default:"30000" min:"1000" max:"600000" doc:"a lease by which one process at a time does something, such as upkeep, ends this long after its owner was last heard of"`
 	RetentionMonths  int            `env:"RETENTION_MONTHS" default:"13" min:"1" max:"120" doc:"how many calendar months of executions are kept beside the current one, counted by their due instants; what is older is removed a whole month at a time, and no backfill may begin earlier; the same for API and promoter"`
+	TenantMaxJobs    int            `env:"TENANT_MAX_JOBS" default:"100000" min:"0" max:"10000000" doc:"jobs of a tenant that has no limit of its own; 0: any number"`
+	TenantRequests   int            `env:"TENANT_REQUESTS_PER_SECOND" default:"1000" min:"1" max:"1000000" doc:"API requests a second, on all API processes together, of a tenant that has no limit of its own"`
+	FailuresPerMin   int            `env:"AUTH_FAILURES_PER_MINUTE" default:"60" min:"1" max:"1000000" doc:"requests without a good token that one address may make in a minute before it is answered 429"`
+	TrustedProxies   []netip.Prefix `env:"TRUSTED_PROXIES" default:"" doc:"networks of the proxies whose X-Forwarded-For is believed; none: the address of the connection counts"`
 	TenantAutoCreate bool           `env:"TENANT_AUTO_CREATE" default:"false" standalone:"true" doc:"a valid token of a tenant not known yet creates it with the default limits; otherwise it is answered 403"`
 }
 

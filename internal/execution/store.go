@@ -108,6 +108,9 @@ func request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (
 	if err != nil {
 		return Execution{}, err
 	}
+	if err := count(ctx, tx, who); err != nil {
+		return Execution{}, err
+	}
 	seed := make([]byte, 16)
 	_, _ = rand.Read(seed) // it never fails; see its documentation
 	id := RequestedID(who.TenantID, d.job, tx.At, seed)
@@ -129,6 +132,28 @@ func request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (
 		TriggeredBy: who.Subject, Priority: int(j.Priority), Parameters: d.parameters, Status: Pending, ScheduledAt: tx.At,
 		MaxAttempts: int(j.MaxAttempts), AvailableAt: &tx.At, CreatedAt: tx.At,
 	}, nil
+}
+
+// count adds a run to those of the day (UTC), where the tenant has a bound on
+// them, and refuses the one beyond it. A refusal undoes the count.
+func count(ctx context.Context, tx *postgres.Tx, who tenant.Actor) error {
+	bound, err := tx.GetDailyBound(ctx, who.TenantID)
+	if err != nil && fault.KindOf(postgres.Fault(err)) != fault.NotFound {
+		return fmt.Errorf("read the bound on executions: %w", err)
+	}
+	if bound == nil {
+		return nil
+	}
+	day := tx.At.Truncate(24 * time.Hour)
+	made, err := tx.CountExecutions(ctx, db.CountExecutionsParams{TenantID: who.TenantID, At: tx.At, Added: 1})
+	if err != nil {
+		return fmt.Errorf("count executions: %w", err)
+	}
+	if made <= *bound {
+		return nil
+	}
+	return fault.Exceeded(fault.Limit{Name: "maxExecutionsPerDay", Value: int64(*bound), Reset: day.Add(24 * time.Hour)},
+		fmt.Sprintf("this tenant has used up its %d executions of the day", *bound), tx.At)
 }
 
 // admit decides whether a triggered run has its place, waits for one, or must

@@ -47,6 +47,13 @@ type Field struct {
 	Message string
 }
 
+// Limit is a bound that a request met.
+type Limit struct {
+	Name  string    // as the contract names it, such as maxJobs
+	Value int64     // what is allowed
+	Reset time.Time // when waiting helps; zero: it does not
+}
+
 // Error is an error with a kind. The zero value is an internal error.
 type Error struct {
 	Kind Kind
@@ -59,6 +66,8 @@ type Error struct {
 	Fields []Field
 	// RetryAfter, where not zero, is how long to wait before asking again.
 	RetryAfter time.Duration
+	// Limit, where not nil, is the bound that was met.
+	Limit *Limit
 	// Cause is for the log alone; it is never shown to a client.
 	Cause error
 }
@@ -94,6 +103,16 @@ func Wrap(kind Kind, code, message string, cause error) *Error {
 // Wrong makes an Invalid error that lists fields.
 func Wrong(code, message string, fields ...Field) *Error {
 	return &Error{Kind: Invalid, Code: code, Message: message, Fields: fields}
+}
+
+// Exceeded makes the error of a limit that was met: TooMany where waiting
+// until its reset helps, and Forbidden where it does not.
+func Exceeded(limit Limit, message string, now time.Time) *Error {
+	e := &Error{Kind: Forbidden, Code: "QUOTA_EXCEEDED", Message: message, Limit: &limit}
+	if !limit.Reset.IsZero() {
+		e.Kind, e.RetryAfter = TooMany, max(limit.Reset.Sub(now), time.Second)
+	}
+	return e
 }
 
 // KindOf is the kind of the outermost Error in err's chain, and Internal when

@@ -37,6 +37,9 @@ var least = map[Permission]Role{
 	"keys:read":          Admin,
 	"keys:write":         Admin,
 	"audit:read":         Admin,
+	"tenant:read":        Admin,
+	"tenants:read":       PlatformAdmin,
+	"tenants:write":      PlatformAdmin,
 }
 
 // Known reports whether any role grants the permission. An operation that

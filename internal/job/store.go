@@ -20,8 +20,9 @@ import (
 // Store keeps a tenant's jobs. Each method acts for one tenant; the id of
 // another tenant's job is answered as one that does not exist.
 type Store struct {
-	db    *postgres.DB
-	vault *secret.Vault
+	db      *postgres.DB
+	vault   *secret.Vault
+	maxJobs int // of a tenant that has no bound of its own; 0: any number
 }
 
 // NewStore makes a store that refuses definitions with credentials in them.
@@ -30,7 +31,13 @@ func NewStore(db *postgres.DB) *Store { return &Store{db: db, vault: secret.NewV
 // Sealing is the store with keys, under which it keeps the credentials that
 // stand in definitions.
 func (s *Store) Sealing(keys *keyring.Ring) *Store {
-	return &Store{db: s.db, vault: secret.NewVault(keys)}
+	return &Store{db: s.db, vault: secret.NewVault(keys), maxJobs: s.maxJobs}
+}
+
+// Bounded is the store with a bound on the jobs of a tenant that has none of
+// its own; 0 is any number.
+func (s *Store) Bounded(maxJobs int) *Store {
+	return &Store{db: s.db, vault: s.vault, maxJobs: maxJobs}
 }
 
 // NotFound is the answer for a job that is not there, or is not the caller's.

@@ -89,6 +89,32 @@ func bound(spec Spec, calendars []schedule.Calendar, state Job, now time.Time) (
 	}
 }
 
+// looked is among how many instants the smallest distance is looked for.
+const looked = 100
+
+// SmallestDistance is the least time between two of the next 100 instants of
+// the schedule, jitter left out; zero for a schedule that has fewer than two.
+func (s Spec) SmallestDistance(calendars []schedule.Calendar, now time.Time) (time.Duration, error) {
+	s.JitterSeconds = 0
+	compiled, err := schedule.Compile(s.Definition(uuid.Nil.String(), now, calendars))
+	if err != nil {
+		return 0, fmt.Errorf("compile the schedule: %w", err)
+	}
+	var least time.Duration
+	last, ok := compiled.Next(now)
+	for i := 1; ok && i < looked; i++ {
+		var next time.Time
+		if next, ok = compiled.Next(last); !ok {
+			break
+		}
+		if distance := next.Sub(last); least == 0 || distance < least {
+			least = distance
+		}
+		last = next
+	}
+	return least, nil
+}
+
 // An edit of a calendar locks the jobs that it moves and computes them in one
 // transaction, and promoters pass over them meanwhile: hence bounds.
 const (

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/calendar"
+	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/schedule"
@@ -53,12 +54,44 @@ func (s *Store) createAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor
 			return nil, err
 		}
 	}
+	if err := s.count(ctx, tx, who, len(specs)); err != nil {
+		return nil, err
+	}
 	rows, errs := make([]db.ScheduledJob, len(specs)), make([]error, len(specs))
 	tx.InsertJob(ctx, params).QueryRow(func(i int, row db.ScheduledJob, err error) { rows[i], errs[i] = row, err })
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("insert job: %w", err)
 	}
 	return s.insertVersions(ctx, tx, rows, author{by: who.Subject}, protected)
+}
+
+// count refuses jobs beyond the tenant's bound, where it has one. Then the
+// tenant's row stays locked until the end of the transaction, so that of two
+// creations at once the second counts what the first made.
+func (s *Store) count(ctx context.Context, tx *postgres.Tx, who tenant.Actor, added int) error {
+	own, err := tx.GetJobBound(ctx, who.TenantID)
+	if err != nil && fault.KindOf(postgres.Fault(err)) != fault.NotFound {
+		return fmt.Errorf("read the bound on jobs: %w", err)
+	}
+	bound := s.maxJobs
+	switch {
+	case own != nil:
+		bound = int(*own)
+	case bound == 0:
+		return nil
+	}
+	if _, err := tx.LockTenant(ctx, who.TenantID); err != nil {
+		return fmt.Errorf("lock the tenant: %w", err)
+	}
+	jobs, err := tx.CountJobs(ctx, who.TenantID)
+	if err != nil {
+		return fmt.Errorf("count jobs: %w", err)
+	}
+	if int(jobs)+added <= bound {
+		return nil
+	}
+	return fault.Exceeded(fault.Limit{Name: "maxJobs", Value: int64(bound)},
+		fmt.Sprintf("this tenant may have %d jobs and has %d: delete some that are not needed", bound, jobs), tx.At)
 }
 
 // newParams is the row of a new job, and what of its config is kept apart.

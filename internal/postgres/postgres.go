@@ -163,19 +163,25 @@ func WithCall(ctx context.Context, call string) context.Context {
 // InTx runs fn in one transaction: committed when fn returns nil, rolled back
 // otherwise.
 func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
-	return d.inTx(ctx, "", fn)
+	return d.inTx(ctx, "", "", fn)
 }
 
 // InTenant runs fn in one transaction that sees and writes the rows of one
 // tenant only, whatever its statements say.
 func (d *DB) InTenant(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
-	return d.inTx(ctx, tenant.String(), fn)
+	return d.inTx(ctx, tenant.String(), "", fn)
+}
+
+// AcrossTenants runs fn in one transaction that may read the list of tenants,
+// and no row that is a tenant's own. It is for platform administrators.
+func (d *DB) AcrossTenants(ctx context.Context, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, "", "on", fn)
 }
 
 // inTx opens the transaction and names the tenant in one round trip. An error
 // of the commit itself leaves the outcome unknown: it comes back as
 // Unavailable, and a caller that repeats the work must be able to.
-func (d *DB) inTx(ctx context.Context, tenant string, fn func(tx *Tx) error) error {
+func (d *DB) inTx(ctx context.Context, tenant, platform string, fn func(tx *Tx) error) error {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return Fault(err)
@@ -187,9 +193,10 @@ func (d *DB) inTx(ctx context.Context, tenant string, fn func(tx *Tx) error) err
 	opening.Queue("BEGIN")
 	tx := &Tx{Queries: db.New(conn), conn: conn}
 	call, _ := ctx.Value(callKey{}).(string)
-	opening.Queue("SELECT now(), set_config('app.tenant_id', $1, true), set_config('app.call', $2, true)", tenant, call).QueryRow(func(row pgx.Row) error {
+	opening.Queue(`SELECT now(), set_config('app.tenant_id', $1, true), set_config('app.platform', $2, true), set_config('app.call', $3, true)`,
+		tenant, platform, call).QueryRow(func(row pgx.Row) error {
 		var set string
-		return row.Scan(&tx.At, &set, &set)
+		return row.Scan(&tx.At, &set, &set, &set)
 	})
 	if err := conn.SendBatch(ctx, &opening).Close(); err != nil {
 		return Fault(err)

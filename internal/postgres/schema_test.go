@@ -208,13 +208,22 @@ func TestTheEnginesRoleCannotChangeTheHistory(t *testing.T) {
 		t.Errorf("the engine sees %d of 2 rows", n)
 	}
 	for _, sql := range []string{
-		"UPDATE job_executions SET status = 'failed'", "DELETE FROM job_executions", "TRUNCATE job_executions",
+		"UPDATE job_executions SET status = 'failed'", "TRUNCATE job_executions",
 		"UPDATE scheduled_jobs SET config = '{}'", "INSERT INTO tenants (id, name) VALUES (gen_random_uuid(), 'x')",
 		"CREATE TABLE mine (x int)", "ALTER TABLE workers ADD COLUMN x int",
 	} {
 		if _, err := conn.Exec(t.Context(), sql); err == nil {
 			t.Errorf("the engine's role may %s", sql)
 		}
+	}
+	// What a deleted tenant left is all that it may remove.
+	tag, err := conn.Exec(t.Context(), "DELETE FROM job_executions")
+	if err != nil || tag.RowsAffected() != 0 {
+		t.Errorf("the engine's role deleted %d rows of a tenant that is there, %v", tag.RowsAffected(), err)
+	}
+	exec(t, connect(t, database.AdminURL), "UPDATE tenants SET status = 'deleting'")
+	if tag, err = conn.Exec(t.Context(), "DELETE FROM job_executions"); err != nil || tag.RowsAffected() != 2 {
+		t.Errorf("of a deleted tenant, %d of 2 rows were removed, %v", tag.RowsAffected(), err)
 	}
 }
 
@@ -226,6 +235,7 @@ var unrecorded = map[string]string{
 	"job_credentials":  "written with the job, and sealed",
 	"job_executions":   "written when a waiting run is cancelled, whose entry says so",
 	"running_counts":   "a counter, made with the tenant",
+	"execution_days":   "a counter, written with the run",
 	"scheduler_locks":  "the health check takes a lease",
 }
 

@@ -172,14 +172,16 @@ func (p *plan) drop(j *dueJob) (dropped int) {
 		kept--
 	}
 	for _, r := range p.runs[kept:] {
-		p.unruns = append(p.unruns, unrun{
-			job: j, status: execution.Skipped, first: r.at, last: r.at, count: 1,
-			reason: "a later due instant took its place (overlapPolicy cancel_running)",
-		})
+		p.unruns = append(p.unruns, skippedBy(r, "a later due instant took its place (overlapPolicy cancel_running)"))
 	}
 	dropped = len(p.runs) - kept
 	p.runs = p.runs[:kept]
 	return dropped
+}
+
+// skippedBy is the row for a run that was planned and does not happen.
+func skippedBy(r run, reason string) unrun {
+	return unrun{job: r.job, status: execution.Skipped, first: r.at, last: r.at, count: 1, reason: reason}
 }
 
 // stop plans that a job never fires again, and says why.

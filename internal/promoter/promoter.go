@@ -230,6 +230,7 @@ func (p *Promoter) Run(ctx context.Context) error {
 	group.Go(func() error { p.tick(ctx, "sweep", sweepEvery, p.sweepNow); return nil })
 	group.Go(func() error { p.tick(ctx, "upkeep", upkeepEvery, p.upkeepNow); return nil })
 	group.Go(func() error { p.tick(ctx, "autopilot", sweepEvery, p.autopilotNow); return nil })
+	group.Go(func() error { p.tick(ctx, "custody", sweepEvery, p.custodyNow); return nil })
 	group.Go(func() error { p.tick(ctx, "audit", auditEvery, p.auditNow); return nil })
 	group.Go(func() error { p.tick(ctx, "recount", recountEvery, p.recountNow); return nil })
 	group.Go(func() error { p.tick(ctx, "backfill", backfillEvery, p.backfillNow); return nil })

@@ -17,7 +17,10 @@ import (
 
 // store is the promoter's and the sweeper's door to the database. Its queries
 // see all tenants; they are a short, named list in package arch.
-type store struct{ db *postgres.DB }
+type store struct {
+	db     *postgres.DB
+	bounds bounds
+}
 
 // never is how the statements write "no further instant".
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -33,6 +36,10 @@ type claim struct {
 // that: four round trips for up to batchSize jobs, five when one of them has
 // calendars.
 func (s *store) promote(ctx context.Context, now, since time.Time, decide func(claim) (plan, error)) (made plan, err error) {
+	of, err := s.dailyBounds(ctx)
+	if err != nil {
+		return plan{}, fmt.Errorf("promote: %w", postgres.Fault(err))
+	}
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		rows, err := tx.ClaimDueJobs(ctx, db.ClaimDueJobsParams{Now: postgres.At(now), Since: since, BatchSize: batchSize})
 		if err != nil {
@@ -59,6 +66,9 @@ func (s *store) promote(ctx context.Context, now, since time.Time, decide func(c
 			return err
 		}
 		made.roundTrips = trips
+		if err := countDaily(ctx, tx, &made, of, c.at); err != nil {
+			return err
+		}
 		if old := made.runsBefore(c.at.AddDate(0, -1, 0)); len(old) > 0 {
 			// Such a run ends in the partition of its instant, which retention
 			// may have removed.

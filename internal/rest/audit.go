@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,9 +22,9 @@ const verifiedAtOnce = 10_000
 // record makes the changes of a request be recorded as its caller's. It is the
 // one place that names callers: who may change something came through it.
 func record(ctx context.Context, r *http.Request, c *call) context.Context {
-	address, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		address = r.RemoteAddr
+	address := r.RemoteAddr
+	if c.from.IsValid() {
+		address = c.from.String() // as trusted proxies tell it, and nobody else
 	}
 	return audit.With(ctx, audit.Call{
 		Kind: kindOf(c), Actor: c.who.Actor.Subject, Address: address, Request: c.id, Action: c.operation.ID,
@@ -37,7 +36,7 @@ func kindOf(c *call) string {
 	switch {
 	case c.operation.Permission == contract.Service:
 		return audit.Service
-	case strings.HasPrefix(c.who.Actor.Subject, "api-key:"):
+	case c.who.Scopes != nil:
 		return audit.APIKey
 	default:
 		return audit.User

@@ -72,6 +72,8 @@ func (b *bundle) makeReady(t *testing.T, operation string, id uuid.UUID) {
 	t.Helper()
 	var err error
 	switch operation {
+	case "activateTenant":
+		_, err = b.deps.Tenants.Suspend(t.Context(), id, "")
 	case "resumeJob", "internalResumeJob":
 		_, err = b.jobs.Pause(t.Context(), b.ours, id, "", nil)
 	case "restoreJobVersion":

@@ -34,6 +34,11 @@ func (s *server) check(next http.Handler) http.Handler {
 			s.refuse(w, r, err)
 			return
 		}
+		if limit := c.tenant.Limits.MaxPayloadBytes; limit != nil && len(body) > *limit {
+			s.refuse(w, r, fault.Exceeded(fault.Limit{Name: "maxPayloadBytes", Value: int64(*limit)},
+				fmt.Sprintf("a request of this tenant may have %d bytes", *limit), s.Clock()))
+			return
+		}
 		c.body = sha256.Sum256(body)
 		path := map[string]string{}
 		for i, name := range chi.RouteContext(r.Context()).URLParams.Keys {

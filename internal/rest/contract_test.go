@@ -11,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/rest"
 	"github.com/scheduler-service/scheduler/internal/rest/reference"
@@ -65,6 +66,23 @@ func TestTheContractDescribesTheRoles(t *testing.T) {
 	for name, operation := range operations(t) {
 		if operation.Permission != "public" && !strings.Contains(b.spec.Info.Description, "`"+operation.Permission+"`") {
 			t.Errorf("%s: no role of the description has %s", name, operation.Permission)
+		}
+	}
+}
+
+// Whatever needs a token can be asked for too often.
+func TestTheContractDescribesTooManyRequests(t *testing.T) {
+	t.Parallel()
+	spec, err := api.GetSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, item := range spec.Paths.Map() {
+		for method, operation := range item.Operations() {
+			limited := operation.Responses.Status(http.StatusTooManyRequests) != nil
+			if open := operation.Extensions["x-permission"] == "public"; open == limited {
+				t.Errorf("%s %s: describes 429: %v", method, path, limited)
+			}
 		}
 	}
 }

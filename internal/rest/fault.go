@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oapi-codegen/nullable"
+
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
 )
@@ -92,10 +94,11 @@ func (s *server) writeError(w http.ResponseWriter, r *http.Request, status int, 
 	}
 	var answer any
 	if isInternal(r.URL.Path) {
-		answer = serviceError(code, f.Message, details, s.Clock())
+		answer = serviceError(code, f, details, s.Clock())
 	} else {
 		public := api.Error{Path: r.URL.Path, Timestamp: s.Clock()}
 		public.Error.Code, public.Error.Message, public.Error.Details = code, f.Message, details
+		public.Error.Limit = viewLimit(f.Limit)
 		answer = public
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -104,12 +107,23 @@ func (s *server) writeError(w http.ResponseWriter, r *http.Request, status int, 
 }
 
 // serviceError is the form of errors below /internal.
-func serviceError(code, message string, details []api.ErrorDetail, now time.Time) api.ServiceError {
-	answer := api.ServiceError{ErrorCode: code, Message: message, Timestamp: now, ServiceName: serviceName}
+func serviceError(code string, f *fault.Error, details []api.ErrorDetail, now time.Time) api.ServiceError {
+	answer := api.ServiceError{ErrorCode: code, Message: f.Message, Timestamp: now, ServiceName: serviceName, Limit: viewLimit(f.Limit)}
 	if len(details) > 0 {
 		answer.Details = &details
 	}
 	return answer
+}
+
+func viewLimit(l *fault.Limit) *api.LimitMet {
+	if l == nil {
+		return nil
+	}
+	view := api.LimitMet{Name: l.Name, Value: l.Value, ResetAt: nullable.NewNullNullable[time.Time]()}
+	if !l.Reset.IsZero() {
+		view.ResetAt = nullable.NewNullableWithValue(l.Reset.UTC())
+	}
+	return &view
 }
 
 // asFault finds the fault in an error. What has none is Internal, but for a

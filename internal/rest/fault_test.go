@@ -105,7 +105,7 @@ func TestARequestHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := withVitals(t, nil)
 		b.handler = newHandler(t, rest.Deps{
-			CursorSecret: secret, Clock: func() time.Time { return b.now }, Log: discard(), Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
+			Buckets: newBuckets(t), CursorSecret: secret, Clock: func() time.Time { return b.now }, Log: discard(), Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
 			Authenticate: func(ctx context.Context, _ http.Header) (identity.Principal, error) {
 				<-ctx.Done()
 				return identity.Principal{}, ctx.Err()
@@ -132,7 +132,7 @@ func setupFailing(t *testing.T, fail func() error) *bundle {
 func TestRequestsThatTakeTooLong(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	token := b.token(t, b.ours, identity.Admin)
+	token := b.token(t, b.ours, identity.PlatformAdmin)
 	for name, operation := range operations(t) {
 		if operation.Permission == "public" {
 			continue

@@ -153,7 +153,7 @@ func (s *server) validSpec(ctx context.Context, body api.JobSpec) (job.Spec, err
 	if len(fields) > 0 {
 		return spec, wrong(fields...)
 	}
-	return spec, nil
+	return spec, s.withinLimits(ctx, spec)
 }
 
 // keyOf is the idempotency key of a request. The route names the operation and

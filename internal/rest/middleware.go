@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"runtime/debug"
@@ -19,8 +21,10 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/quota"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 const (
@@ -35,8 +39,10 @@ type call struct {
 	url       *url.URL
 	operation *contract.Operation // nil where no route was found
 	who       identity.Principal
-	body      [32]byte // SHA-256 of the body as it was sent
-	refused   string   // the kind of fault that it was answered with
+	from      netip.Addr    // the caller's address; the zero one is not known
+	tenant    tenant.Tenant // that the request is judged by
+	body      [32]byte      // SHA-256 of the body as it was sent
+	refused   string        // the kind of fault that it was answered with
 }
 
 // callKey is the key of the call in a request's context.
@@ -54,7 +60,7 @@ var saneID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{id: r.Header.Get("X-Request-Id"), url: r.URL}
+		c := &call{id: r.Header.Get("X-Request-Id"), url: r.URL, from: clientOf(r, s.TrustedProxies)}
 		if !saneID.MatchString(c.id) {
 			c.id = uuid.NewString()
 		}
@@ -161,29 +167,99 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 			return
 		}
 		c.who = who
-		ctx := record(telemetry.WithIDs(r.Context(), telemetry.IDs{Tenant: who.Actor.TenantID.String()}), r, c)
-		if err := s.mayAct(ctx, who, operation); err != nil {
-			s.refuse(w, r.WithContext(ctx), err)
+		r = r.WithContext(record(telemetry.WithIDs(r.Context(), telemetry.IDs{Tenant: who.Actor.TenantID.String()}), r, c))
+		if err := s.mayAct(r.Context(), c, w.Header()); err != nil {
+			s.refuse(w, r, err)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(ctx))
+		next.ServeHTTP(w, r)
 	})
 }
 
 // identity says who asks: another service where the operation is for those,
-// and otherwise the bearer of a token. Neither way in opens the other.
-func (s *server) identity(r *http.Request, operation *contract.Operation) (identity.Principal, error) {
-	if operation.Permission == contract.Service {
-		return s.Services.Authenticate(r.Header)
+// and otherwise the bearer of a token. Neither way in opens the other. From an
+// address with too many failures nobody is heard for a moment.
+func (s *server) identity(r *http.Request, operation *contract.Operation) (who identity.Principal, err error) {
+	c := callOf(r.Context())
+	bucket, failures := "auth:"+c.from.String(), quota.Rate{Quota: max(1, s.FailuresPerMinute), Window: time.Minute}
+	if wait := s.Buckets.Refused(bucket); wait > 0 {
+		return who, s.tooMany(failures, "authenticationFailures", wait, "too many requests from this address had no good token")
 	}
-	return s.Authenticate(r.Context(), r.Header)
+	if operation.Permission == contract.Service {
+		who, err = s.Services.Authenticate(r.Header)
+	} else {
+		who, err = s.Authenticate(r.Context(), r.Header)
+	}
+	if fault.KindOf(err) != fault.Unauthenticated {
+		return who, err
+	}
+	if v := s.Buckets.Take(r.Context(), bucket, failures); !v.OK {
+		return who, s.tooMany(failures, "authenticationFailures", v.Retry, "too many requests from this address had no good token")
+	}
+	return who, err
 }
 
 // mayAct asks for the permission first: somebody without any must not make a
-// tenant come to life.
-func (s *server) mayAct(ctx context.Context, who identity.Principal, operation *contract.Operation) error {
-	if operation.Permission != contract.Service && !who.May(identity.Permission(operation.Permission)) {
-		return fault.New(fault.Forbidden, "FORBIDDEN", "this needs the permission "+operation.Permission+", which none of the token's roles grants")
+// tenant come to life. Other services act for tenants without being them, so
+// their calls count for none.
+func (s *server) mayAct(ctx context.Context, c *call, answer http.Header) (err error) {
+	service := c.operation.Permission == contract.Service
+	if !service && !c.who.May(identity.Permission(c.operation.Permission)) {
+		return fault.New(fault.Forbidden, "FORBIDDEN", "this needs the permission "+c.operation.Permission+", which none of the token's roles grants")
 	}
-	return s.Tenants.Admit(ctx, who.Actor.TenantID)
+	if c.tenant, err = s.Tenants.Terms(ctx, c.who.Actor.TenantID); err != nil {
+		return err
+	}
+	c.tenant.Limits = c.tenant.Limits.WithDefaults(s.Limits)
+	if service {
+		return nil
+	}
+	if !c.tenant.Admits(c.from) {
+		return fault.New(fault.Forbidden, "FORBIDDEN", "calls of this tenant may not come from this address")
+	}
+	return s.mayAsk(ctx, c, answer)
+}
+
+// mayAsk counts a request of a tenant and says in the answer's header how many
+// are left (draft-ietf-httpapi-ratelimit-headers).
+func (s *server) mayAsk(ctx context.Context, c *call, answer http.Header) error {
+	rate := quota.Rate{Quota: max(1, orZero(c.tenant.Limits.RequestsPerSecond)), Window: time.Second}
+	v := s.Buckets.Take(ctx, "tenant:"+c.tenant.ID.String(), rate)
+	answer.Set("RateLimit-Policy", fmt.Sprintf(`"tenant";q=%d;w=1`, rate.Quota))
+	answer.Set("RateLimit", fmt.Sprintf(`"tenant";r=%d;t=%d`, v.Remaining, int(math.Ceil(v.Reset.Seconds()))))
+	if v.OK {
+		return nil
+	}
+	return s.tooMany(rate, "requestsPerSecond", v.Retry, fmt.Sprintf("this tenant may make %d requests a second", rate.Quota))
+}
+
+// tooMany is the answer to who asks too often.
+func (s *server) tooMany(rate quota.Rate, name string, wait time.Duration, message string) error {
+	now := s.Clock()
+	e := fault.Exceeded(fault.Limit{Name: name, Value: int64(rate.Quota), Reset: now.Add(wait)}, message, now)
+	e.Code = "RATE_LIMITED"
+	return e
+}
+
+// clientOf is the address that a request comes from: the peer's, or where that
+// is a trusted proxy, the last one in X-Forwarded-For that is not. Whatever
+// stands before it, anybody could have written.
+func clientOf(r *http.Request, trusted []netip.Prefix) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	from := peer.Addr().Unmap().WithZone("")
+	proxy := func(a netip.Addr) bool {
+		return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(a) })
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0 && proxy(from); i-- {
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break // no proxy writes that: the nearest one is all that is known
+		}
+		from = hop.Unmap().WithZone("")
+	}
+	return from
 }

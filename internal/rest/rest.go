@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -31,6 +32,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/metric"
 	"github.com/scheduler-service/scheduler/internal/monitor"
+	"github.com/scheduler-service/scheduler/internal/quota"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
 	"github.com/scheduler-service/scheduler/internal/rest/reference"
@@ -60,6 +62,16 @@ type Deps struct {
 	Authenticate func(ctx context.Context, header http.Header) (identity.Principal, error)
 	// Services believes other services of the platform.
 	Services *identity.PeerTokens
+	// Buckets limit how often somebody may ask.
+	Buckets *quota.Buckets
+	// Limits are those of tenants that have none of their own; nil ones are no
+	// bounds. RequestsPerSecond is needed.
+	Limits tenant.Limits
+	// FailuresPerMinute is how many requests of one address may lack a good
+	// token, 1 and more.
+	FailuresPerMinute int
+	// TrustedProxies are the networks whose X-Forwarded-For is believed.
+	TrustedProxies []netip.Prefix
 	// Side is the part of the contract to serve.
 	Side Side
 	// CheckConfig lists every fault of a job's config, with paths below
@@ -130,8 +142,9 @@ func New(d Deps) (http.Handler, error) {
 //  4. harden: headers that keep answers from being sniffed and kept, the cap of
 //     the body, the deadline
 //  5. the router; an unknown path is a 404, a known one with another method a 405
-//  6. authenticate: who asks (401), whether a role allows it (403), whether the
-//     tenant may act (403). Nothing of the body was read yet
+//  6. authenticate: who asks (401, or 429 where too many failed from the same
+//     address), whether a role allows it (403), whether the tenant may act, from
+//     there (403) and so often (429). Nothing of the body was read yet
 //  7. check: the body as strict JSON, then everything against the contract (400,
 //     413, 415), so that handlers see only what it allows
 //  8. the handler, which may find more to refuse

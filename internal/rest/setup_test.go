@@ -35,6 +35,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+	"github.com/scheduler-service/scheduler/internal/quota"
 	"github.com/scheduler-service/scheduler/internal/rest"
 	secrets "github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
@@ -101,6 +102,8 @@ type bundle struct {
 	now        time.Time
 	ours       tenant.Actor
 	theirs     tenant.Actor
+	buckets    *quota.Buckets
+	limits     tenant.Limits
 	hinted     []uuid.UUID
 	refuse     []fault.Field // what the job type finds wrong with parameters
 }
@@ -129,8 +132,9 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 		t.Fatal(err)
 	}
 	keys := apikey.NewStore(b.db)
+	b.buckets, b.limits = newBuckets(t), tenant.Limits{RequestsPerSecond: ptr(1_000_000)}
 	b.deps = rest.Deps{
-		Keys: keys, Services: identity.NewPeerTokens(serviceToken, nextToken),
+		Keys: keys, Services: identity.NewPeerTokens(serviceToken, nextToken), Buckets: b.buckets, Limits: b.limits, FailuresPerMinute: 1_000_000,
 		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Audit: audit.NewStore(b.db), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true), Monitor: monitor.NewStore(b.db), Numbers: metric.NewStore(b.db),
 		Authenticate: keys.Before(tokens.Authenticate), CheckConfig: checkConfig,
 		CheckParameters: func(string, json.RawMessage, json.RawMessage) []fault.Field { return b.refuse },
@@ -155,6 +159,18 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	}
 	return b
 }
+
+// newBuckets are buckets without Redis.
+func newBuckets(t testing.TB) *quota.Buckets {
+	t.Helper()
+	buckets, err := quota.New(quota.Config{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return buckets
+}
+
+func ptr[T any](value T) *T { return &value }
 
 func open(t testing.TB, url string, role postgres.Role) *postgres.DB {
 	t.Helper()

@@ -1,14 +1,93 @@
 // Package tenant is the customer that owns jobs.
 //
-// It owns who acts for a tenant, and whether a tenant may act at all. It
-// refuses to verify tokens (package identity) and to count anything. Called by
+// It owns who acts for a tenant, whether a tenant may act at all, from where,
+// and how much it may have; and what platform administrators do with tenants.
+// It refuses to verify tokens (package identity), to count requests (package
+// quota) and to count what others own: they ask it for the bounds. Called by
 // rest, job and execution.
 package tenant
 
-import "github.com/google/uuid"
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
 
 // Actor is somebody who acts for a tenant.
 type Actor struct {
 	TenantID uuid.UUID
 	Subject  string // the user or the service, as the token names it; for the record
+}
+
+// Status says whether a tenant may act.
+type Status string
+
+// What a tenant's status may be.
+const (
+	Active    Status = "active"
+	Suspended Status = "suspended" // nothing of it runs, and its calls are refused
+	Deleting  Status = "deleting"  // likewise, and everything of it is being removed
+	Deleted   Status = "deleted"   // its id is all that is left
+)
+
+// Limits is how much a tenant may have. A nil one is that of the
+// configuration.
+type Limits struct {
+	MaxJobs             *int
+	MaxRunning          *int           // executions at once, on all workers together
+	MaxRunningByType    map[string]int // of a job type, beside MaxRunning
+	MaxExecutionsPerDay *int           // days are those of UTC
+	RequestsPerSecond   *int
+	MinIntervalSeconds  *int // the smallest distance between two instants of a schedule
+	MaxPayloadBytes     *int // of the body of a request
+	// JobTypes are those that definitions may have; nil: any.
+	JobTypes []string
+}
+
+// Spec is what a platform administrator says of a tenant.
+type Spec struct {
+	Name       string
+	Limits     Limits
+	AllowedIPs []netip.Prefix // networks that its API calls may come from; none: any
+}
+
+// Tenant is a stored one.
+type Tenant struct {
+	Spec
+	ID                   uuid.UUID
+	Status               Status
+	StatusReason         string
+	CreatedAt, UpdatedAt time.Time
+}
+
+// Usage is how much of it a tenant uses.
+type Usage struct {
+	Jobs, Running, APIKeys int
+	// ExecutionsToday counts those of a tenant with a bound on them.
+	ExecutionsToday int
+}
+
+// Admits says whether the tenant's API calls may come from an address. An
+// address that is not known comes from nowhere that is allowed.
+func (t Tenant) Admits(from netip.Addr) bool {
+	return len(t.AllowedIPs) == 0 || from.IsValid() && slices.ContainsFunc(t.AllowedIPs, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) })
+}
+
+// WithDefaults fills in what the configuration says, zero being no bound.
+func (l Limits) WithDefaults(d Limits) Limits {
+	for _, pair := range []struct{ into, from **int }{
+		{&l.MaxJobs, &d.MaxJobs},
+		{&l.MaxRunning, &d.MaxRunning},
+		{&l.MaxExecutionsPerDay, &d.MaxExecutionsPerDay},
+		{&l.RequestsPerSecond, &d.RequestsPerSecond},
+		{&l.MinIntervalSeconds, &d.MinIntervalSeconds},
+		{&l.MaxPayloadBytes, &d.MaxPayloadBytes},
+	} {
+		if *pair.into == nil {
+			*pair.into = *pair.from
+		}
+	}
+	return l
 }

@@ -1,0 +1,152 @@
+package promoter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+func (b *bundle) tenants(t *testing.T) *tenant.Store {
+	t.Helper()
+	return tenant.NewStore(open(t, b.database.URL, postgres.API), false)
+}
+
+func (b *bundle) custody(t *testing.T) (held, freed, cancelled, purged int) {
+	t.Helper()
+	r, err := b.promoter.Custody(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Held, r.Freed, r.Cancelled, r.Purged
+}
+
+func (b *bundle) number(t *testing.T, sql string, args ...any) (n int) {
+	t.Helper()
+	if err := b.engine.Pool().QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A suspended tenant's jobs are paused, what waits is cancelled, what runs is
+// asked to end; afterwards the jobs go on, but for those that somebody paused.
+func TestASuspendedTenant(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	running, paused := b.create(t, nil), b.create(t, nil)
+	if _, err := b.jobs.Pause(t.Context(), b.who, paused.ID, "mine", nil); err != nil {
+		t.Fatal(err)
+	}
+	now := running.NextExecutionAt.Add(time.Second)
+	b.pass(t, b.promoter, now)
+	if n := b.number(t, "SELECT count(*) FROM active_executions"); n == 0 {
+		t.Fatal("nothing was promoted")
+	}
+	if _, err := b.engine.Pool().Exec(t.Context(), "UPDATE active_executions SET status = 'running', worker_id = gen_random_uuid(), lease_token = gen_random_uuid() WHERE id = (SELECT min(id::text)::uuid FROM active_executions)"); err != nil {
+		t.Fatal(err)
+	}
+	tenants := b.tenants(t)
+	if _, err := tenants.Suspend(t.Context(), b.who.TenantID, "unpaid"); err != nil {
+		t.Fatal(err)
+	}
+	if held, _, cancelled, _ := b.custody(t); held != 1 || cancelled != 1 {
+		t.Errorf("%d jobs were held and %d cancelled", held, cancelled)
+	}
+	if n := b.number(t, "SELECT count(*) FROM active_executions WHERE status <> 'running' OR cancel_requested_at IS NULL"); n != 0 {
+		t.Errorf("%d executions wait or were not asked to end", n)
+	}
+	if report := b.pass(t, b.promoter, now.Add(time.Minute)); report.Claimed != 0 {
+		t.Errorf("%d jobs of a suspended tenant were promoted", report.Claimed)
+	}
+	if held, freed, cancelled, _ := b.custody(t); held+freed+cancelled != 0 {
+		t.Errorf("a second pass did something: %d %d %d", held, freed, cancelled)
+	}
+	if _, err := tenants.Activate(t.Context(), b.who.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	if _, freed, _, _ := b.custody(t); freed != 1 {
+		t.Errorf("%d jobs were freed", freed)
+	}
+	for id, want := range map[uuid.UUID]job.Status{running.ID: job.Active, paused.ID: job.Paused} {
+		if got, err := b.jobs.Get(t.Context(), b.who, id); err != nil || got.Status != want {
+			t.Errorf("the job is %s, want %s; %v", got.Status, want, err)
+		}
+	}
+	if report := b.pass(t, b.another(), now.Add(2*time.Minute)); report.Claimed != 1 {
+		t.Errorf("%d jobs were promoted afterwards", report.Claimed)
+	}
+}
+
+// Of a deleted tenant nothing is left but its id, and others keep theirs.
+func TestADeletedTenant(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, nil)
+	b.pass(t, b.promoter, j.NextExecutionAt.Add(time.Second))
+	tenants := b.tenants(t)
+	other := tenant.Actor{TenantID: uuid.New(), Subject: "eve"}
+	if _, err := tenants.Create(t.Context(), other.TenantID, tenant.Spec{Name: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	spared := b.who
+	b.who = other
+	theirs := b.create(t, nil)
+	b.who = spared
+	if _, err := tenants.Delete(t.Context(), b.who.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	if held, _, cancelled, purged := b.custody(t); held != 1 || cancelled != 1 || purged != 1 {
+		t.Errorf("held %d, cancelled %d, purged %d", held, cancelled, purged)
+	}
+	for _, table := range []string{"scheduled_jobs", "job_versions", "active_executions", "job_executions", "execution_days", "calendars", "api_keys", "secrets"} {
+		if n := b.number(t, "SELECT count(*) FROM "+table+" WHERE tenant_id = $1", b.who.TenantID); n != 0 {
+			t.Errorf("%s has %d rows of the deleted tenant", table, n)
+		}
+	}
+	if n := b.number(t, "SELECT count(*) FROM tenants WHERE id = $1 AND status = 'deleted' AND name = 'deleted'", b.who.TenantID); n != 1 {
+		t.Error("the tenant's id was not kept")
+	}
+	if _, err := b.jobs.Get(t.Context(), other, theirs.ID); err != nil {
+		t.Errorf("another tenant's job is gone: %v", err)
+	}
+	if err := tenant.NewStore(open(t, b.database.URL, postgres.API), true).Admit(t.Context(), b.who.TenantID); err == nil {
+		t.Error("a token brings the tenant back to life")
+	}
+}
+
+// What is beyond the executions of a day has a record that says so.
+func TestExecutionsBeyondTheDayAreSkipped(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	bound := 5
+	if _, err := b.tenants(t).Change(t.Context(), b.who.TenantID, tenant.Spec{Name: "x", Limits: tenant.Limits{MaxExecutionsPerDay: &bound}}); err != nil {
+		t.Fatal(err)
+	}
+	j := b.create(t, func(s *job.Spec) {
+		s.Misfire = job.Misfire{Policy: job.FireAll, Limit: 100}
+	})
+	first := j.NextExecutionAt.Truncate(24 * time.Hour).Add(36 * time.Hour) // noon of the next day
+	if _, err := b.engine.Pool().Exec(t.Context(), "UPDATE scheduled_jobs SET next_execution_at = $1", first); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		b.pass(t, b.promoter, first.Add(time.Duration(i)*time.Second))
+	}
+	ran := b.number(t, "SELECT count(*) FROM active_executions")
+	skipped := b.number(t, "SELECT count(*) FROM job_executions WHERE status = 'skipped' AND reason LIKE '%maxExecutionsPerDay%'")
+	if ran != 5 || skipped != 3 {
+		t.Errorf("%d ran and %d were skipped, want 5 and 3", ran, skipped)
+	}
+	b.pass(t, b.promoter, first.Add(24*time.Hour))
+	if n := b.number(t, "SELECT count(*) FROM active_executions"); n != 10 {
+		t.Errorf("%d ran with those of the next day, want 10", n)
+	}
+	if got, err := b.jobs.Get(t.Context(), b.who, j.ID); err != nil || got.ExecutionCount != 10 {
+		t.Errorf("the job counts %d runs, %v", got.ExecutionCount, err)
+	}
+}

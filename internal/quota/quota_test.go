@@ -1,0 +1,148 @@
+package quota_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/queue/redistest"
+	"github.com/scheduler-service/scheduler/internal/quota"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
+func newBuckets(t *testing.T, url string) *quota.Buckets {
+	t.Helper()
+	b, err := quota.New(quota.Config{URL: url, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// take counts how many of so many requests at once are allowed.
+func take(b *quota.Buckets, name string, rate quota.Rate, n int) int {
+	var allowed atomic.Int64
+	var group sync.WaitGroup
+	for range n {
+		group.Go(func() {
+			if b.Take(context.Background(), name, rate).OK {
+				allowed.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	return int(allowed.Load())
+}
+
+// An hour's window, so that nothing flows in while a test runs.
+var hourly = quota.Rate{Quota: 10, Window: time.Hour}
+
+func TestABucketInThisProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuckets(t, "")
+		rate := quota.Rate{Quota: 10, Window: time.Second}
+		for i := range 10 {
+			if v := b.Take(t.Context(), "a", rate); !v.OK || v.Remaining != 9-i || v.Retry != 0 {
+				t.Errorf("request %d: %+v", i+1, v)
+			}
+		}
+		v := b.Take(t.Context(), "a", rate)
+		if v.OK || v.Remaining != 0 || v.Retry != 100*time.Millisecond || v.Reset != time.Second {
+			t.Errorf("one more: %+v", v)
+		}
+		if !b.Take(t.Context(), "b", rate).OK {
+			t.Error("another bucket is empty too")
+		}
+		<-time.After(100 * time.Millisecond)
+		if b.Refused("a") != 0 || !b.Take(t.Context(), "a", rate).OK || b.Take(t.Context(), "a", rate).OK {
+			t.Error("after a tenth of a second, one request is there")
+		}
+		if b.Refused("a") != 100*time.Millisecond || b.Refused("b") != 0 {
+			t.Errorf("refused for %v", b.Refused("a"))
+		}
+		<-time.After(time.Hour)
+		if got := take(b, "a", rate, 50); got != 10 {
+			t.Errorf("after an hour, %d requests are there at once", got)
+		}
+	})
+}
+
+// Two processes share what is in Redis.
+func TestABucketOfAllProcesses(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	one, two := newBuckets(t, server.URL), newBuckets(t, server.URL)
+	for range 5 {
+		if v := one.Take(t.Context(), "a", hourly); !v.OK {
+			t.Fatalf("%+v", v)
+		}
+	}
+	if got := take(two, "a", hourly, 20); got != 5 {
+		t.Errorf("%d of the 5 that are left were given", got)
+	}
+	if v := one.Take(t.Context(), "a", hourly); v.OK || v.Retry <= 0 || v.Retry > 6*time.Minute {
+		t.Errorf("one more: %+v", v)
+	}
+}
+
+// With Redis killed, each process counts by itself: there is a limit at any
+// moment, and nobody waits long.
+func TestARedisThatIsKilled(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	b := newBuckets(t, server.URL)
+	if !b.Take(t.Context(), "a", hourly).OK {
+		t.Fatal("the first request was refused")
+	}
+	server.Stop()
+	began := clock.Start()
+	if got := take(b, "a", hourly, 100); got != 10 {
+		t.Errorf("%d requests were allowed without Redis, want the 10 of this process", got)
+	}
+	if took := began.Elapsed(); took > 5*time.Second {
+		t.Errorf("100 requests took %v", took)
+	}
+	for range 100 {
+		if b.Take(t.Context(), "a", hourly).OK {
+			t.Fatal("there is no limit any more")
+		}
+	}
+}
+
+func TestARedisThatComesBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	b := newBuckets(t, server.URL)
+	if got := take(b, "a", hourly, 20); got != 10 {
+		t.Fatalf("%d were allowed", got)
+	}
+	server.Halt(t)
+	if got := take(b, "a", hourly, 20); got != 10 {
+		t.Errorf("%d were allowed without Redis", got)
+	}
+	server.Restart(t)
+	server.FlushAll(t)
+	began := clock.Start()
+	for !b.Take(t.Context(), "a", hourly).OK {
+		if began.Elapsed() > 10*time.Second {
+			t.Fatal("Redis is not asked again")
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+func TestAWrongURL(t *testing.T) {
+	t.Parallel()
+	if _, err := quota.New(quota.Config{URL: "http://user:hunter2@x"}); err == nil {
+		t.Error("it was accepted")
+	}
+}

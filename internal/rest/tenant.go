@@ -1,0 +1,226 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/rest/cursor"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// withinLimits refuses a valid definition that the tenant may not have.
+func (s *server) withinLimits(ctx context.Context, spec job.Spec) error {
+	limits := callOf(ctx).tenant.Limits
+	if limits.JobTypes != nil && !slices.Contains(limits.JobTypes, spec.Type) {
+		return fault.Exceeded(fault.Limit{Name: "jobTypes", Value: int64(len(limits.JobTypes))},
+			fmt.Sprintf("jobs of this tenant may have the types %v", limits.JobTypes), s.Clock())
+	}
+	least := time.Duration(orZero(limits.MinIntervalSeconds)) * time.Second
+	if least <= time.Second {
+		return nil // no schedule has less
+	}
+	calendars, err := s.Jobs.Contents(ctx, callOf(ctx).who.Actor, spec.Calendars)
+	if err != nil {
+		return err
+	}
+	distance, err := spec.SmallestDistance(calendars, s.Clock())
+	if err != nil || distance == 0 || distance >= least {
+		return err
+	}
+	return fault.Exceeded(fault.Limit{Name: "minIntervalSeconds", Value: int64(least / time.Second)},
+		fmt.Sprintf("the schedule has two instants %v apart; jobs of this tenant need at least %v between them", distance, least), s.Clock())
+}
+
+// GetOwnTenant is GET /tenant.
+func (s *server) GetOwnTenant(ctx context.Context, _ api.GetOwnTenantRequestObject) (api.GetOwnTenantResponseObject, error) {
+	view, err := s.tenantWithUsage(ctx, callOf(ctx).who.Actor.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetOwnTenant200JSONResponse(view), nil
+}
+
+// GetTenant is GET /tenants/{id}.
+func (s *server) GetTenant(ctx context.Context, request api.GetTenantRequestObject) (api.GetTenantResponseObject, error) {
+	view, err := s.tenantWithUsage(ctx, request.ID)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetTenant200JSONResponse(view), nil
+}
+
+// tenantWithUsage shows the limits that hold.
+func (s *server) tenantWithUsage(ctx context.Context, id uuid.UUID) (api.TenantWithUsage, error) {
+	found, used, err := s.Tenants.Get(ctx, id)
+	if err != nil {
+		return api.TenantWithUsage{}, err
+	}
+	found.Limits = found.Limits.WithDefaults(s.Limits)
+	v := viewTenant(found)
+	view := api.TenantWithUsage{
+		ID: v.ID, Name: v.Name, Status: v.Status, StatusReason: v.StatusReason, Limits: v.Limits, AllowedIps: v.AllowedIps,
+		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
+		Usage: api.TenantUsage{Jobs: used.Jobs, Running: used.Running, APIKeys: used.APIKeys, ExecutionsToday: nullable.NewNullNullable[int]()},
+	}
+	if found.Limits.MaxExecutionsPerDay != nil {
+		view.Usage.ExecutionsToday = nullable.NewNullableWithValue(used.ExecutionsToday)
+	}
+	return view, nil
+}
+
+// CreateTenant is POST /tenants.
+func (s *server) CreateTenant(ctx context.Context, request api.CreateTenantRequestObject) (api.CreateTenantResponseObject, error) {
+	spec, fields := newTenant(api.TenantSpec{Name: request.Body.Name, Limits: request.Body.Limits, AllowedIps: request.Body.AllowedIps})
+	id := orZero(request.Body.ID)
+	if request.Body.ID == nil {
+		id = uuid.New()
+	} else if id == uuid.Nil {
+		fields = append(fields, fault.Field{Path: "id", Rule: "uuid", Message: "is the id of nobody"})
+	}
+	if len(fields) > 0 {
+		return nil, wrong(fields...)
+	}
+	made, err := s.Tenants.Create(ctx, id, spec)
+	if err != nil {
+		return nil, err
+	}
+	location := base + "/tenants/" + id.String()
+	return api.CreateTenant201JSONResponse{Body: viewTenant(made), Headers: api.CreateTenant201ResponseHeaders{Location: &location}}, nil
+}
+
+// ListTenants is GET /tenants.
+func (s *server) ListTenants(ctx context.Context, request api.ListTenantsRequestObject) (api.ListTenantsResponseObject, error) {
+	c := callOf(ctx)
+	page, err := s.openPage(c, request.Params.Limit, request.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	var after *tenant.Position
+	if page.after != nil {
+		after = &tenant.Position{CreatedAt: page.after.At, ID: page.after.ID}
+	}
+	list, err := s.Tenants.List(ctx, tenant.Status(orZero(request.Params.Status)), page.limit+1, after)
+	if err != nil {
+		return nil, err
+	}
+	list, next := turn(s, page, list, func(t tenant.Tenant) cursor.Place { return cursor.Place{At: t.CreatedAt, ID: t.ID} })
+	answer := api.ListTenants200JSONResponse{Items: make([]api.Tenant, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	for i, one := range list {
+		answer.Items[i] = viewTenant(one)
+	}
+	return answer, nil
+}
+
+// UpdateTenant is PUT /tenants/{id}.
+func (s *server) UpdateTenant(ctx context.Context, request api.UpdateTenantRequestObject) (api.UpdateTenantResponseObject, error) {
+	spec, fields := newTenant(*request.Body)
+	if len(fields) > 0 {
+		return nil, wrong(fields...)
+	}
+	changed, err := s.Tenants.Change(ctx, request.ID, spec)
+	if err != nil {
+		return nil, err
+	}
+	return api.UpdateTenant200JSONResponse(viewTenant(changed)), nil
+}
+
+// DeleteTenant is DELETE /tenants/{id}.
+func (s *server) DeleteTenant(ctx context.Context, request api.DeleteTenantRequestObject) (api.DeleteTenantResponseObject, error) {
+	if request.ID == callOf(ctx).who.Actor.TenantID {
+		return nil, fault.New(fault.Conflict, "CONFLICT", "nobody can delete the tenant of their own token")
+	}
+	deleted, err := s.Tenants.Delete(ctx, request.ID)
+	if err != nil {
+		return nil, err
+	}
+	return api.DeleteTenant202JSONResponse(viewTenant(deleted)), nil
+}
+
+// SuspendTenant is POST /tenants/{id}/suspend.
+func (s *server) SuspendTenant(ctx context.Context, request api.SuspendTenantRequestObject) (api.SuspendTenantResponseObject, error) {
+	if request.ID == callOf(ctx).who.Actor.TenantID {
+		return nil, fault.New(fault.Conflict, "CONFLICT", "nobody can suspend the tenant of their own token")
+	}
+	suspended, err := s.Tenants.Suspend(ctx, request.ID, orZero(orZero(request.Body).Reason))
+	if err != nil {
+		return nil, err
+	}
+	return api.SuspendTenant200JSONResponse(viewTenant(suspended)), nil
+}
+
+// ActivateTenant is POST /tenants/{id}/activate.
+func (s *server) ActivateTenant(ctx context.Context, request api.ActivateTenantRequestObject) (api.ActivateTenantResponseObject, error) {
+	active, err := s.Tenants.Activate(ctx, request.ID)
+	if err != nil {
+		return nil, err
+	}
+	return api.ActivateTenant200JSONResponse(viewTenant(active)), nil
+}
+
+// newTenant translates the contract's tenant into the domain's, and lists what
+// is wrong with its networks.
+func newTenant(body api.TenantSpec) (tenant.Spec, []fault.Field) {
+	limits := orZero(body.Limits)
+	spec := tenant.Spec{Name: body.Name, Limits: tenant.Limits{
+		MaxJobs: orNil(limits.MaxJobs), MaxRunning: orNil(limits.MaxRunning), MaxRunningByType: orZero(limits.MaxRunningByType),
+		MaxExecutionsPerDay: orNil(limits.MaxExecutionsPerDay), RequestsPerSecond: orNil(limits.RequestsPerSecond),
+		MinIntervalSeconds: orNil(limits.MinIntervalSeconds), MaxPayloadBytes: orNil(limits.MaxPayloadBytes),
+	}}
+	if types := orNil(limits.JobTypes); types != nil {
+		spec.Limits.JobTypes = []string{}
+		for _, one := range *types {
+			spec.Limits.JobTypes = append(spec.Limits.JobTypes, string(one))
+		}
+	}
+	var fields []fault.Field
+	for name := range spec.Limits.MaxRunningByType {
+		if !slices.Contains([]string{"http", "function", "command"}, name) {
+			fields = append(fields, fault.Field{Path: "limits.maxRunningByType." + name, Rule: "enum", Message: "is no job type"})
+		}
+	}
+	for i, text := range orZero(body.AllowedIps) {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil || prefix != prefix.Masked() || prefix.Addr().Is4In6() {
+			fields = append(fields, fault.Field{Path: fmt.Sprintf("allowedIps[%d]", i), Rule: "cidr", Message: "is not a network such as 203.0.113.0/24, without bits behind its mask"})
+			continue
+		}
+		spec.AllowedIPs = append(spec.AllowedIPs, prefix)
+	}
+	return spec, fields
+}
+
+func viewTenant(t tenant.Tenant) api.Tenant {
+	l := t.Limits
+	view := api.Tenant{
+		ID: t.ID, Name: t.Name, Status: string(t.Status), StatusReason: textOrNull(t.StatusReason), CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+		AllowedIps: make([]string, len(t.AllowedIPs)),
+		Limits: api.TenantLimits{
+			MaxJobs: orNull(l.MaxJobs), MaxRunning: orNull(l.MaxRunning), MaxExecutionsPerDay: orNull(l.MaxExecutionsPerDay),
+			RequestsPerSecond: orNull(l.RequestsPerSecond), MinIntervalSeconds: orNull(l.MinIntervalSeconds),
+			MaxPayloadBytes: orNull(l.MaxPayloadBytes), MaxRunningByType: &l.MaxRunningByType, JobTypes: nullable.NewNullNullable[[]api.JobType](),
+		},
+	}
+	if l.MaxRunningByType == nil {
+		view.Limits.MaxRunningByType = &map[string]int{}
+	}
+	if l.JobTypes != nil {
+		types := make([]api.JobType, len(l.JobTypes))
+		for i, one := range l.JobTypes {
+			types[i] = api.JobType(one)
+		}
+		view.Limits.JobTypes = nullable.NewNullableWithValue(types)
+	}
+	for i, prefix := range t.AllowedIPs {
+		view.AllowedIps[i] = prefix.String()
+	}
+	return view
+}

@@ -1,0 +1,286 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// limited is an API whose tenant has these limits.
+func limited(t *testing.T, spec tenant.Spec, change ...func(*rest.Deps)) (*bundle, string) {
+	t.Helper()
+	b := setup(t, change...)
+	spec.Name = "limited"
+	if _, err := b.deps.Tenants.Create(t.Context(), b.ours.TenantID, spec); err != nil {
+		t.Fatal(err)
+	}
+	return b, b.token(t, b.ours, identity.Admin)
+}
+
+// met demands that an answer names the limit that was met.
+func met(t *testing.T, got answer, status int, code, name string, value int64) {
+	t.Helper()
+	e := refused(t, got, status, code)
+	if e.Error.Limit == nil || e.Error.Limit.Name != name || e.Error.Limit.Value != value {
+		t.Errorf("the limit is %+v, want %s %d: %s", e.Error.Limit, name, value, got.body)
+		return
+	}
+	waits := status == http.StatusTooManyRequests
+	if e.Error.Limit.ResetAt.IsNull() == waits || (got.header.Get("Retry-After") != "") != waits {
+		t.Errorf("reset %v, Retry-After %q with %d", e.Error.Limit.ResetAt, got.header.Get("Retry-After"), status)
+	}
+}
+
+// Each limit lets through what is at it and refuses what is one beyond.
+func TestLimitsAreMetExactly(t *testing.T) {
+	t.Parallel()
+	t.Run("jobs", func(t *testing.T) {
+		t.Parallel()
+		b, token := limited(t, tenant.Spec{Limits: tenant.Limits{MaxJobs: ptr(2)}})
+		create := func() answer {
+			return b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: webhook})
+		}
+		first := read[api.Job](t, create(), http.StatusCreated)
+		read[api.Job](t, create(), http.StatusCreated)
+		met(t, create(), http.StatusForbidden, "QUOTA_EXCEEDED", "maxJobs", 2)
+		if got := b.do(t, request{method: "DELETE", path: base + "/jobs/" + first.ID.String(), token: token}); got.status != http.StatusNoContent {
+			t.Fatal(got)
+		}
+		read[api.Job](t, create(), http.StatusCreated)
+		e := refusedService(t, b.call(t, "POST", "batch-create", `{"jobs":[`+webhook+`]}`, b.ours), http.StatusForbidden, "QUOTA_EXCEEDED")
+		if e.Limit == nil || e.Limit.Name != "maxJobs" || b.stored(t)["scheduled_jobs"] != 3 {
+			t.Errorf("the batch was answered %+v", e)
+		}
+	})
+	t.Run("executions of the day", func(t *testing.T) {
+		t.Parallel()
+		b, token := limited(t, tenant.Spec{Limits: tenant.Limits{MaxExecutionsPerDay: ptr(2)}})
+		id := b.makeJob(t, b.ours).ID.String()
+		trigger := func() answer {
+			return b.do(t, request{method: "POST", path: base + "/jobs/" + id + "/trigger", token: token})
+		}
+		read[api.Execution](t, trigger(), http.StatusAccepted)
+		read[api.Execution](t, trigger(), http.StatusAccepted)
+		met(t, trigger(), http.StatusTooManyRequests, "QUOTA_EXCEEDED", "maxExecutionsPerDay", 2)
+		usage := read[api.TenantWithUsage](t, b.do(t, request{method: "GET", path: base + "/tenant", token: token}), http.StatusOK).Usage
+		if n, err := usage.ExecutionsToday.Get(); err != nil || n != 2 || usage.Jobs != 1 {
+			t.Errorf("the usage is %+v", usage)
+		}
+	})
+	t.Run("smallest interval", func(t *testing.T) {
+		t.Parallel()
+		b, token := limited(t, tenant.Spec{Limits: tenant.Limits{MinIntervalSeconds: ptr(60)}})
+		for schedule, fits := range map[string]bool{
+			`"interval":"PT60S"`: true, `"interval":"PT59S"`: false, `"cronExpression":"0 * * * * *"`: true, `"cronExpression":"0,59 0 0 * * *"`: false,
+			`"cronExpression":"*/30 * * * * *"`: false, `"runAt":"2099-01-01T00:00:00Z"`: true,
+		} {
+			body := strings.NewReplacer(`"cronExpression":"0 0 9 * * 1-5"`, schedule, `"timezone":"Asia/Shanghai",`, "").Replace(webhook)
+			got := b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: body})
+			if fits && got.status != http.StatusCreated {
+				t.Errorf("%s: %d %s", schedule, got.status, got.body)
+			}
+			if !fits {
+				met(t, got, http.StatusForbidden, "QUOTA_EXCEEDED", "minIntervalSeconds", 60)
+			}
+		}
+	})
+	t.Run("payload", func(t *testing.T) {
+		t.Parallel()
+		b, token := limited(t, tenant.Spec{Limits: tenant.Limits{MaxPayloadBytes: ptr(1024)}})
+		padded := func(n int) string {
+			return strings.Replace(webhook, "report", strings.Repeat("r", 100), 1)[:1] + `"description":"` + strings.Repeat("d", n) + `",` + webhook[1:]
+		}
+		fit := 1024 - len(padded(0))
+		read[api.Job](t, b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: padded(fit)}), http.StatusCreated)
+		met(t, b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: padded(fit + 1)}), http.StatusForbidden, "QUOTA_EXCEEDED", "maxPayloadBytes", 1024)
+	})
+	t.Run("job types", func(t *testing.T) {
+		t.Parallel()
+		b, token := limited(t, tenant.Spec{Limits: tenant.Limits{JobTypes: []string{"http"}}})
+		read[api.Job](t, b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: webhook}), http.StatusCreated)
+		function := strings.NewReplacer(`"http"`, `"function"`, `{"url":"https://example.com/"}`, `{"functionName":"noop"}`).Replace(webhook)
+		met(t, b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: function}), http.StatusForbidden, "QUOTA_EXCEEDED", "jobTypes", 1)
+	})
+	t.Run("requests a second", func(t *testing.T) {
+		t.Parallel()
+		b, token := limited(t, tenant.Spec{Limits: tenant.Limits{RequestsPerSecond: ptr(1)}})
+		ask := func() answer { return b.do(t, request{method: "GET", path: base + "/jobs", token: token}) }
+		got := ask()
+		if got.status != http.StatusOK || got.header.Get("RateLimit-Policy") != `"tenant";q=1;w=1` || got.header.Get("RateLimit") != `"tenant";r=0;t=1` {
+			t.Errorf("%d with %v", got.status, got.header)
+		}
+		for range 20 { // the machine may be slow, but not 20 times slower than one a second
+			if got = ask(); got.status == http.StatusTooManyRequests {
+				break
+			}
+		}
+		met(t, got, http.StatusTooManyRequests, "RATE_LIMITED", "requestsPerSecond", 1)
+		if other := b.do(t, request{method: "GET", path: base + "/jobs", token: b.token(t, b.theirs, identity.Admin)}); other.status != http.StatusOK {
+			t.Errorf("another tenant was answered %d", other.status)
+		}
+	})
+}
+
+// However many create at once, the bound on jobs holds.
+func TestConcurrentCreationsKeepTheBoundOnJobs(t *testing.T) {
+	t.Parallel()
+	b, token := limited(t, tenant.Spec{Limits: tenant.Limits{MaxJobs: ptr(5)}})
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	answers := map[int]int{}
+	for range 20 {
+		group.Go(func() {
+			got := b.send(request{method: "POST", path: base + "/jobs", token: token, body: webhook})
+			mu.Lock()
+			defer mu.Unlock()
+			answers[got.status]++
+		})
+	}
+	group.Wait()
+	if diff := cmp.Diff(map[int]int{http.StatusCreated: 5, http.StatusForbidden: 15}, answers); diff != "" || b.stored(t)["scheduled_jobs"] != 5 {
+		t.Errorf("%d jobs; answers (-want +got):\n%s", b.stored(t)["scheduled_jobs"], diff)
+	}
+}
+
+// The address of a call is the connection's, and what a header says of it
+// counts only from a trusted proxy.
+func TestWhereCallsMayComeFrom(t *testing.T) {
+	t.Parallel()
+	allowed := []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")}
+	b, token := limited(t, tenant.Spec{AllowedIPs: allowed}, func(d *rest.Deps) {
+		d.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	})
+	for _, test := range []struct {
+		peer, forwarded string
+		status          int
+	}{
+		{"203.0.113.7:1", "", 200},
+		{"[::ffff:203.0.113.7]:1", "", 200},
+		{"[2001:db8::1]:1", "", 200},
+		{"198.51.100.1:1", "", 403},
+		{"198.51.100.1:1", "203.0.113.7", 403}, // nobody trusts that peer
+		{"203.0.113.7:1", "198.51.100.1", 200},
+		{"10.1.1.1:1", "203.0.113.7", 200},
+		{"10.1.1.1:1", "198.51.100.1, 203.0.113.7", 200},
+		{"10.1.1.1:1", "203.0.113.7, 198.51.100.1", 403}, // the client wrote the first
+		{"10.1.1.1:1", "203.0.113.7, 10.2.2.2", 200},
+		{"10.1.1.1:1", "203.0.113.7, nonsense", 403},
+		{"10.1.1.1:1", "", 403},
+		{"nonsense", "203.0.113.7", 403},
+	} {
+		sent := httptest.NewRequest(http.MethodGet, base+"/jobs", nil)
+		sent.RemoteAddr = test.peer
+		sent.Header.Set("Authorization", "Bearer "+token)
+		sent.Header.Set("X-Real-Ip", "203.0.113.7")
+		sent.Header.Set("Forwarded", "for=203.0.113.7")
+		if test.forwarded != "" {
+			sent.Header.Set("X-Forwarded-For", test.forwarded)
+		}
+		recorder := httptest.NewRecorder()
+		b.handler.ServeHTTP(recorder, sent)
+		if recorder.Code != test.status {
+			t.Errorf("from %s by way of %q: %d, want %d", test.peer, test.forwarded, recorder.Code, test.status)
+		}
+	}
+}
+
+// Whoever keeps guessing is answered 429, alone, and no header moves that.
+func TestFailedAuthentications(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(d *rest.Deps) { d.FailuresPerMinute = 5 })
+	good := b.token(t, b.ours, identity.Admin)
+	try := func(peer, token string, n int) *httptest.ResponseRecorder {
+		sent := httptest.NewRequest(http.MethodGet, base+"/jobs", nil)
+		sent.RemoteAddr = peer
+		sent.Header.Set("Authorization", "Bearer "+token)
+		sent.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", n))
+		recorder := httptest.NewRecorder()
+		b.handler.ServeHTTP(recorder, sent)
+		return recorder
+	}
+	for i := range 5 {
+		if got := try("192.0.2.1:1", "guess", i); got.Code != http.StatusUnauthorized {
+			t.Errorf("guess %d: %d", i+1, got.Code)
+		}
+	}
+	got := try("192.0.2.1:2", "guess", 6)
+	if seconds, err := strconv.Atoi(got.Header().Get("Retry-After")); got.Code != http.StatusTooManyRequests || err != nil || seconds < 1 || seconds > 12 {
+		t.Errorf("the sixth guess: %d, Retry-After %q", got.Code, got.Header().Get("Retry-After"))
+	}
+	met(t, answer{status: got.Code, header: got.Header(), body: got.Body.String()}, http.StatusTooManyRequests, "RATE_LIMITED", "authenticationFailures", 5)
+	if got := try("192.0.2.2:1", "guess", 7); got.Code != http.StatusUnauthorized {
+		t.Errorf("another address: %d", got.Code)
+	}
+	if got := try("192.0.2.3:1", good, 8); got.Code != http.StatusOK {
+		t.Errorf("a good token from a third address: %d", got.Code)
+	}
+}
+
+func TestPlatformAdministratorsKeepTenants(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	platform := b.token(t, b.theirs, identity.PlatformAdmin)
+	body := `{"id":"` + b.ours.TenantID.String() + `","name":"Example Ltd","limits":{"maxJobs":3,"maxRunning":7,"maxRunningByType":{"http":2},"jobTypes":["http"]},"allowedIps":["192.0.2.0/24"]}`
+	made := b.do(t, request{method: "POST", path: base + "/tenants", token: platform, body: body})
+	created := read[api.Tenant](t, made, http.StatusCreated)
+	path := base + "/tenants/" + b.ours.TenantID.String()
+	if made.header.Get("Location") != path || created.Status != "active" {
+		t.Errorf("made %+v at %s", created, made.header.Get("Location"))
+	}
+	refused(t, b.do(t, request{method: "POST", path: base + "/tenants", token: platform, body: body}), http.StatusConflict, "CONFLICT")
+	ours := b.token(t, b.ours, identity.Admin)
+	own := read[api.TenantWithUsage](t, b.do(t, request{method: "GET", path: base + "/tenant", token: ours}), http.StatusOK)
+	if n, _ := own.Limits.MaxJobs.Get(); n != 3 || own.Name != "Example Ltd" || (*own.Limits.MaxRunningByType)["http"] != 2 {
+		t.Errorf("the tenant sees %+v", own)
+	}
+	if n, _ := own.Limits.RequestsPerSecond.Get(); n != 1_000_000 {
+		t.Errorf("a limit that it has not is %d, want that of the configuration", n)
+	}
+	for _, wrong := range []string{
+		`{"name":"x","allowedIps":["192.0.2.1/24"]}`, `{"name":"x","allowedIps":["192.0.2.1"]}`, `{"name":"x","limits":{"maxRunningByType":{"shell":1}}}`,
+		`{"name":"x","limits":{"maxJobs":-1}}`, `{"name":"x","limits":{"jobTypes":["shell"]}}`, `{"name":""}`, `{"name":"x","status":"active"}`,
+	} {
+		if got := b.do(t, request{method: "PUT", path: path, token: platform, body: wrong}); got.status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", wrong, got.status, got.body)
+		}
+	}
+	list := read[api.TenantPage](t, b.do(t, request{method: "GET", path: base + "/tenants?limit=1", token: platform}), http.StatusOK)
+	if len(list.Items) != 1 || !list.HasMore {
+		t.Errorf("the list is %+v", list)
+	}
+	suspended := read[api.Tenant](t, b.do(t, request{method: "POST", path: path + "/suspend", token: platform, body: `{"reason":"unpaid"}`}), http.StatusOK)
+	if suspended.Status != "suspended" {
+		t.Errorf("suspended: %+v", suspended)
+	}
+	refused(t, b.do(t, request{method: "GET", path: base + "/jobs", token: ours}), http.StatusForbidden, "FORBIDDEN")
+	refusedService(t, b.call(t, "POST", "create", webhook, b.ours), http.StatusForbidden, "FORBIDDEN")
+	if found := read[api.TenantPage](t, b.do(t, request{method: "GET", path: base + "/tenants?status=suspended", token: platform}), http.StatusOK); len(found.Items) != 1 {
+		t.Errorf("%d are suspended", len(found.Items))
+	}
+	read[api.Tenant](t, b.do(t, request{method: "POST", path: path + "/activate", token: platform}), http.StatusOK)
+	if got := b.do(t, request{method: "GET", path: base + "/jobs", token: ours}); got.status != http.StatusOK {
+		t.Errorf("active again: %d %s", got.status, got.body)
+	}
+	read[api.Tenant](t, b.do(t, request{method: "DELETE", path: path, token: platform}), http.StatusAccepted)
+	refused(t, b.do(t, request{method: "GET", path: base + "/jobs", token: ours}), http.StatusForbidden, "FORBIDDEN")
+	refused(t, b.do(t, request{method: "POST", path: path + "/activate", token: platform}), http.StatusConflict, "CONFLICT")
+	refused(t, b.do(t, request{method: "PUT", path: path, token: platform, body: `{"name":"x"}`}), http.StatusConflict, "CONFLICT")
+	refused(t, b.do(t, request{method: "GET", path: base + "/tenants/" + uuid.NewString(), token: platform}), http.StatusNotFound, "TENANT_NOT_FOUND")
+	refused(t, b.do(t, request{method: "DELETE", path: base + "/tenants/" + b.theirs.TenantID.String(), token: platform}), http.StatusConflict, "CONFLICT")
+	for _, role := range []identity.Role{identity.Viewer, identity.Admin} {
+		refused(t, b.do(t, request{method: "GET", path: path, token: b.token(t, b.theirs, role)}), http.StatusForbidden, "FORBIDDEN")
+	}
+}

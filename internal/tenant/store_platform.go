@@ -1,0 +1,180 @@
+package tenant
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+// What platform administrators do. Each method but List acts inside the one
+// tenant that it names, as that tenant's own requests do.
+
+// Position is a place in a list of tenants, newest first.
+type Position struct {
+	CreatedAt time.Time
+	ID        uuid.UUID
+}
+
+// NotFound is the answer for a tenant that is not there.
+func NotFound() error {
+	return fault.New(fault.NotFound, "TENANT_NOT_FOUND", "there is no tenant with this id")
+}
+
+// Create stores a tenant under an id; one that is taken, be it by a deleted
+// tenant, is a Conflict.
+func (s *Store) Create(ctx context.Context, id uuid.UUID, spec Spec) (t Tenant, err error) {
+	err = s.db.InTenant(ctx, id, func(tx *postgres.Tx) error {
+		n, err := tx.CreateTenant(ctx, db.CreateTenantParams{TenantID: id, Name: spec.Name})
+		if err != nil {
+			return fmt.Errorf("insert tenant: %w", err)
+		}
+		if n == 0 {
+			return fault.New(fault.Conflict, "CONFLICT", "there is, or was, a tenant with this id")
+		}
+		t, err = change(ctx, tx, id, spec)
+		return err
+	})
+	return t, err
+}
+
+// Get reads one tenant and how much it uses.
+func (s *Store) Get(ctx context.Context, id uuid.UUID) (t Tenant, u Usage, err error) {
+	err = s.db.InTenant(ctx, id, func(tx *postgres.Tx) error {
+		row, err := tx.GetTenant(ctx, id)
+		if err != nil {
+			return missing(err)
+		}
+		if t, err = fromRow(row); err != nil {
+			return err
+		}
+		used, err := tx.GetTenantUsage(ctx, id)
+		if err != nil {
+			return fmt.Errorf("count what a tenant uses: %w", err)
+		}
+		u = Usage{Jobs: int(used.Jobs), Running: int(used.Running), ExecutionsToday: int(used.ExecutionsToday), APIKeys: int(used.ApiKeys)}
+		return nil
+	})
+	return t, u, err
+}
+
+// List reads a page of tenants, newest first, in one status or (empty) any.
+func (s *Store) List(ctx context.Context, status Status, limit int, after *Position) (list []Tenant, err error) {
+	p := db.ListTenantsParams{BeforeCreatedAt: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), BeforeID: uuid.Max, PageSize: int32(limit)}
+	if after != nil {
+		p.BeforeCreatedAt, p.BeforeID = after.CreatedAt, after.ID
+	}
+	if status != "" {
+		text := string(status)
+		p.Status = &text
+	}
+	err = s.db.AcrossTenants(ctx, func(tx *postgres.Tx) error {
+		rows, err := tx.ListTenants(ctx, p)
+		if err != nil {
+			return fmt.Errorf("list tenants: %w", err)
+		}
+		list = make([]Tenant, len(rows))
+		for i, row := range rows {
+			if list[i], err = fromRow(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Change replaces what is said of a tenant.
+func (s *Store) Change(ctx context.Context, id uuid.UUID, spec Spec) (t Tenant, err error) {
+	err = s.db.InTenant(ctx, id, func(tx *postgres.Tx) error {
+		if _, err := tx.GetTenant(ctx, id); err != nil {
+			return missing(err)
+		}
+		t, err = change(ctx, tx, id, spec)
+		if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
+			return fault.New(fault.Conflict, "CONFLICT", "a deleted tenant cannot be changed")
+		}
+		return err
+	})
+	s.forget(id)
+	return t, err
+}
+
+func change(ctx context.Context, tx *postgres.Tx, id uuid.UUID, spec Spec) (Tenant, error) {
+	byType := spec.Limits.MaxRunningByType
+	if byType == nil {
+		byType = map[string]int{}
+	}
+	running, err := json.Marshal(byType)
+	if err != nil {
+		return Tenant{}, fmt.Errorf("write the limits: %w", err)
+	}
+	ips := make([]string, len(spec.AllowedIPs))
+	for i, prefix := range spec.AllowedIPs {
+		ips[i] = prefix.String()
+	}
+	l := spec.Limits
+	row, err := tx.UpdateTenant(ctx, db.UpdateTenantParams{
+		TenantID: id, Name: spec.Name, MaxRunning: narrow(l.MaxRunning), MaxRunningByType: running, MaxJobs: narrow(l.MaxJobs),
+		MaxExecutionsPerDay: narrow(l.MaxExecutionsPerDay), RequestsPerSecond: narrow(l.RequestsPerSecond),
+		MinIntervalSeconds: narrow(l.MinIntervalSeconds), MaxPayloadBytes: narrow(l.MaxPayloadBytes), JobTypes: l.JobTypes, AllowedIps: ips,
+	})
+	if err != nil {
+		return Tenant{}, fmt.Errorf("update tenant: %w", err)
+	}
+	return fromRow(row)
+}
+
+// Suspend refuses the tenant's calls within two seconds; the promoters pause
+// its jobs, cancel what waits and ask what runs to end, within five.
+func (s *Store) Suspend(ctx context.Context, id uuid.UUID, reason string) (Tenant, error) {
+	return s.become(ctx, id, Suspended, reason, Active, Suspended)
+}
+
+// Activate ends a suspension; the promoters resume the jobs that it paused.
+func (s *Store) Activate(ctx context.Context, id uuid.UUID) (Tenant, error) {
+	return s.become(ctx, id, Active, "", Active, Suspended)
+}
+
+// Delete suspends a tenant for good; the promoters remove everything of it, in
+// pieces, and leave its id with the status Deleted.
+func (s *Store) Delete(ctx context.Context, id uuid.UUID) (Tenant, error) {
+	return s.become(ctx, id, Deleting, "the tenant is being deleted", Active, Suspended, Deleting)
+}
+
+func (s *Store) become(ctx context.Context, id uuid.UUID, status Status, reason string, from ...Status) (t Tenant, err error) {
+	before := make([]string, len(from))
+	for i, one := range from {
+		before[i] = string(one)
+	}
+	err = s.db.InTenant(ctx, id, func(tx *postgres.Tx) error {
+		old, err := tx.GetTenant(ctx, id)
+		if err != nil {
+			return missing(err)
+		}
+		row, err := tx.SetTenantStatus(ctx, db.SetTenantStatusParams{TenantID: id, Status: string(status), StatusReason: reason, Before: before})
+		if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
+			return fault.New(fault.Conflict, "CONFLICT", "the tenant is "+old.Status)
+		}
+		if err != nil {
+			return fmt.Errorf("change the status of a tenant: %w", err)
+		}
+		t, err = fromRow(row)
+		return err
+	})
+	s.forget(id)
+	return t, err
+}
+
+func missing(err error) error {
+	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
+		return NotFound()
+	}
+	return fmt.Errorf("read tenant: %w", err)
+}
