@@ -44,7 +44,7 @@ func (v *Vault) ProtectNext(ctx context.Context, tx *postgres.Tx, before Version
 	if err := hold(ctx, tx, tenant.Actor{TenantID: before.Tenant}, &p); err != nil {
 		return Protected{}, err
 	}
-	if len(p.credentials) > 0 {
+	if p.keeps() && v.keys.Current() != "" { // without keys that is what is wrong
 		sealed, err := tx.GetJobCredentials(ctx, db.GetJobCredentialsParams{TenantID: before.Tenant, JobID: before.Job, Version: int32(before.Number)})
 		if err != nil && fault.KindOf(postgres.Fault(err)) != fault.NotFound {
 			return Protected{}, fmt.Errorf("read the credentials of the version before: %w", err)

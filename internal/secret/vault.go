@@ -73,6 +73,11 @@ func (p *Protected) unknown(known []string) {
 	}
 }
 
+// keeps tells whether something is to be taken over.
+func (p *Protected) keeps() bool {
+	return slices.ContainsFunc(p.credentials, func(c found) bool { return c.kept })
+}
+
 // keep takes over the credentials that Masked stands for from those of the
 // version before.
 func (p *Protected) keep(before map[string]string, sameTarget bool) {

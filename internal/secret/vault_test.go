@@ -149,6 +149,31 @@ func TestWithoutKeysCredentialsAreRefused(t *testing.T) {
 	}
 }
 
+// Where the keys went, or are others, a definition can still be replaced: what
+// was sealed is gone, and has to be given again.
+func TestKeysThatAreLost(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made, _, err := job.NewStore(b.api).Sealing(ring(t, keyring.Generate("k1"))).Create(t.Context(), b.ours, webhook(`{"Authorization":"Bearer a"}`), idempotency.Key{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare, other := job.NewStore(b.api), job.NewStore(b.api).Sealing(ring(t, keyring.Generate("k2")))
+	_, err = bare.Update(t.Context(), b.ours, made.ID, webhook(`{"Authorization":"***"}`), 0)
+	if diff := cmp.Diff([]string{"config.headers.Authorization credential"}, rulesOf(t, err)); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := other.Update(t.Context(), b.ours, made.ID, webhook(`{"Authorization":"***"}`), 0); fault.KindOf(err) != fault.Internal || err == nil {
+		t.Errorf("kept what does not open: %v", err)
+	}
+	if _, err := other.Update(t.Context(), b.ours, made.ID, webhook(`{"Authorization":"Bearer b"}`), 0); err != nil {
+		t.Errorf("given again: %v", err)
+	}
+	if _, err := bare.Update(t.Context(), b.ours, made.ID, webhook(`{}`), 0); err != nil {
+		t.Errorf("taken out: %v", err)
+	}
+}
+
 // The credentials of one version open for no other job, version or tenant.
 func TestMovedCredentialsDoNotOpen(t *testing.T) {
 	t.Parallel()
