@@ -21,6 +21,23 @@ func newRing(keys config.Secret) (*keyring.Ring, error) {
 	return ring, nil
 }
 
+// workerRing is newRing for a process that opens what is sealed: it warns of
+// what it will not open before the first attempt fails of it.
+func (p process) workerRing(ctx context.Context, c config.Worker, db *postgres.DB) (*keyring.Ring, error) {
+	ring, err := newRing(c.SecretsKeys)
+	if err != nil {
+		return nil, err
+	}
+	unheld, err := secret.Unheld(ctx, db, ring)
+	if err != nil {
+		return nil, err
+	}
+	if len(unheld) > 0 {
+		p.log.WarnContext(ctx, "something is sealed under keys that SECRETS_KEYS does not name", "sealed_by_key", unheld)
+	}
+	return ring, nil
+}
+
 // rotateSecrets puts everything that is sealed under the first of the keys,
 // beside the running service. It fails where something is left that none of
 // the keys opens.

@@ -56,7 +56,7 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 		return err
 	}
 	defer close()
-	keys, err := newRing(c.SecretsKeys)
+	keys, err := p.workerRing(ctx, c, db)
 	if err != nil {
 		return err
 	}

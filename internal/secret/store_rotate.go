@@ -3,6 +3,7 @@ package secret
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/google/uuid"
 
@@ -45,15 +46,29 @@ func Rotate(ctx context.Context, d *postgres.DB, keys *keyring.Ring) (Rotation, 
 			}
 		}
 	}
+	var err error
+	r.Sealed, err = sealedByKey(ctx, d)
+	return r, err
+}
+
+// Unheld counts what is sealed under keys that the ring does not have, by their
+// ids: attempts that need it fail.
+func Unheld(ctx context.Context, d *postgres.DB, keys *keyring.Ring) (map[string]int, error) {
+	sealed, err := sealedByKey(ctx, d)
+	maps.DeleteFunc(sealed, func(id string, _ int) bool { return keys.Holds(id) })
+	return sealed, err
+}
+
+func sealedByKey(ctx context.Context, d *postgres.DB) (map[string]int, error) {
 	rows, err := db.New(d.Pool()).CountSealedByKey(ctx)
 	if err != nil {
-		return r, fmt.Errorf("count what is sealed: %w", postgres.Fault(err))
+		return nil, fmt.Errorf("count what is sealed: %w", postgres.Fault(err))
 	}
-	r.Sealed = make(map[string]int, len(rows))
+	sealed := make(map[string]int, len(rows))
 	for _, row := range rows {
-		r.Sealed[row.KeyID] = int(row.Sealed)
+		sealed[row.KeyID] = int(row.Sealed)
 	}
-	return r, nil
+	return sealed, nil
 }
 
 // secretRewrap walks the secrets by id.

@@ -281,6 +281,10 @@ func TestRotationNamesWhatItCannotOpen(t *testing.T) {
 	b := setup(t)
 	b.put(ring(t, keyring.Generate("lost")), b.ours, "a", canary)
 	b.put(ring(t, keyring.Generate("k1")), b.ours, "b", canary)
+	unheld, err := secret.Unheld(t.Context(), b.engine, ring(t, keyring.Generate("k1")))
+	if diff := cmp.Diff(map[string]int{"lost": 1}, unheld); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
 	got, err := secret.Rotate(t.Context(), b.engine, ring(t, keyring.Generate("k2")))
 	if err != nil || got.Rewrapped != 0 || got.Unopened != 2 || cmp.Diff(map[string]int{"lost": 1, "k1": 1}, got.Sealed) != "" {
 		t.Errorf("rotated %+v, %v", got, err)

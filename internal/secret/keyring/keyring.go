@@ -114,6 +114,15 @@ func (r *Ring) Current() string {
 	return r.ids[0]
 }
 
+// Holds tells whether the ring has the key with an id.
+func (r *Ring) Holds(id string) bool {
+	if r == nil {
+		return false
+	}
+	_, held := r.keys[id]
+	return held
+}
+
 // Seal encrypts a text for its place, with the current key. The error is
 // ErrNoKeys.
 func (r *Ring) Seal(at Place, text Text) ([]byte, error) {
