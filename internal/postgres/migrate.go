@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -93,7 +95,27 @@ func asOwner(ctx context.Context, ownerURL string, fn func(conn *pgx.Conn) error
 	return fn(conn)
 }
 
-func ensureLogin(ctx context.Context, conn *pgx.Conn, app *pgx.ConnConfig) error {
+// ensureLogin makes the login and grants it the processes' roles. Roles are the
+// whole cluster's, so another database's migrator may be at it in the same
+// moment, and no lock that we can take keeps it out: who was second looks again.
+func ensureLogin(ctx context.Context, conn *pgx.Conn, app *pgx.ConnConfig) (err error) {
+	for range 5 {
+		if err = makeLogin(ctx, conn, app); !overtaken(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// overtaken says that somebody else made the same row of the catalogue first.
+func overtaken(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && slices.Contains([]string{
+		"23505", "42710", "XX000", // unique_violation, duplicate_object, "tuple concurrently updated"
+	}, refused.Code)
+}
+
+func makeLogin(ctx context.Context, conn *pgx.Conn, app *pgx.ConnConfig) error {
 	var statement string
 	// Role names and passwords are no parameters of DDL: the server quotes them.
 	err := conn.QueryRow(ctx, `SELECT CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = $1) THEN '' ELSE

@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"fmt"
 	"io/fs"
+	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -270,5 +272,26 @@ func TestEveryChangeOfTheAPIsRoleIsRecorded(t *testing.T) {
 	}
 	if rows.Err() != nil || written < 10 {
 		t.Errorf("%d tables: %v", written, rows.Err())
+	}
+}
+
+// Roles belong to the whole cluster, so migrators of several databases meet at
+// them, and all of them succeed.
+func TestMigratorsOfSeveralDatabasesMakeOneLogin(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	app, err := url.Parse(database.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "login_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	app.User = url.UserPassword(name, "x")
+	defer func() { exec(t, connect(t, database.AdminURL), "DROP ROLE "+name) }()
+	var group errgroup.Group
+	for range 8 {
+		group.Go(func() error { return postgres.EnsureLogin(t.Context(), database.OwnerURL, app.String()) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
 	}
 }
