@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,9 @@ const (
 	writeTimeout      = 30 * time.Second // from the end of the headers to the end of the answer
 	idleTimeout       = 60 * time.Second
 	maxHeaderBytes    = 16 << 10
+	// maxConns is how many connections are open at once; more wait in the
+	// kernel's queue until one ends.
+	maxConns = 10_000
 )
 
 // Server says what to serve and how to stop.
@@ -32,6 +36,8 @@ type Server struct {
 	// Drain bounds how long requests that are being answered may take after
 	// that.
 	Drain time.Duration
+	// MaxConns bounds the connections that are open at once; zero means 10,000.
+	MaxConns int
 }
 
 // drainingKey is the key of the flag in every request's context.
@@ -61,7 +67,7 @@ func Serve(ctx context.Context, s Server) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(s.Listener) }()
+	go func() { ended <- server.Serve(capped(s.Listener, cmp.Or(s.MaxConns, maxConns))) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("rest: serve: %w", err)
