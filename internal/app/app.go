@@ -86,11 +86,20 @@ func hostname() string {
 // together runs parts until the first fails or ctx is cancelled, and waits for
 // all of them.
 func together(ctx context.Context, parts ...func(ctx context.Context) error) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, life := errgroup.WithContext(ctx)
 	for _, part := range parts {
-		group.Go(func() error { return part(ctx) })
+		group.Go(func() error { return unlessStopped(ctx, part(life)) })
 	}
 	return group.Wait()
+}
+
+// unlessStopped forgets that a part could not finish its start because the
+// process was told to stop: that is a stop like any other.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 // hintOne announces one execution to the workers, unless more hints wait than

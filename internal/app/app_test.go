@@ -1,0 +1,40 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// A process that is told to stop while it starts ends well; one whose part
+// failed does not, whatever its other parts say of the end that follows.
+func TestPartsEndTogether(t *testing.T) {
+	t.Parallel()
+	defect := errors.New("a defect")
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	starting := func(ctx context.Context) error {
+		<-ctx.Done()
+		return fmt.Errorf("connect to the database: %w", ctx.Err())
+	}
+	failing := func(context.Context) error { return defect }
+	running := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	for _, test := range []struct {
+		name  string
+		ctx   context.Context
+		parts []func(context.Context) error
+		want  error
+	}{
+		{"stopped while it starts", stopped, []func(context.Context) error{starting, running}, nil},
+		{"stopped, and a part fails", stopped, []func(context.Context) error{starting, failing}, defect},
+		{"a part fails", t.Context(), []func(context.Context) error{failing, running}, defect},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := together(test.ctx, test.parts...); !errors.Is(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
