@@ -137,6 +137,11 @@ CREATE FUNCTION audit_text(part text) RETURNS text LANGUAGE sql IMMUTABLE
 AS $$ SELECT CASE WHEN part IS NULL OR octet_length(part) <= 16384 THEN part
       ELSE jsonb_build_object('omitted', 'larger than 16384 bytes', 'bytes', octet_length(part))::text END $$;
 
+-- Whose changes are recorded: the API's role's, and those of a login that puts
+-- the role off, for which it must name a tenant all the same.
+CREATE FUNCTION audited() RETURNS boolean LANGUAGE sql STABLE
+AS $$ SELECT current_user = 'scheduler_api' OR current_user <> 'scheduler_engine' AND current_setting('app.tenant_id', true) <> '' $$;
+
 -- Arguments: the kind of thing, the column of its id, the column of its tenant,
 -- and the columns that are not written down. app.call says who makes the change;
 -- package audit writes it.
@@ -226,32 +231,32 @@ REVOKE ALL ON FUNCTION refuse_change(), audit_part(text), audit_text(text), reco
 -- UPDATE OF: only where a statement sets one of these columns, so that what
 -- promoters and counters write costs nothing here.
 CREATE CONSTRAINT TRIGGER record_change AFTER INSERT OR DELETE OR UPDATE OF version, status, deleted_at, paused_until ON scheduled_jobs
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (current_user = 'scheduler_api') EXECUTE FUNCTION record_change('job', 'id', 'tenant_id',
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (audited()) EXECUTE FUNCTION record_change('job', 'id', 'tenant_id',
     'id,tenant_id,created_at,created_by,updated_at,last_execution_at,execution_count,audited_at,audit_difference,next_execution_at,anchor_at,secret_names,status_at,status_by,max_attempts');
 CREATE CONSTRAINT TRIGGER record_change AFTER INSERT OR DELETE OR UPDATE ON calendars
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (current_user = 'scheduler_api') EXECUTE FUNCTION record_change('calendar', 'id', 'tenant_id',
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (audited()) EXECUTE FUNCTION record_change('calendar', 'id', 'tenant_id',
     'id,tenant_id,created_at,updated_at');
 CREATE CONSTRAINT TRIGGER record_change AFTER INSERT OR DELETE OR UPDATE OF status ON backfills
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (current_user = 'scheduler_api') EXECUTE FUNCTION record_change('backfill', 'id', 'tenant_id',
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (audited()) EXECUTE FUNCTION record_change('backfill', 'id', 'tenant_id',
     'id,tenant_id,created_at,requested_by,cursor_at,created,next_batch_at');
 CREATE CONSTRAINT TRIGGER record_change AFTER INSERT OR DELETE OR UPDATE ON secrets
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (current_user = 'scheduler_api') EXECUTE FUNCTION record_change('secret', 'name', 'tenant_id',
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (audited()) EXECUTE FUNCTION record_change('secret', 'name', 'tenant_id',
     'tenant_id,sealed,created_at,created_by,updated_at,updated_by');
 CREATE CONSTRAINT TRIGGER record_change AFTER INSERT OR DELETE OR UPDATE OF name, hash, old_hash, old_until, scopes, expires_at ON api_keys
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (current_user = 'scheduler_api') EXECUTE FUNCTION record_change('apiKey', 'id', 'tenant_id',
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (audited()) EXECUTE FUNCTION record_change('apiKey', 'id', 'tenant_id',
     'id,tenant_id,hash,old_hash,last_used_at,created_at,created_by');
 CREATE CONSTRAINT TRIGGER record_change AFTER INSERT OR DELETE OR UPDATE ON tenants
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (current_user = 'scheduler_api') EXECUTE FUNCTION record_change('tenant', 'id', 'id',
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (audited()) EXECUTE FUNCTION record_change('tenant', 'id', 'id',
     'id,created_at,updated_at');
 -- Runs that the API makes are asked for one by one. Those that it ends are
 -- recorded where an operation is about runs; where a job ends, its own entry
 -- says so, and it may have thousands.
 CREATE CONSTRAINT TRIGGER record_change AFTER INSERT ON active_executions
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (current_user = 'scheduler_api') EXECUTE FUNCTION record_change('execution', 'id', 'tenant_id',
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (audited()) EXECUTE FUNCTION record_change('execution', 'id', 'tenant_id',
     'id,tenant_id,created_at,sweep_at,dispatch_seq,available_at,attempts,attempt,lost_count,progress,triggered_by,timeout_ms,max_attempts,concurrency_limit');
 CREATE CONSTRAINT TRIGGER record_end AFTER DELETE OR UPDATE OF cancel_requested_at ON active_executions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN (current_user = 'scheduler_api' AND strpos(current_setting('app.call', true), '"executions":true') > 0)
+    WHEN (audited() AND strpos(current_setting('app.call', true), '"executions":true') > 0)
     EXECUTE FUNCTION record_change('execution', 'id', 'tenant_id',
     'id,tenant_id,created_at,sweep_at,dispatch_seq,available_at,attempts,attempt,lost_count,progress,triggered_by,timeout_ms,max_attempts,concurrency_limit');
 
@@ -270,6 +275,7 @@ DROP INDEX scheduled_jobs_secrets;
 ALTER TABLE scheduled_jobs DROP COLUMN secret_names;
 DROP TABLE secrets;
 DROP FUNCTION record_change();
+DROP FUNCTION audited();
 DROP FUNCTION audit_text(text);
 DROP FUNCTION audit_part(text);
 DROP FUNCTION refuse_change();

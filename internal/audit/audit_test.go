@@ -303,6 +303,35 @@ func TestTheLogIsAppendOnly(t *testing.T) {
 	}
 }
 
+// A login that puts its role off to change something is recorded by its name.
+func TestALoginThatPutsItsRoleOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.create(b.ours, "a")
+	conn, err := b.api.Pool().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	var changed int64
+	for _, sql := range []string{
+		"SET ROLE NONE", "SET app.tenant_id = '" + b.ours.TenantID.String() + "'", "UPDATE scheduled_jobs SET status = 'paused'", "RESET app.tenant_id", "RESET ROLE",
+	} {
+		tag, err := conn.Exec(t.Context(), sql)
+		if err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		changed += tag.RowsAffected()
+	}
+	list := b.entries(b.ours, audit.Filter{})
+	if changed != 1 || len(list) != 3 || string(list[0].After) != `{"status":"paused"}` || list[0].ActorKind != "process" || list[0].Actor == "" || list[0].Actor == "ada" {
+		t.Errorf("%d rows changed, recorded %+v", changed, list)
+	}
+	if r := b.verify(); r.Problem != nil {
+		t.Errorf("%+v", r.Problem)
+	}
+}
+
 func TestTamperingIsFound(t *testing.T) {
 	t.Parallel()
 	const fields = "tenant_id, strand, seq, at, actor_kind, actor, address, request_id, action, object_type, object_id, change, before, after, prev_hash, hash"
