@@ -78,6 +78,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/scheduler/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List changes
+         * @description Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions.
+         */
+        get: operations["listAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/audit/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Verify the record
+         * @description Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`.
+         */
+        get: operations["verifyAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/scheduler/calendars": {
         parameters: {
             query?: never;
@@ -239,6 +279,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/scheduler/executions/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count what executions came to
+         * @description Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`.
+         */
+        get: operations["getExecutionStats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/scheduler/jobs": {
         parameters: {
             query?: never;
@@ -248,7 +308,7 @@ export interface paths {
         };
         /**
          * List jobs
-         * @description The tenant's jobs, newest first; deleted ones are not listed.
+         * @description The tenant's jobs; deleted ones are not listed. Filters that are given all have to fit. Newest first, unless `sort` says otherwise; equal ones are ordered by `id`. `sort` other than by `createdAt` reads all jobs of the tenant that fit.
          */
         get: operations["listJobs"];
         put?: never;
@@ -291,7 +351,11 @@ export interface paths {
         delete: operations["deleteJob"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change parts of a job's definition
+         * @description Takes a JSON merge patch (RFC 7396) of the definition: a field that is given replaces what is stored, objects (`config`, `retryConfig`) are merged name by name, lists are replaced, and null removes, which means the default. The result is checked as a whole, as `PUT` would check it, and `details` names the fields of the result. Otherwise as `PUT`: a new version, an inactive job becomes active, a paused one stays paused. A patch that changes nothing makes no version. With `If-Match`, only if nobody changed the definition meanwhile; without it, the patch is applied to what is there.
+         */
+        patch: operations["patchJob"];
         trace?: never;
     };
     "/api/v1/scheduler/jobs/{id}/backfills": {
@@ -532,6 +596,106 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/scheduler/jobs/{id}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the job. */
+                id: components["parameters"]["JobID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List a job's versions
+         * @description Every definition that the job had, newest first, with who made it, when, and which fields it changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`.
+         */
+        get: operations["listJobVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/jobs/{id}/versions/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the job. */
+                id: components["parameters"]["JobID"];
+                /** @description The number of the version, from 1. */
+                version: components["parameters"]["Version"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Read a version of a job
+         * @description The whole definition, and what it changed of the version before.
+         */
+        get: operations["getJobVersion"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/jobs/{id}/versions/{version}/compare/{other}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the job. */
+                id: components["parameters"]["JobID"];
+                /** @description The number of the version that it is compared with. */
+                other: number;
+                /** @description The number of the version, from 1. */
+                version: components["parameters"]["Version"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Compare two versions of a job
+         * @description What changes from `version` to `other`, in either direction; empty where both say the same.
+         */
+        get: operations["compareJobVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/jobs/{id}/versions/{version}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the job. */
+                id: components["parameters"]["JobID"];
+                /** @description The number of the version, from 1. */
+                version: components["parameters"]["Version"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Go back to a version of a job
+         * @description Makes a new version with the definition of an old one, which is checked as `PUT` would check it: a calendar that is gone or a `runAt` that has passed answers 400. No version is lost. Restoring what the job has already makes no version. With `If-Match`, only if nobody changed the definition meanwhile.
+         */
+        post: operations["restoreJobVersion"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/scheduler/jobs/validate": {
         parameters: {
             query?: never;
@@ -546,6 +710,278 @@ export interface paths {
          * @description Says of a definition what `POST /jobs` would, stores nothing, and shows when it would run and what is allowed and probably not meant. A job that is not stored has no id, which picks the values of `H` and the places within `jitterSeconds`: the stored job gets others than are shown here.
          */
         post: operations["validateJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The newest numbers
+         * @description Taken every 30 seconds and kept as history. Rates and the average are those of the hour before, or since the numbers began where that is less. Before any were taken, which a new tenant's are within a minute, all are zero and `takenAt` is null.
+         */
+        get: operations["getMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/metrics/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The numbers as they were
+         * @description Newest first: one for each half minute of the last six hours, and one for each five minutes before, as far back as they are kept. For more, ask again with `to` set to the last `takenAt`.
+         */
+        get: operations["listMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/queues": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What waits in each lane
+         * @description The tenant's executions that are not over, by lane of priority. A platform administrator also gets the numbers of all tenants.
+         */
+        get: operations["listQueues"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/secrets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List secrets
+         * @description What may be shown of the tenant's secrets, newest first; never a value.
+         */
+        get: operations["listSecrets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/secrets/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the secret. */
+                name: components["parameters"]["SecretName"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Read what may be shown of a secret
+         * @description All but its value, which no operation answers.
+         */
+        get: operations["getSecret"];
+        /**
+         * Store a secret, or replace its value
+         * @description Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have 1000 secrets. Sending the same request again stores the value again, as a further version.
+         */
+        put: operations["putSecret"];
+        post?: never;
+        /**
+         * Delete a secret
+         * @description A secret that jobs refer to is not deleted; the answer 409 says how many do. What still waits and was made of an older definition that refers to it fails with `VALIDATION_ERROR`, without a retry.
+         */
+        delete: operations["deleteSecret"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How the service is for this tenant
+         * @description Whether the service works, and what of the tenant's waits and how late it is.
+         */
+        get: operations["getStatus"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/tenant": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read one's own tenant
+         * @description Its limits, where it has none of its own those of the configuration, and how much of them it uses.
+         */
+        get: operations["getOwnTenant"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/tenants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List tenants
+         * @description For platform administrators; newest first, deleted ones included.
+         */
+        get: operations["listTenants"];
+        put?: never;
+        /**
+         * Create a tenant
+         * @description For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again.
+         */
+        post: operations["createTenant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/tenants/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the tenant. */
+                id: components["parameters"]["TenantID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Read a tenant
+         * @description For platform administrators; with how much of its limits it uses.
+         */
+        get: operations["getTenant"];
+        /**
+         * Change a tenant
+         * @description Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds.
+         */
+        put: operations["updateTenant"];
+        post?: never;
+        /**
+         * Delete a tenant
+         * @description From now on nothing of it runs and its calls are refused, as by a suspension, for good. Everything of it is removed in pieces; its status is `deleting` meanwhile and then `deleted`, and only its id is kept. Deleting again changes nothing.
+         */
+        delete: operations["deleteTenant"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/tenants/{id}/activate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the tenant. */
+                id: components["parameters"]["TenantID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End a suspension
+         * @description Its calls are served again, and the jobs that the suspension paused are resumed within five seconds; what was held back meanwhile is treated as each job's `misfirePolicy` says.
+         */
+        post: operations["activateTenant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/tenants/{id}/suspend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the tenant. */
+                id: components["parameters"]["TenantID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Suspend a tenant
+         * @description Its calls are answered 403 within two seconds. Within five, its active jobs are paused, what waits is cancelled and what runs is asked to end. Its jobs and history stay.
+         */
+        post: operations["suspendTenant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/workers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the workers that live
+         * @description At most 1000, the oldest first. `running` counts the tenant's own executions; a platform administrator also sees where a worker is and how many it runs of all tenants.
+         */
+        get: operations["listWorkers"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -606,6 +1042,176 @@ export interface paths {
         get: operations["getReadiness"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/internal/health": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Whether the service serves
+         * @description Open. The answer may be up to one second old and names no dependency.
+         */
+        get: operations["internalHealth"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/internal/jobs/{jobId}/pause": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The tenant that the caller acts for. It is read with a service token only. */
+                "X-Tenant-ID": components["parameters"]["ActingTenant"];
+            };
+            path: {
+                /** @description The id of the job. */
+                jobId: components["parameters"]["PathJobID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause a job for a tenant
+         * @description As `POST /jobs/{id}/pause` does.
+         */
+        post: operations["internalPauseJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/internal/jobs/{jobId}/resume": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The tenant that the caller acts for. It is read with a service token only. */
+                "X-Tenant-ID": components["parameters"]["ActingTenant"];
+            };
+            path: {
+                /** @description The id of the job. */
+                jobId: components["parameters"]["PathJobID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume a job for a tenant
+         * @description As `POST /jobs/{id}/resume` does.
+         */
+        post: operations["internalResumeJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/internal/jobs/{jobId}/status": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The tenant that the caller acts for. It is read with a service token only. */
+                "X-Tenant-ID": components["parameters"]["ActingTenant"];
+            };
+            path: {
+                /** @description The id of the job. */
+                jobId: components["parameters"]["PathJobID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * How a job stands
+         * @description The job as it is stored and its newest execution.
+         */
+        get: operations["internalGetJobStatus"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/internal/jobs/{jobId}/trigger": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The tenant that the caller acts for. It is read with a service token only. */
+                "X-Tenant-ID": components["parameters"]["ActingTenant"];
+            };
+            path: {
+                /** @description The id of the job. */
+                jobId: components["parameters"]["PathJobID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run a job now for a tenant
+         * @description As `POST /jobs/{id}/trigger` does.
+         */
+        post: operations["internalTriggerJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/internal/jobs/batch-create": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The tenant that the caller acts for. It is read with a service token only. */
+                "X-Tenant-ID": components["parameters"]["ActingTenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create up to 1,000 jobs for a tenant
+         * @description All of them in one transaction, or none: where one job is wrong, the answer 400 lists every fault of every job in `details`, as `jobs[3].cronExpression` counted from 0, up to 1,000 of them. The body has at most 8 MiB and 200,000 names.
+         */
+        post: operations["internalBatchCreateJobs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/internal/jobs/create": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The tenant that the caller acts for. It is read with a service token only. */
+                "X-Tenant-ID": components["parameters"]["ActingTenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a job for a tenant
+         * @description As `POST /jobs` does.
+         */
+        post: operations["internalCreateJob"];
         delete?: never;
         options?: never;
         head?: never;
@@ -678,6 +1284,82 @@ export interface components {
             /** Format: uuid */
             workerId: string | null;
         };
+        /** @description One change. */
+        AuditEntry: {
+            /**
+             * @description The operation, as this contract names it.
+             * @example pauseJob
+             */
+            action: string;
+            /** @description Who, as the token names it; `api-key:` and its id. */
+            actor: string;
+            /**
+             * @description `service`: another service over `/internal`; `process`: a program of the operator.
+             * @enum {string}
+             */
+            actorKind: "user" | "apiKey" | "service" | "process";
+            /** @description The address that the request came from. */
+            address: string;
+            /** @description What of the thing is different now; all of a new one; null of a deleted one. */
+            after: Record<string, unknown> | null;
+            /** Format: date-time */
+            at: string;
+            /** @description What of the thing was different; all of a deleted one; null of a new one. Secrets and credentials are left out or `***`; more than 16 KiB is replaced by `omitted` and `bytes`. */
+            before: Record<string, unknown> | null;
+            /** @enum {string} */
+            change: "create" | "update" | "delete";
+            /** @description SHA-256, in hexadecimal, of this change and the hash of the one before in its strand. */
+            hash: string;
+            /** @description The id of the thing; of a secret, its name. */
+            objectId: string;
+            objectType: components["schemas"]["AuditObjectType"];
+            /** @description The `X-Request-Id` of the request. */
+            requestId: string;
+            /**
+             * Format: int64
+             * @description Counts the changes of its strand, without gaps.
+             */
+            seq: number;
+            /** @description The strand of the record that it is in. */
+            strand: number;
+        };
+        /**
+         * @description A kind of thing that changes.
+         * @enum {string}
+         */
+        AuditObjectType: "job" | "execution" | "backfill" | "calendar" | "secret" | "apiKey" | "tenant";
+        AuditPage: {
+            hasMore: boolean;
+            items: components["schemas"]["AuditEntry"][];
+            /** @description For the next page; null on the last one. */
+            nextCursor: string | null;
+        };
+        AuditProblem: {
+            /**
+             * @description `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored.
+             * @enum {string}
+             */
+            kind: "edited" | "missing" | "cut" | "added" | "anchor";
+            message: string;
+            /**
+             * Format: int64
+             * @description Where in the strand.
+             */
+            seq: number;
+            strand: number;
+        };
+        AuditVerification: {
+            /** @description The last change of each strand that holds. */
+            anchors: string[];
+            /** @description How many changes were checked, those of the anchors included. */
+            checked: number;
+            /** @description Every strand was followed to its end. */
+            complete: boolean;
+            /** @description The first problem of each strand that has one. */
+            problems: components["schemas"]["AuditProblem"][];
+            /** @description Everything that was checked holds. */
+            valid: boolean;
+        };
         Backfill: components["schemas"]["BackfillSummary"] & {
             outcomes: components["schemas"]["BackfillOutcomes"];
         };
@@ -718,7 +1400,7 @@ export interface components {
             dryRun?: boolean;
             /**
              * Format: date-time
-             * @description The first instant that counts, at most 13 months ago.
+             * @description The first instant that counts; it may lie as far back as executions are kept (`RETENTION_MONTHS`, 13 calendar months unless configured otherwise).
              */
             from: string;
             /**
@@ -855,6 +1537,24 @@ export interface components {
             updatedAt: string;
             version: number;
         };
+        /** @description A field that differs. Of objects, the field within; lists count as one field. */
+        Change: {
+            /**
+             * @description Where it stands, with dots.
+             * @example config.headers.Accept
+             */
+            field: string;
+            /**
+             * @description The value before; absent where there was none.
+             * @example text/plain
+             */
+            from?: unknown;
+            /**
+             * @description The value after; absent where there is none.
+             * @example application/json
+             */
+            to?: unknown;
+        };
         /**
          * @description What a clock change does to an occurrence: `moved`, its local time does not exist and it runs later; `repeated`, it is the second pass of a local time that comes twice.
          * @enum {string}
@@ -897,6 +1597,7 @@ export interface components {
                 code: string;
                 /** @description Every field that is wrong, at most 50; empty where the error is not about fields. */
                 details: components["schemas"]["ErrorDetail"][];
+                limit?: components["schemas"]["LimitMet"];
                 /**
                  * @description For a person.
                  * @example the request is not valid, see details
@@ -1002,7 +1703,7 @@ export interface components {
             progress: number;
             /** @description Why it was cancelled, skipped or missed. */
             reason: string | null;
-            /** @description What the job type answered; any JSON, capped in size. */
+            /** @description What the job type answered; any JSON, capped in size. In lists null, unless `include=result`. */
             result: (Record<string, unknown> | null) | unknown[] | string | number | boolean;
             /** @description How many attempts were made after the first. */
             retryCount: number;
@@ -1022,8 +1723,17 @@ export interface components {
             /** @description The `sub` of who triggered it; null for `scheduled`. */
             triggeredBy: string | null;
             triggerType: components["schemas"]["TriggerType"];
+            /** @description Why a `pending` or `retrying` execution does not run; null for every other one, and in the answer of the request that made it. */
+            waitingOn: components["schemas"]["WaitingOn"] | null;
             /** Format: uuid */
             workerId: string | null;
+        };
+        ExecutionGroup: components["schemas"]["ExecutionSummary"] & {
+            /**
+             * @description The state, type, trigger or job's id; of an hour or a day its first instant, with the offset of the zone.
+             * @example 2026-03-01T00:00:00+08:00
+             */
+            key: string;
         };
         ExecutionPage: {
             hasMore: boolean;
@@ -1031,11 +1741,64 @@ export interface components {
             /** @description For the next page; null on the last one. */
             nextCursor: string | null;
         };
+        ExecutionStats: {
+            /** Format: date-time */
+            from: string;
+            /** @description As it was asked for. */
+            groupBy: string | null;
+            groups: components["schemas"]["ExecutionGroup"][];
+            /** @example Asia/Shanghai */
+            timezone: string;
+            /** Format: date-time */
+            to: string;
+            total: components["schemas"]["ExecutionSummary"];
+            /** @description There were more groups; `total` counts all. */
+            truncated: boolean;
+        };
         /**
          * @description `pending` waits for a worker, `retrying` for its next attempt. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
          * @enum {string}
          */
         ExecutionStatus: "pending" | "running" | "retrying" | "completed" | "failed" | "cancelled" | "skipped" | "missed";
+        ExecutionSummary: {
+            /** Format: int64 */
+            cancelled: number;
+            /** Format: int64 */
+            completed: number;
+            /**
+             * Format: int64
+             * @description How many are over; a `missed` one that stands for several due instants counts once.
+             */
+            count: number;
+            /** @description How long the last attempts of those that completed or failed took, in milliseconds; null where there are none. */
+            durationMs: {
+                /** Format: double */
+                avg: number;
+                /** Format: double */
+                p50: number;
+                /** Format: double */
+                p95: number;
+                /** Format: double */
+                p99: number;
+            } | null;
+            /** Format: int64 */
+            failed: number;
+            /** Format: int64 */
+            missed: number;
+            /**
+             * Format: int64
+             * @description How many took more than one attempt.
+             */
+            retried: number;
+            /** Format: int64 */
+            skipped: number;
+            /**
+             * Format: double
+             * @description The share of `completed` among those that completed or failed; null where there are none.
+             * @example 0.998
+             */
+            successRate: number | null;
+        };
         /** @description The `config` of a job of type `function`. A null counts as absent. A trigger may override `parameters`, name by name. */
         FunctionConfig: {
             /**
@@ -1157,7 +1920,12 @@ export interface components {
              */
             auditedAt: string | null;
             calendars: components["schemas"]["JobCalendar"][];
-            /** @description As it was sent, apart from the order of names and white space. */
+            /**
+             * @description The template.
+             * @example device-{{config.body.deviceId}}
+             */
+            concurrencyKey: string | null;
+            /** @description As it was sent, apart from the order of names and white space, and with `***` in the place of each credential. */
             config: Record<string, unknown>;
             /** Format: date-time */
             createdAt: string;
@@ -1239,6 +2007,9 @@ export interface components {
             /** @description Counts the changes of the definition; the `ETag` is this in quotes. */
             version: number;
         };
+        JobBatch: {
+            jobs: components["schemas"]["JobSpec"][];
+        };
         JobCalendar: {
             /** Format: uuid */
             calendarId: string;
@@ -1248,12 +2019,27 @@ export interface components {
              */
             mode: "exclude" | "include";
         };
+        JobComparison: {
+            changes: components["schemas"]["Change"][];
+            from: number;
+            /** Format: uuid */
+            jobId: string;
+            to: number;
+        };
         JobPage: {
             hasMore: boolean;
             items: components["schemas"]["Job"][];
             /** @description For the next page; null on the last one. */
             nextCursor: string | null;
         };
+        /**
+         * @description A part of a `JobSpec`, with null for what is to be removed.
+         * @example {
+         *       "timezone": "Asia/Shanghai",
+         *       "endDate": null
+         *     }
+         */
+        JobPatch: Record<string, unknown>;
         /** @description What a tenant may say of a job. At most one of `cronExpression`, `interval` and `runAt`; with none of them the job runs only when triggered. */
         JobSpec: {
             /**
@@ -1262,7 +2048,12 @@ export interface components {
              */
             calendars?: components["schemas"]["JobCalendar"][];
             /**
-             * @description What to run: for `http` see `HttpConfig`, for `function` see `FunctionConfig`. It is checked field by field against the schema of the `jobType`.
+             * @description A template for a key: of all executions of the tenant with the same key, whatever job they are of, at most one runs at a time, and the others wait (`waitingOn` says so). Text with up to 10 placeholders `{{path}}`, where the path begins with `config` (the job's), `parameters` (the execution's) or `job` (`job.id`, `job.name`, `job.jobType`) and goes down by names and by positions in lists, separated by dots; there are no functions. It is rendered once, when the execution is made. A placeholder that finds no text, number or boolean renders to nothing; where the whole key is empty, no limit applies. A key of more than 256 bytes is cut, with a hash of the whole at its end. Between two attempts of an execution the key is free for others.
+             * @example device-{{config.body.deviceId}}
+             */
+            concurrencyKey?: string | null;
+            /**
+             * @description What to run: for `http` see `HttpConfig`, for `function` see `FunctionConfig`. It is checked field by field against the schema of the `jobType`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body` and `parameters`, stands for a stored secret. Credentials that stand here themselves are stored encrypted and shown as `***` ever after: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused.
              * @example {
              *       "url": "https://example.com/report",
              *       "method": "POST"
@@ -1376,9 +2167,173 @@ export interface components {
             valid: true;
             warnings: components["schemas"]["ScheduleWarning"][];
         };
+        /** @description A version of a job. */
+        JobVersion: {
+            /** @description What it changed of the version before; empty for the first version. */
+            changes: components["schemas"]["Change"][];
+            /** Format: date-time */
+            createdAt: string;
+            /** @description The `sub` of who made it. */
+            createdBy: string;
+            definition: components["schemas"]["JobSpec"];
+            /** Format: uuid */
+            jobId: string;
+            /** @description The version that it brought back. */
+            restoredFrom: number | null;
+            version: number;
+        };
+        JobVersionPage: {
+            hasMore: boolean;
+            items: components["schemas"]["JobVersionSummary"][];
+            /** @description For the next page; null on the last one. */
+            nextCursor: string | null;
+        };
+        /** @description A version of a job without its definition. */
+        JobVersionSummary: {
+            /**
+             * @description The fields that differ from the version before, as paths with dots, in order; empty for the first version.
+             * @example [
+             *       "config.url",
+             *       "timezone"
+             *     ]
+             */
+            changedFields: string[];
+            /** Format: date-time */
+            createdAt: string;
+            /** @description The `sub` of who made it. */
+            createdBy: string;
+            /** Format: uuid */
+            jobId: string;
+            /** @description The version that it brought back. */
+            restoredFrom: number | null;
+            version: number;
+        };
+        Lane: {
+            /**
+             * Format: int64
+             * @description That wait for their instant, such as that of a retry.
+             */
+            delayed: number;
+            /**
+             * Format: double
+             * @description How long the one that waits longest could have started.
+             */
+            latencySeconds: number;
+            /**
+             * @description Of priorities 7 to 9, 3 to 6, and 0 to 2.
+             * @enum {string}
+             */
+            name: "high" | "normal" | "low";
+            /** Format: int64 */
+            running: number;
+            /**
+             * Format: int64
+             * @description That could start now: they wait for a worker or for a place.
+             */
+            waiting: number;
+        };
+        /** @description The limit that a request met; absent where it met none. */
+        LimitMet: {
+            /**
+             * @description As in `TenantLimits`.
+             * @example maxJobs
+             */
+            name: string;
+            /**
+             * Format: date-time
+             * @description When it is free again by itself; null where waiting does not help.
+             */
+            resetAt: string | null;
+            /**
+             * Format: int64
+             * @example 100
+             */
+            value: number;
+        };
         Liveness: {
             /** @enum {string} */
             status: "alive";
+        };
+        Metrics: components["schemas"]["MetricsCount"] & {
+            /**
+             * Format: double
+             * @description How long a last attempt took, in milliseconds; null where none has a duration.
+             */
+            averageExecutionMs: number | null;
+            /**
+             * Format: double
+             * @description The share of failed ones among those that completed or failed; null where there are none.
+             */
+            errorRate: number | null;
+            /**
+             * Format: double
+             * @description The share that took more than one attempt, likewise.
+             */
+            retryRate: number | null;
+            /**
+             * Format: double
+             * @description The share that failed by `TIMEOUT`, likewise.
+             */
+            timeoutRate: number | null;
+        };
+        MetricsCount: {
+            /**
+             * Format: int64
+             * @description Workers that live; they are everybody's.
+             */
+            activeWorkers: number;
+            /** @description What executions came to since the service began to count, up to some 15 seconds before; it only grows. */
+            executions: {
+                /** Format: int64 */
+                cancelled: number;
+                /** Format: int64 */
+                failed: number;
+                /**
+                 * Format: int64
+                 * @description That took more than one attempt.
+                 */
+                retried: number;
+                /**
+                 * Format: int64
+                 * @description Due instants that did not run, `missed` ones included.
+                 */
+                skipped: number;
+                /** Format: int64 */
+                successful: number;
+                /**
+                 * Format: int64
+                 * @description Of `failed`, by `TIMEOUT`.
+                 */
+                timedOut: number;
+                /**
+                 * Format: int64
+                 * @description Without `skipped`.
+                 */
+                total: number;
+            };
+            jobs: {
+                /** Format: int64 */
+                active: number;
+                /** Format: int64 */
+                paused: number;
+                /** Format: int64 */
+                total: number;
+            };
+            /**
+             * Format: int64
+             * @description Executions that wait.
+             */
+            queueLength: number;
+            /** Format: int64 */
+            runningExecutions: number;
+            /**
+             * Format: date-time
+             * @description The half minute in which they were taken.
+             */
+            takenAt: string | null;
+        };
+        MetricsHistory: {
+            items: components["schemas"]["MetricsCount"][];
         };
         /**
          * @description What happens to instants that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
@@ -1392,6 +2347,18 @@ export interface components {
              * @example sched_Rk9PQkFSQkFa...
              */
             key: string;
+        };
+        NewTenant: {
+            /** @description Networks (CIDR) that API calls of the tenant may come from; none means any. */
+            allowedIps?: string[];
+            /**
+             * Format: uuid
+             * @description As the auth service names it; a new one where it is left out.
+             */
+            id?: string;
+            limits?: components["schemas"]["TenantLimits"];
+            /** @example Example Ltd */
+            name: string;
         };
         /** @description An instant that the schedule names, whether it runs or not. */
         Occurrence: {
@@ -1446,6 +2413,25 @@ export interface components {
          * @example jobs:read
          */
         Permission: string;
+        Queues: {
+            /**
+             * @description What workers learn from what to run.
+             * @enum {string}
+             */
+            backend: "redis" | "postgres";
+            lanes: components["schemas"]["Lane"][];
+            /** @description Of all tenants, some seconds old; null unless a platform administrator asks. */
+            service: {
+                /** @description Hints in Redis by lane; empty without it. */
+                hints: {
+                    [key: string]: number;
+                };
+                /** Format: int64 */
+                running: number | null;
+                /** Format: int64 */
+                waiting: number | null;
+            } | null;
+        };
         Readiness: {
             /** @description Why it is not ready; empty where it is. */
             reasons: string[];
@@ -1529,6 +2515,169 @@ export interface components {
              */
             message: string;
         };
+        /** @description What may be shown of a secret. */
+        Secret: {
+            /** Format: date-time */
+            createdAt: string;
+            /** @description Who stored the first value. */
+            createdBy: string;
+            description: string;
+            /** Format: uuid */
+            id: string;
+            /** @description The id of the operator's key that the value is encrypted with. */
+            keyId: string;
+            /** @example billing-key */
+            name: string;
+            /** Format: uuid */
+            tenantId: string;
+            /** Format: date-time */
+            updatedAt: string;
+            /** @description Who stored the value as it is. */
+            updatedBy: string;
+            /** @description Counts the values. */
+            version: number;
+        };
+        SecretPage: {
+            hasMore: boolean;
+            items: components["schemas"]["Secret"][];
+            /** @description For the next page; null on the last. */
+            nextCursor: string | null;
+        };
+        SecretValue: {
+            /** @description For people; where it is left out, that of the value before stays. */
+            description?: string;
+            /** @description At most 65,536 bytes. No operation answers it. */
+            value: string;
+        };
+        /** @description What a batch made, for another service. */
+        ServiceBatch: {
+            data: {
+                created: number;
+                /** @description In the order of the request. */
+                ids: string[];
+            };
+            /** @enum {boolean} */
+            success: true;
+        };
+        /** @description The form of every error below `/internal`. */
+        ServiceError: {
+            /** @description Every wrong part of the request; absent where that is not what is wrong. */
+            details?: components["schemas"]["ErrorDetail"][];
+            /** @example JOB_NOT_FOUND */
+            errorCode: string;
+            limit?: components["schemas"]["LimitMet"];
+            /** @description For a person. */
+            message: string;
+            /**
+             * @description Always `scheduler-service`.
+             * @example scheduler-service
+             */
+            serviceName: string;
+            /** @enum {boolean} */
+            success: false;
+            /** Format: date-time */
+            timestamp: string;
+        };
+        /** @description An execution, for another service. */
+        ServiceExecution: {
+            data: components["schemas"]["Execution"];
+            /** @enum {boolean} */
+            success: true;
+        };
+        ServiceHealth: {
+            /**
+             * @description Always `scheduler-service`.
+             * @example scheduler-service
+             */
+            serviceName: string;
+            /**
+             * @description `healthy`, `degraded` or `unhealthy`, as `GET /health` says.
+             * @example healthy
+             */
+            status: string;
+            /** @description Whether it serves. */
+            success: boolean;
+            /** Format: date-time */
+            timestamp: string;
+        };
+        /** @description A job, for another service. */
+        ServiceJob: {
+            data: components["schemas"]["Job"];
+            /** @enum {boolean} */
+            success: true;
+        };
+        /** @description How a job stands, for another service. */
+        ServiceJobStatus: {
+            data: {
+                job: components["schemas"]["Job"];
+                /** @description The newest by `scheduledAt`; null where there is none. */
+                lastExecution: components["schemas"]["Execution"] | null;
+            };
+            /** @enum {boolean} */
+            success: true;
+        };
+        Status: {
+            /** @description Workers that live; they are everybody's. */
+            activeWorkers: number;
+            executions: {
+                /**
+                 * Format: int64
+                 * @description That wait for their instant, such as that of a retry.
+                 */
+                delayed: number;
+                /**
+                 * Format: double
+                 * @description How long the one that waits longest could have started.
+                 */
+                oldestWaitingSeconds: number;
+                /** Format: int64 */
+                running: number;
+                /**
+                 * Format: int64
+                 * @description That could start now: they wait for a worker or for a place.
+                 */
+                waiting: number;
+            };
+            jobs: {
+                /** Format: int64 */
+                active: number;
+                /** Format: int64 */
+                inactive: number;
+                /** Format: int64 */
+                paused: number;
+                /** Format: int64 */
+                total: number;
+            };
+            /**
+             * Format: double
+             * @description How late the oldest due instant is that has not become an execution yet; 0 where there is none.
+             */
+            promotionLagSeconds: number;
+            /** @example scheduler-service */
+            service: string;
+            /**
+             * Format: date-time
+             * @description When this process started.
+             */
+            startedAt: string;
+            /**
+             * @description As in `GET /health`: `healthy`, `degraded` or `unhealthy`.
+             * @example healthy
+             */
+            status: string;
+            /**
+             * Format: date-time
+             * @description The clock of this process.
+             */
+            time: string;
+            /** Format: double */
+            uptimeSeconds: number;
+            /**
+             * @description The version of the program.
+             * @example v1.4.0
+             */
+            version: string;
+        };
         /**
          * @description One code, a range or a list of these. As `expectedStatusCode`, what counts as success: by default any 2xx. As `retryOnStatusCodes`, what is retried, and then nothing else is: by default 408, 425, 429 and 5xx.
          * @example 200-299
@@ -1541,6 +2690,97 @@ export interface components {
              * @example the target is gone
              */
             reason?: string;
+        };
+        SuspendRequest: {
+            /**
+             * @description For the record, and for other administrators.
+             * @default
+             * @example unpaid
+             */
+            reason?: string;
+        };
+        Tenant: {
+            allowedIps: string[];
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: uuid */
+            id: string;
+            limits: components["schemas"]["TenantLimits"];
+            name: string;
+            status: components["schemas"]["TenantStatus"];
+            statusReason: string | null;
+            /** Format: date-time */
+            updatedAt: string;
+        };
+        /** @description What a tenant may have. Null, or nothing, means what the operator configured for all. */
+        TenantLimits: {
+            /** @description The types that new and changed definitions may have; null means any. */
+            jobTypes?: components["schemas"]["JobType"][] | null;
+            /**
+             * @description Executions that the schedule and triggers make in a day of UTC. A due instant beyond it becomes an execution that is `skipped` and says why; a trigger is answered 429.
+             * @example 100000
+             */
+            maxExecutionsPerDay?: number | null;
+            /**
+             * @description Jobs that are not deleted.
+             * @example 1000
+             */
+            maxJobs?: number | null;
+            /**
+             * @description The size of a request's body.
+             * @example 65536
+             */
+            maxPayloadBytes?: number | null;
+            /**
+             * @description Executions that run at once, on all workers together; more wait.
+             * @example 50
+             */
+            maxRunning?: number | null;
+            /**
+             * @description The same for one job type, beside `maxRunning`.
+             * @example {
+             *       "http": 20
+             *     }
+             */
+            maxRunningByType?: {
+                [key: string]: number;
+            };
+            /**
+             * @description The smallest distance between two instants of a schedule, looked for among its next 100. Jobs that are stored already stay as they are.
+             * @example 60
+             */
+            minIntervalSeconds?: number | null;
+            /**
+             * @description API requests a second, on all processes together.
+             * @example 100
+             */
+            requestsPerSecond?: number | null;
+        };
+        TenantPage: {
+            hasMore: boolean;
+            items: components["schemas"]["Tenant"][];
+            /** @description For the next page; null on the last one. */
+            nextCursor: string | null;
+        };
+        TenantSpec: {
+            /** @description Networks (CIDR) that API calls of the tenant may come from; none means any. */
+            allowedIps?: string[];
+            limits?: components["schemas"]["TenantLimits"];
+            /** @example Example Ltd */
+            name: string;
+        };
+        /** @description Nothing of a tenant runs that is not `active`; see the operations that change it. */
+        TenantStatus: string;
+        TenantUsage: {
+            apiKeys: number;
+            /** @description Executions that the schedule and triggers made today (UTC); null for a tenant without a limit on them, for which they are not counted. */
+            executionsToday: number | null;
+            jobs: number;
+            /** @description Executions that run now. */
+            running: number;
+        };
+        TenantWithUsage: components["schemas"]["Tenant"] & {
+            usage: components["schemas"]["TenantUsage"];
         };
         TriggerRequest: {
             /**
@@ -1556,6 +2796,71 @@ export interface components {
          * @enum {string}
          */
         TriggerType: "scheduled" | "manual" | "retry" | "backfill" | "dependency";
+        /**
+         * @description What an execution waits for, as it was when it was read.
+         * @example {
+         *       "reason": "job_limit",
+         *       "used": 2,
+         *       "limit": 2,
+         *       "key": null,
+         *       "until": null
+         *     }
+         */
+        WaitingOn: {
+            /**
+             * @description Of `concurrency_key`, the key.
+             * @example device-7
+             */
+            key: string | null;
+            /**
+             * @description Of a limit, how many may.
+             * @example 2
+             */
+            limit: number | null;
+            reason: components["schemas"]["WaitReason"];
+            /**
+             * Format: date-time
+             * @description When it may start, where that is known.
+             */
+            until: string | null;
+            /**
+             * @description Of a limit, how many executions count against it now; it may be above `limit` after that was lowered.
+             * @example 2
+             */
+            used: number | null;
+        };
+        /**
+         * @description What an execution waits for, the first of these that is in its way. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
+         * @enum {string}
+         */
+        WaitReason: "retry" | "rate" | "delayed" | "no_worker" | "job_limit" | "concurrency_key" | "type_limit" | "tenant_limit" | "dispatching";
+        Worker: {
+            /**
+             * Format: double
+             * @description How long ago it was last heard of.
+             */
+            heartbeatAgeSeconds: number;
+            /** @description Where it runs; null unless a platform administrator asks. */
+            host: string | null;
+            /** Format: uuid */
+            id: string;
+            /** @description The job types that it runs. */
+            jobTypes: string[];
+            /**
+             * Format: int64
+             * @description How many of the tenant's executions it runs.
+             */
+            running: number;
+            /** @description How many executions it runs of all tenants; null unless a platform administrator asks. */
+            runningOfAll: number | null;
+            /** @description How many executions it runs at once. */
+            slots: number;
+            /** Format: date-time */
+            startedAt: string;
+        };
+        WorkerList: {
+            items: components["schemas"]["Worker"][];
+        };
     };
     responses: {
         /** @description `JOB_ALREADY_RUNNING`: as many triggered runs of the job wait as may. */
@@ -1704,7 +3009,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description `FORBIDDEN`: the token's roles do not allow this, or its tenant is unknown or suspended. */
+        /** @description `FORBIDDEN`: the token's roles do not allow this, its tenant is unknown or suspended, or its calls may not come from this address. `QUOTA_EXCEEDED`: a limit of the tenant is met; `limit` says which. */
         Forbidden: {
             headers: {
                 [name: string]: unknown;
@@ -1856,6 +3161,301 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description `RATE_LIMITED`: the tenant asks more often than it may, or too many requests from the caller's address had no good token. `QUOTA_EXCEEDED`: a limit is met that is free again later. `limit` says which, how much and when. */
+        RateLimited: {
+            headers: {
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "Retry-After": components["headers"]["RetryAfter"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "error": {
+                 *         "code": "RATE_LIMITED",
+                 *         "message": "this tenant may make 100 requests a second",
+                 *         "details": [],
+                 *         "limit": {
+                 *           "name": "requestsPerSecond",
+                 *           "value": 100,
+                 *           "resetAt": "2026-03-01T09:00:01Z"
+                 *         }
+                 *       },
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "path": "/api/v1/scheduler/jobs"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description `SECRET_NOT_FOUND`: there is no secret with this name, or it is another tenant's. */
+        SecretNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "error": {
+                 *         "code": "SECRET_NOT_FOUND",
+                 *         "message": "there is no secret with this name",
+                 *         "details": []
+                 *       },
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "path": "/api/v1/scheduler/secrets/billing-key"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description `SECRETS_NOT_CONFIGURED`: the operator has configured no key to encrypt with. `UNAVAILABLE`: a dependency is away. */
+        SecretsUnavailable: {
+            headers: {
+                "Retry-After": components["headers"]["RetryAfter"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "error": {
+                 *         "code": "SECRETS_NOT_CONFIGURED",
+                 *         "message": "secrets cannot be kept: the operator has not configured SECRETS_KEYS",
+                 *         "details": []
+                 *       },
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "path": "/api/v1/scheduler/secrets/billing-key"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description `CONFLICT` or `JOB_ALREADY_RUNNING`: the state of the job does not allow this. */
+        ServiceConflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "success": false,
+                 *       "errorCode": "CONFLICT",
+                 *       "message": "an inactive job cannot be paused: its schedule is over",
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "serviceName": "scheduler-service"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceError"];
+            };
+        };
+        /** @description `FORBIDDEN`: the tenant is unknown or suspended. `QUOTA_EXCEEDED`: a limit of the tenant is met; `limit` says which. */
+        ServiceForbidden: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "success": false,
+                 *       "errorCode": "FORBIDDEN",
+                 *       "message": "this tenant is suspended: ask the platform's administrator",
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "serviceName": "scheduler-service"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceError"];
+            };
+        };
+        /** @description `INTERNAL_ERROR`: a fault of ours. */
+        ServiceInternal: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "success": false,
+                 *       "errorCode": "INTERNAL_ERROR",
+                 *       "message": "something went wrong on our side",
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "serviceName": "scheduler-service"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceError"];
+            };
+        };
+        /** @description `VALIDATION_FAILED`, or a code of the public API that says it closer: the request is wrong; `details` says where. */
+        ServiceInvalid: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "success": false,
+                 *       "errorCode": "VALIDATION_FAILED",
+                 *       "message": "the request is not valid, see details",
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "serviceName": "scheduler-service"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceError"];
+            };
+        };
+        /** @description `IDEMPOTENCY_KEY_REUSED`: the key was used for another request. */
+        ServiceKeyReused: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "success": false,
+                 *       "errorCode": "IDEMPOTENCY_KEY_REUSED",
+                 *       "message": "this Idempotency-Key was used for another request within the last 24 hours",
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "serviceName": "scheduler-service"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceError"];
+            };
+        };
+        /** @description `JOB_NOT_FOUND`: the tenant has no job with this id. */
+        ServiceNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "success": false,
+                 *       "errorCode": "JOB_NOT_FOUND",
+                 *       "message": "there is no job with this id",
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "serviceName": "scheduler-service"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceError"];
+            };
+        };
+        /** @description `RATE_LIMITED` or `QUOTA_EXCEEDED`: a limit is met that is free again later. */
+        ServiceRateLimited: {
+            headers: {
+                "Retry-After": components["headers"]["RetryAfter"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "success": false,
+                 *       "errorCode": "QUOTA_EXCEEDED",
+                 *       "message": "the tenant has used up its 1000 executions of the day",
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "serviceName": "scheduler-service",
+                 *       "limit": {
+                 *         "name": "maxExecutionsPerDay",
+                 *         "value": 1000,
+                 *         "resetAt": "2026-03-02T00:00:00Z"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceError"];
+            };
+        };
+        /** @description `BODY_TOO_LARGE`. */
+        ServiceTooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "success": false,
+                 *       "errorCode": "BODY_TOO_LARGE",
+                 *       "message": "the body has more than 1048576 bytes",
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "serviceName": "scheduler-service"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceError"];
+            };
+        };
+        /** @description `UNAUTHORIZED`: there is no service token, or it is not valid. */
+        ServiceUnauthorized: {
+            headers: {
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "success": false,
+                 *       "errorCode": "UNAUTHORIZED",
+                 *       "message": "send a service token: X-Service-Token",
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "serviceName": "scheduler-service"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceError"];
+            };
+        };
+        /** @description `UNAVAILABLE`: a dependency is away; try again. */
+        ServiceUnavailable: {
+            headers: {
+                "Retry-After": components["headers"]["RetryAfter"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "success": false,
+                 *       "errorCode": "UNAVAILABLE",
+                 *       "message": "the database is not reachable",
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "serviceName": "scheduler-service"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceError"];
+            };
+        };
+        /** @description `UNSUPPORTED_MEDIA_TYPE`: the body is not sent as `application/json`. */
+        ServiceUnsupported: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "success": false,
+                 *       "errorCode": "UNSUPPORTED_MEDIA_TYPE",
+                 *       "message": "send the body with Content-Type: application/json",
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "serviceName": "scheduler-service"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceError"];
+            };
+        };
+        /** @description `TENANT_NOT_FOUND`: there is no tenant with this id. */
+        TenantNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "error": {
+                 *         "code": "TENANT_NOT_FOUND",
+                 *         "message": "there is no tenant with this id",
+                 *         "details": []
+                 *       },
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "path": "/api/v1/scheduler/tenants/0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /** @description `BODY_TOO_LARGE`: the body has more than 1 MiB. */
         TooLarge: {
             headers: {
@@ -1958,18 +3558,48 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description `JOB_NOT_FOUND`: there is no job with this id, or it is another tenant's. `VERSION_NOT_FOUND`: the job has no version with this number. */
+        VersionNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "error": {
+                 *         "code": "VERSION_NOT_FOUND",
+                 *         "message": "the job has no version with this number",
+                 *         "details": []
+                 *       },
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "path": "/api/v1/scheduler/jobs/0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10/versions/9"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
     };
     parameters: {
+        /** @description The tenant that the caller acts for. It is read with a service token only. */
+        ActingTenant: string;
         /** @description The id of the API key. */
         ApiKeyID: string;
         /** @description The id of the backfill. */
         BackfillID: string;
         /** @description The id of the calendar. */
         CalendarID: string;
+        /** @description Only what this `sub` created. */
+        CreatedBy: string;
+        /** @description Only what was created at or after this instant. */
+        CreatedFrom: string;
+        /** @description Only what was created before this instant, which lies after `createdFrom`. */
+        CreatedTo: string;
         /** @description The `nextCursor` of the page before; absent for the first page. */
         Cursor: string;
         /** @description The id of the execution. */
         ExecutionID: string;
+        /** @description What the list is ordered by; with a minus, backwards. */
+        ExecutionSort: "scheduledAt" | "-scheduledAt";
         /** @description Only executions in one of these states; may be repeated. */
         ExecutionStatuses: components["schemas"]["ExecutionStatus"][];
         /** @description Only executions with `scheduledAt` at or after this instant. */
@@ -1978,14 +3608,38 @@ export interface components {
         IdempotencyKey: string;
         /** @description The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
         IfMatch: string;
+        /** @description What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated. */
+        Include: "result"[];
         /** @description The id of the job. */
         JobID: string;
+        /** @description Only jobs in one of these states; may be repeated. */
+        JobStatuses: components["schemas"]["JobStatus"][];
+        /** @description Only jobs whose name or description contains this text, whatever its case. */
+        JobText: string;
+        /** @description Only of these job types; may be repeated. */
+        JobTypes: components["schemas"]["JobType"][];
         /** @description How many items a page has at most. */
         Limit: number;
+        /** @description The id of the job. */
+        PathJobID: string;
+        /** @description Whose numbers; those of the whole `service` are for platform administrators, others are answered 403. */
+        Scope: "tenant" | "service";
+        /** @description The name of the secret. */
+        SecretName: string;
+        /** @description Whether a job must have `all` the tags, or `any` of them. */
+        TagMatch: "all" | "any";
+        /** @description Only jobs with this tag; may be repeated. */
+        Tags: string[];
+        /** @description The id of the tenant. */
+        TenantID: string;
         /** @description Only executions with `scheduledAt` before this instant, which lies after `from`. */
         To: string;
-        /** @description Only executions that this made. */
-        TriggerType: components["schemas"]["TriggerType"];
+        /** @description Only executions that this `sub` asked for. */
+        TriggeredBy: string;
+        /** @description Only executions that one of these made; may be repeated. */
+        TriggerTypes: components["schemas"]["TriggerType"][];
+        /** @description The number of the version, from 1. */
+        Version: number;
     };
     requestBodies: never;
     headers: {
@@ -1993,6 +3647,10 @@ export interface components {
         ETag: string;
         /** @description `true` where the answer is that of an earlier request with the same `Idempotency-Key`; otherwise absent. */
         IdempotentReplayed: "true";
+        /** @description How many requests the tenant may still make at once (`r`) and in how many seconds all of them are there again (`t`), as the IETF draft ratelimit-headers has it; on every answer to a caller with a good token. */
+        RateLimit: string;
+        /** @description How many requests the tenant may make (`q`) in how many seconds (`w`). */
+        RateLimitPolicy: string;
         /** @description Seconds to wait before trying again. */
         RetryAfter: number;
         /** @description `Bearer`, with an error where a token was sent. */
@@ -2029,6 +3687,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2073,6 +3732,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2103,6 +3763,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["ApiKeyNotFound"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2131,6 +3792,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["ApiKeyNotFound"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2171,6 +3833,81 @@ export interface operations {
             404: components["responses"]["ApiKeyNotFound"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listAudit: {
+        parameters: {
+            query?: {
+                /** @description Only changes by this operation, as this contract names it. */
+                action?: string;
+                /** @description Only changes by this user, API key (`api-key:` and its id) or service. */
+                actor?: string;
+                /** @description The `nextCursor` of the page before; absent for the first page. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Only changes at or after this instant. */
+                from?: string;
+                /** @description How many items a page has at most. */
+                limit?: components["parameters"]["Limit"];
+                /** @description Only changes of the thing with this id; of a secret, its name. */
+                objectId?: string;
+                /** @description Only changes of this kind of thing. */
+                objectType?: components["schemas"]["AuditObjectType"];
+                /** @description Only changes before this instant, which lies after `from`. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    verifyAudit: {
+        parameters: {
+            query?: {
+                /** @description An anchor of an earlier answer, from which its strand is followed; at most one of each strand. */
+                anchor?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was found. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditVerification"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2202,6 +3939,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2242,6 +3980,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["KeyReused"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2273,6 +4012,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["CalendarNotFound"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2314,6 +4054,7 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2343,6 +4084,7 @@ export interface operations {
             404: components["responses"]["CalendarNotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2396,6 +4138,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["KeyReused"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2403,20 +4146,32 @@ export interface operations {
     listExecutions: {
         parameters: {
             query?: {
+                /** @description Only what was created at or after this instant. */
+                createdFrom?: components["parameters"]["CreatedFrom"];
+                /** @description Only what was created before this instant, which lies after `createdFrom`. */
+                createdTo?: components["parameters"]["CreatedTo"];
                 /** @description The `nextCursor` of the page before; absent for the first page. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Only executions with `scheduledAt` at or after this instant. */
                 from?: components["parameters"]["From"];
+                /** @description What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated. */
+                include?: components["parameters"]["Include"];
                 /** @description Only executions of this job. */
                 jobId?: string;
+                /** @description Only of these job types; may be repeated. */
+                jobType?: components["parameters"]["JobTypes"];
                 /** @description How many items a page has at most. */
                 limit?: components["parameters"]["Limit"];
+                /** @description What the list is ordered by; with a minus, backwards. */
+                sort?: components["parameters"]["ExecutionSort"];
                 /** @description Only executions in one of these states; may be repeated. */
                 status?: components["parameters"]["ExecutionStatuses"];
                 /** @description Only executions with `scheduledAt` before this instant, which lies after `from`. */
                 to?: components["parameters"]["To"];
-                /** @description Only executions that this made. */
-                triggerType?: components["parameters"]["TriggerType"];
+                /** @description Only executions that this `sub` asked for. */
+                triggeredBy?: components["parameters"]["TriggeredBy"];
+                /** @description Only executions that one of these made; may be repeated. */
+                triggerType?: components["parameters"]["TriggerTypes"];
             };
             header?: never;
             path?: never;
@@ -2437,6 +4192,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2467,6 +4223,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["ExecutionNotFound"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2507,6 +4264,7 @@ export interface operations {
             404: components["responses"]["ExecutionNotFound"];
             409: components["responses"]["ExecutionOver"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2545,6 +4303,49 @@ export interface operations {
             409: components["responses"]["NotRetryable"];
             413: components["responses"]["TooLarge"];
             422: components["responses"]["KeyReused"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getExecutionStats: {
+        parameters: {
+            query?: {
+                /** @description The first instant that counts; 24 hours before `to`, where it is left out. */
+                from?: string;
+                /** @description What the groups are; without it there are none. Hours and days are in order of time and those without an execution are left out; other groups come the most frequent first, at most 1000 of them. */
+                groupBy?: "status" | "job" | "jobType" | "triggerType" | "hour" | "day";
+                /** @description Only executions of this job; of one that does not exist there are none. */
+                jobId?: string;
+                /** @description Only executions of this type. */
+                jobType?: components["schemas"]["JobType"];
+                /** @description IANA name of the zone on whose clock hours and days begin. */
+                timezone?: string;
+                /** @description The first instant that does not count any more, at most 31 days after `from`; now, where it is left out. */
+                to?: string;
+                /** @description Only executions that this made. */
+                triggerType?: components["schemas"]["TriggerType"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The numbers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExecutionStats"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2552,14 +4353,32 @@ export interface operations {
     listJobs: {
         parameters: {
             query?: {
+                /** @description Only what this `sub` created. */
+                createdBy?: components["parameters"]["CreatedBy"];
+                /** @description Only what was created at or after this instant. */
+                createdFrom?: components["parameters"]["CreatedFrom"];
+                /** @description Only what was created before this instant, which lies after `createdFrom`. */
+                createdTo?: components["parameters"]["CreatedTo"];
                 /** @description The `nextCursor` of the page before; absent for the first page. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Only jobs of this type. */
-                jobType?: components["schemas"]["JobType"];
+                /** @description Only of these job types; may be repeated. */
+                jobType?: components["parameters"]["JobTypes"];
                 /** @description How many items a page has at most. */
                 limit?: components["parameters"]["Limit"];
-                /** @description Only jobs in this state. */
-                status?: components["schemas"]["JobStatus"];
+                /** @description Only active jobs with `nextExecutionAt` at or after this instant. */
+                nextExecutionFrom?: string;
+                /** @description Only active jobs with `nextExecutionAt` before this instant. */
+                nextExecutionTo?: string;
+                /** @description Only jobs whose name or description contains this text, whatever its case. */
+                q?: components["parameters"]["JobText"];
+                /** @description What the list is ordered by; with a minus, backwards. `name` regardless of case. By `nextExecutionAt` and `lastExecutionAt`, jobs without one stand last. */
+                sort?: "createdAt" | "-createdAt" | "updatedAt" | "-updatedAt" | "name" | "-name" | "nextExecutionAt" | "-nextExecutionAt" | "lastExecutionAt" | "-lastExecutionAt";
+                /** @description Only jobs in one of these states; may be repeated. */
+                status?: components["parameters"]["JobStatuses"];
+                /** @description Only jobs with this tag; may be repeated. */
+                tag?: components["parameters"]["Tags"];
+                /** @description Whether a job must have `all` the tags, or `any` of them. */
+                tagMatch?: components["parameters"]["TagMatch"];
             };
             header?: never;
             path?: never;
@@ -2580,6 +4399,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2619,6 +4439,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["KeyReused"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2650,6 +4471,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["JobNotFound"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2690,6 +4512,7 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2718,6 +4541,48 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["JobNotFound"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    patchJob: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /** @description The id of the job. */
+                id: components["parameters"]["JobID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/merge-patch+json": components["schemas"]["JobPatch"];
+            };
+        };
+        responses: {
+            /** @description The job, with its new version where something changed. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["JobNotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2753,6 +4618,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["JobNotFound"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2812,6 +4678,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["KeyReused"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2844,6 +4711,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["BackfillNotFound"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2877,6 +4745,7 @@ export interface operations {
             404: components["responses"]["BackfillNotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2884,18 +4753,30 @@ export interface operations {
     listJobExecutions: {
         parameters: {
             query?: {
+                /** @description Only what was created at or after this instant. */
+                createdFrom?: components["parameters"]["CreatedFrom"];
+                /** @description Only what was created before this instant, which lies after `createdFrom`. */
+                createdTo?: components["parameters"]["CreatedTo"];
                 /** @description The `nextCursor` of the page before; absent for the first page. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Only executions with `scheduledAt` at or after this instant. */
                 from?: components["parameters"]["From"];
+                /** @description What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated. */
+                include?: components["parameters"]["Include"];
+                /** @description Only of these job types; may be repeated. */
+                jobType?: components["parameters"]["JobTypes"];
                 /** @description How many items a page has at most. */
                 limit?: components["parameters"]["Limit"];
+                /** @description What the list is ordered by; with a minus, backwards. */
+                sort?: components["parameters"]["ExecutionSort"];
                 /** @description Only executions in one of these states; may be repeated. */
                 status?: components["parameters"]["ExecutionStatuses"];
                 /** @description Only executions with `scheduledAt` before this instant, which lies after `from`. */
                 to?: components["parameters"]["To"];
-                /** @description Only executions that this made. */
-                triggerType?: components["parameters"]["TriggerType"];
+                /** @description Only executions that this `sub` asked for. */
+                triggeredBy?: components["parameters"]["TriggeredBy"];
+                /** @description Only executions that one of these made; may be repeated. */
+                triggerType?: components["parameters"]["TriggerTypes"];
             };
             header?: never;
             path: {
@@ -2920,6 +4801,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["JobNotFound"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2957,6 +4839,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -2994,6 +4877,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -3029,6 +4913,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["JobNotFound"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -3065,6 +4950,7 @@ export interface operations {
             404: components["responses"]["JobNotFound"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -3108,6 +4994,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["KeyReused"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -3143,6 +5030,149 @@ export interface operations {
             404: components["responses"]["JobNotFound"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listJobVersions: {
+        parameters: {
+            query?: {
+                /** @description The `nextCursor` of the page before; absent for the first page. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description How many items a page has at most. */
+                limit?: components["parameters"]["Limit"];
+            };
+            header?: never;
+            path: {
+                /** @description The id of the job. */
+                id: components["parameters"]["JobID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobVersionPage"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["JobNotFound"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getJobVersion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the job. */
+                id: components["parameters"]["JobID"];
+                /** @description The number of the version, from 1. */
+                version: components["parameters"]["Version"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The version. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobVersion"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["VersionNotFound"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    compareJobVersions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the job. */
+                id: components["parameters"]["JobID"];
+                /** @description The number of the version that it is compared with. */
+                other: number;
+                /** @description The number of the version, from 1. */
+                version: components["parameters"]["Version"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The difference. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobComparison"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["VersionNotFound"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    restoreJobVersion: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /** @description The id of the job. */
+                id: components["parameters"]["JobID"];
+                /** @description The number of the version, from 1. */
+                version: components["parameters"]["Version"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The job, with its new version where something changed. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["VersionNotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -3174,6 +5204,565 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getMetrics: {
+        parameters: {
+            query?: {
+                /** @description Whose numbers; those of the whole `service` are for platform administrators, others are answered 403. */
+                scope?: components["parameters"]["Scope"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The numbers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Metrics"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listMetrics: {
+        parameters: {
+            query?: {
+                /** @description Only numbers taken at or after this instant; one hour before `to`, where it is left out. */
+                from?: string;
+                /** @description How many at most. */
+                limit?: number;
+                /** @description Whose numbers; those of the whole `service` are for platform administrators, others are answered 403. */
+                scope?: components["parameters"]["Scope"];
+                /** @description Only numbers taken before this instant, which lies after `from`; now, where it is left out. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The numbers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MetricsHistory"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listQueues: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The lanes, the most urgent first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Queues"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listSecrets: {
+        parameters: {
+            query?: {
+                /** @description The `nextCursor` of the page before; absent for the first page. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description How many items a page has at most. */
+                limit?: components["parameters"]["Limit"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecretPage"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getSecret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the secret. */
+                name: components["parameters"]["SecretName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The secret without its value. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Secret"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["SecretNotFound"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    putSecret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the secret. */
+                name: components["parameters"]["SecretName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "value": "k-9f2c7a1e",
+                 *       "description": "the key of the billing service"
+                 *     }
+                 */
+                "application/json": components["schemas"]["SecretValue"];
+            };
+        };
+        responses: {
+            /** @description The value was replaced. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Secret"];
+                };
+            };
+            /** @description The secret is new. */
+            201: {
+                headers: {
+                    /** @description The path of the secret. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Secret"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["SecretsUnavailable"];
+        };
+    };
+    deleteSecret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the secret. */
+                name: components["parameters"]["SecretName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The secret is deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["SecretNotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getStatus: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The state. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Status"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getOwnTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tenant of the token. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantWithUsage"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listTenants: {
+        parameters: {
+            query?: {
+                /** @description The `nextCursor` of the page before; absent for the first page. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description How many items a page has at most. */
+                limit?: components["parameters"]["Limit"];
+                /** @description Only tenants in this state. */
+                status?: components["schemas"]["TenantStatus"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantPage"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewTenant"];
+            };
+        };
+        responses: {
+            /** @description The tenant was created. */
+            201: {
+                headers: {
+                    /** @description The path of the tenant. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tenant"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the tenant. */
+                id: components["parameters"]["TenantID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tenant. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantWithUsage"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["TenantNotFound"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    updateTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the tenant. */
+                id: components["parameters"]["TenantID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TenantSpec"];
+            };
+        };
+        responses: {
+            /** @description The changed tenant. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tenant"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["TenantNotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the tenant. */
+                id: components["parameters"]["TenantID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tenant is being deleted. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tenant"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["TenantNotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    activateTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the tenant. */
+                id: components["parameters"]["TenantID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The active tenant. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tenant"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["TenantNotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    suspendTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the tenant. */
+                id: components["parameters"]["TenantID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SuspendRequest"];
+            };
+        };
+        responses: {
+            /** @description The suspended tenant. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tenant"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["TenantNotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listWorkers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The workers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerList"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -3263,6 +5852,271 @@ export interface operations {
                     "application/json": components["schemas"]["Readiness"];
                 };
             };
+        };
+    };
+    internalHealth: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It serves. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceHealth"];
+                };
+            };
+            400: components["responses"]["ServiceInvalid"];
+            413: components["responses"]["ServiceTooLarge"];
+            500: components["responses"]["ServiceInternal"];
+            /** @description It cannot serve, because what it cannot do without is away. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceHealth"];
+                };
+            };
+        };
+    };
+    internalPauseJob: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The tenant that the caller acts for. It is read with a service token only. */
+                "X-Tenant-ID": components["parameters"]["ActingTenant"];
+            };
+            path: {
+                /** @description The id of the job. */
+                jobId: components["parameters"]["PathJobID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PauseRequest"];
+            };
+        };
+        responses: {
+            /** @description The paused job. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceJob"];
+                };
+            };
+            400: components["responses"]["ServiceInvalid"];
+            401: components["responses"]["ServiceUnauthorized"];
+            403: components["responses"]["ServiceForbidden"];
+            404: components["responses"]["ServiceNotFound"];
+            409: components["responses"]["ServiceConflict"];
+            413: components["responses"]["ServiceTooLarge"];
+            415: components["responses"]["ServiceUnsupported"];
+            429: components["responses"]["ServiceRateLimited"];
+            500: components["responses"]["ServiceInternal"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    internalResumeJob: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The tenant that the caller acts for. It is read with a service token only. */
+                "X-Tenant-ID": components["parameters"]["ActingTenant"];
+            };
+            path: {
+                /** @description The id of the job. */
+                jobId: components["parameters"]["PathJobID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ResumeRequest"];
+            };
+        };
+        responses: {
+            /** @description The active job. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceJob"];
+                };
+            };
+            400: components["responses"]["ServiceInvalid"];
+            401: components["responses"]["ServiceUnauthorized"];
+            403: components["responses"]["ServiceForbidden"];
+            404: components["responses"]["ServiceNotFound"];
+            409: components["responses"]["ServiceConflict"];
+            413: components["responses"]["ServiceTooLarge"];
+            415: components["responses"]["ServiceUnsupported"];
+            429: components["responses"]["ServiceRateLimited"];
+            500: components["responses"]["ServiceInternal"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    internalGetJobStatus: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The tenant that the caller acts for. It is read with a service token only. */
+                "X-Tenant-ID": components["parameters"]["ActingTenant"];
+            };
+            path: {
+                /** @description The id of the job. */
+                jobId: components["parameters"]["PathJobID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The job. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceJobStatus"];
+                };
+            };
+            400: components["responses"]["ServiceInvalid"];
+            401: components["responses"]["ServiceUnauthorized"];
+            403: components["responses"]["ServiceForbidden"];
+            404: components["responses"]["ServiceNotFound"];
+            413: components["responses"]["ServiceTooLarge"];
+            429: components["responses"]["ServiceRateLimited"];
+            500: components["responses"]["ServiceInternal"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    internalTriggerJob: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /** @description The tenant that the caller acts for. It is read with a service token only. */
+                "X-Tenant-ID": components["parameters"]["ActingTenant"];
+            };
+            path: {
+                /** @description The id of the job. */
+                jobId: components["parameters"]["PathJobID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TriggerRequest"];
+            };
+        };
+        responses: {
+            /** @description The execution waits for a worker. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceExecution"];
+                };
+            };
+            400: components["responses"]["ServiceInvalid"];
+            401: components["responses"]["ServiceUnauthorized"];
+            403: components["responses"]["ServiceForbidden"];
+            404: components["responses"]["ServiceNotFound"];
+            409: components["responses"]["ServiceConflict"];
+            413: components["responses"]["ServiceTooLarge"];
+            415: components["responses"]["ServiceUnsupported"];
+            422: components["responses"]["ServiceKeyReused"];
+            429: components["responses"]["ServiceRateLimited"];
+            500: components["responses"]["ServiceInternal"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    internalBatchCreateJobs: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /** @description The tenant that the caller acts for. It is read with a service token only. */
+                "X-Tenant-ID": components["parameters"]["ActingTenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobBatch"];
+            };
+        };
+        responses: {
+            /** @description The jobs were created, or had been by an earlier request with the same key. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceBatch"];
+                };
+            };
+            400: components["responses"]["ServiceInvalid"];
+            401: components["responses"]["ServiceUnauthorized"];
+            403: components["responses"]["ServiceForbidden"];
+            413: components["responses"]["ServiceTooLarge"];
+            415: components["responses"]["ServiceUnsupported"];
+            422: components["responses"]["ServiceKeyReused"];
+            429: components["responses"]["ServiceRateLimited"];
+            500: components["responses"]["ServiceInternal"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    internalCreateJob: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /** @description The tenant that the caller acts for. It is read with a service token only. */
+                "X-Tenant-ID": components["parameters"]["ActingTenant"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobSpec"];
+            };
+        };
+        responses: {
+            /** @description The job was created, or had been by an earlier request with the same key. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceJob"];
+                };
+            };
+            400: components["responses"]["ServiceInvalid"];
+            401: components["responses"]["ServiceUnauthorized"];
+            403: components["responses"]["ServiceForbidden"];
+            413: components["responses"]["ServiceTooLarge"];
+            415: components["responses"]["ServiceUnsupported"];
+            422: components["responses"]["ServiceKeyReused"];
+            429: components["responses"]["ServiceRateLimited"];
+            500: components["responses"]["ServiceInternal"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
 }
