@@ -234,6 +234,42 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/scheduler/executions (the `ListExecutions` operationId).
 	ListExecutions(ctx context.Context, params *ListExecutionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// BulkCancelExecutionsWithBody Cancel executions
+	//
+	// Cancels executions as `POST /executions/{id}/cancel` does; with a filter that names no `status`, those that are not over. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/bulk/cancel (the `BulkCancelExecutions` operationId).
+	BulkCancelExecutionsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BulkCancelExecutions Cancel executions
+	//
+	// Cancels executions as `POST /executions/{id}/cancel` does; with a filter that names no `status`, those that are not over. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/bulk/cancel (the `BulkCancelExecutions` operationId).
+	BulkCancelExecutions(ctx context.Context, body BulkCancelExecutionsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BulkRetryExecutionsWithBody Run executions again
+	//
+	// Runs executions again as `POST /executions/{id}/retry` does; with a filter that names no `status`, those that failed. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/bulk/retry (the `BulkRetryExecutions` operationId).
+	BulkRetryExecutionsWithBody(ctx context.Context, params *BulkRetryExecutionsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BulkRetryExecutions Run executions again
+	//
+	// Runs executions again as `POST /executions/{id}/retry` does; with a filter that names no `status`, those that failed. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/bulk/retry (the `BulkRetryExecutions` operationId).
+	BulkRetryExecutions(ctx context.Context, params *BulkRetryExecutionsParams, body BulkRetryExecutionsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetExecutionStats Count what executions came to
 	//
 	// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`.
@@ -286,6 +322,78 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/scheduler/jobs (the `CreateJob` operationId).
 	CreateJob(ctx context.Context, params *CreateJobParams, body CreateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BulkPauseJobsWithBody Pause jobs
+	//
+	// Pauses jobs as `POST /jobs/{id}/pause` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/pause (the `BulkPauseJobs` operationId).
+	BulkPauseJobsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BulkPauseJobs Pause jobs
+	//
+	// Pauses jobs as `POST /jobs/{id}/pause` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/pause (the `BulkPauseJobs` operationId).
+	BulkPauseJobs(ctx context.Context, body BulkPauseJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BulkResumeJobsWithBody Resume jobs
+	//
+	// Resumes jobs as `POST /jobs/{id}/resume` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/resume (the `BulkResumeJobs` operationId).
+	BulkResumeJobsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BulkResumeJobs Resume jobs
+	//
+	// Resumes jobs as `POST /jobs/{id}/resume` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/resume (the `BulkResumeJobs` operationId).
+	BulkResumeJobs(ctx context.Context, body BulkResumeJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BulkStopJobsWithBody Stop jobs
+	//
+	// Stops jobs as `POST /jobs/{id}/stop` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/stop (the `BulkStopJobs` operationId).
+	BulkStopJobsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BulkStopJobs Stop jobs
+	//
+	// Stops jobs as `POST /jobs/{id}/stop` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/stop (the `BulkStopJobs` operationId).
+	BulkStopJobs(ctx context.Context, body BulkStopJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BulkTriggerJobsWithBody Run jobs now
+	//
+	// Runs jobs as `POST /jobs/{id}/trigger` does. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/trigger (the `BulkTriggerJobs` operationId).
+	BulkTriggerJobsWithBody(ctx context.Context, params *BulkTriggerJobsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BulkTriggerJobs Run jobs now
+	//
+	// Runs jobs as `POST /jobs/{id}/trigger` does. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/trigger (the `BulkTriggerJobs` operationId).
+	BulkTriggerJobs(ctx context.Context, params *BulkTriggerJobsParams, body BulkTriggerJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ValidateJobWithBody Check a job that is not stored
 	//
@@ -1139,6 +1247,82 @@ func (c *Client) ListExecutions(ctx context.Context, params *ListExecutionsParam
 	return c.Client.Do(req)
 }
 
+// BulkCancelExecutionsWithBody Cancel executions
+//
+// Cancels executions as `POST /executions/{id}/cancel` does; with a filter that names no `status`, those that are not over. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/scheduler/executions/bulk/cancel (the `BulkCancelExecutions` operationId).
+func (c *Client) BulkCancelExecutionsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBulkCancelExecutionsRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BulkCancelExecutions Cancel executions
+//
+// Cancels executions as `POST /executions/{id}/cancel` does; with a filter that names no `status`, those that are not over. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/scheduler/executions/bulk/cancel (the `BulkCancelExecutions` operationId).
+func (c *Client) BulkCancelExecutions(ctx context.Context, body BulkCancelExecutionsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBulkCancelExecutionsRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BulkRetryExecutionsWithBody Run executions again
+//
+// Runs executions again as `POST /executions/{id}/retry` does; with a filter that names no `status`, those that failed. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/scheduler/executions/bulk/retry (the `BulkRetryExecutions` operationId).
+func (c *Client) BulkRetryExecutionsWithBody(ctx context.Context, params *BulkRetryExecutionsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBulkRetryExecutionsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BulkRetryExecutions Run executions again
+//
+// Runs executions again as `POST /executions/{id}/retry` does; with a filter that names no `status`, those that failed. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/scheduler/executions/bulk/retry (the `BulkRetryExecutions` operationId).
+func (c *Client) BulkRetryExecutions(ctx context.Context, params *BulkRetryExecutionsParams, body BulkRetryExecutionsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBulkRetryExecutionsRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetExecutionStats Count what executions came to
 //
 // Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`.
@@ -1252,6 +1436,158 @@ func (c *Client) CreateJobWithBody(ctx context.Context, params *CreateJobParams,
 // Corresponds with POST /api/v1/scheduler/jobs (the `CreateJob` operationId).
 func (c *Client) CreateJob(ctx context.Context, params *CreateJobParams, body CreateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCreateJobRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BulkPauseJobsWithBody Pause jobs
+//
+// Pauses jobs as `POST /jobs/{id}/pause` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/pause (the `BulkPauseJobs` operationId).
+func (c *Client) BulkPauseJobsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBulkPauseJobsRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BulkPauseJobs Pause jobs
+//
+// Pauses jobs as `POST /jobs/{id}/pause` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/pause (the `BulkPauseJobs` operationId).
+func (c *Client) BulkPauseJobs(ctx context.Context, body BulkPauseJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBulkPauseJobsRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BulkResumeJobsWithBody Resume jobs
+//
+// Resumes jobs as `POST /jobs/{id}/resume` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/resume (the `BulkResumeJobs` operationId).
+func (c *Client) BulkResumeJobsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBulkResumeJobsRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BulkResumeJobs Resume jobs
+//
+// Resumes jobs as `POST /jobs/{id}/resume` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/resume (the `BulkResumeJobs` operationId).
+func (c *Client) BulkResumeJobs(ctx context.Context, body BulkResumeJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBulkResumeJobsRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BulkStopJobsWithBody Stop jobs
+//
+// Stops jobs as `POST /jobs/{id}/stop` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/stop (the `BulkStopJobs` operationId).
+func (c *Client) BulkStopJobsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBulkStopJobsRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BulkStopJobs Stop jobs
+//
+// Stops jobs as `POST /jobs/{id}/stop` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/stop (the `BulkStopJobs` operationId).
+func (c *Client) BulkStopJobs(ctx context.Context, body BulkStopJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBulkStopJobsRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BulkTriggerJobsWithBody Run jobs now
+//
+// Runs jobs as `POST /jobs/{id}/trigger` does. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/trigger (the `BulkTriggerJobs` operationId).
+func (c *Client) BulkTriggerJobsWithBody(ctx context.Context, params *BulkTriggerJobsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBulkTriggerJobsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BulkTriggerJobs Run jobs now
+//
+// Runs jobs as `POST /jobs/{id}/trigger` does. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/trigger (the `BulkTriggerJobs` operationId).
+func (c *Client) BulkTriggerJobs(ctx context.Context, params *BulkTriggerJobsParams, body BulkTriggerJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBulkTriggerJobsRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3380,6 +3716,101 @@ func NewListExecutionsRequest(server string, params *ListExecutionsParams) (*htt
 	return req, nil
 }
 
+// NewBulkCancelExecutionsRequest calls the generic BulkCancelExecutions builder with application/json body
+func NewBulkCancelExecutionsRequest(server string, body BulkCancelExecutionsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewBulkCancelExecutionsRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewBulkCancelExecutionsRequestWithBody constructs an http.Request for the BulkCancelExecutions method, with any body, and a specified content type
+func NewBulkCancelExecutionsRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/executions/bulk/cancel")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewBulkRetryExecutionsRequest calls the generic BulkRetryExecutions builder with application/json body
+func NewBulkRetryExecutionsRequest(server string, params *BulkRetryExecutionsParams, body BulkRetryExecutionsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewBulkRetryExecutionsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewBulkRetryExecutionsRequestWithBody constructs an http.Request for the BulkRetryExecutions method, with any body, and a specified content type
+func NewBulkRetryExecutionsRequestWithBody(server string, params *BulkRetryExecutionsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/executions/bulk/retry")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewGetExecutionStatsRequest constructs an http.Request for the GetExecutionStats method
 func NewGetExecutionStatsRequest(server string, params *GetExecutionStatsParams) (*http.Request, error) {
 	var err error
@@ -3842,6 +4273,181 @@ func NewCreateJobRequestWithBody(server string, params *CreateJobParams, content
 	}
 
 	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewBulkPauseJobsRequest calls the generic BulkPauseJobs builder with application/json body
+func NewBulkPauseJobsRequest(server string, body BulkPauseJobsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewBulkPauseJobsRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewBulkPauseJobsRequestWithBody constructs an http.Request for the BulkPauseJobs method, with any body, and a specified content type
+func NewBulkPauseJobsRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/bulk/pause")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewBulkResumeJobsRequest calls the generic BulkResumeJobs builder with application/json body
+func NewBulkResumeJobsRequest(server string, body BulkResumeJobsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewBulkResumeJobsRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewBulkResumeJobsRequestWithBody constructs an http.Request for the BulkResumeJobs method, with any body, and a specified content type
+func NewBulkResumeJobsRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/bulk/resume")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewBulkStopJobsRequest calls the generic BulkStopJobs builder with application/json body
+func NewBulkStopJobsRequest(server string, body BulkStopJobsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewBulkStopJobsRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewBulkStopJobsRequestWithBody constructs an http.Request for the BulkStopJobs method, with any body, and a specified content type
+func NewBulkStopJobsRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/bulk/stop")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewBulkTriggerJobsRequest calls the generic BulkTriggerJobs builder with application/json body
+func NewBulkTriggerJobsRequest(server string, params *BulkTriggerJobsParams, body BulkTriggerJobsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewBulkTriggerJobsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewBulkTriggerJobsRequestWithBody constructs an http.Request for the BulkTriggerJobs method, with any body, and a specified content type
+func NewBulkTriggerJobsRequestWithBody(server string, params *BulkTriggerJobsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/jobs/bulk/trigger")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -6486,6 +7092,42 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/scheduler/executions (the `ListExecutions` operationId).
 	ListExecutionsWithResponse(ctx context.Context, params *ListExecutionsParams, reqEditors ...RequestEditorFn) (*ListExecutionsResponse, error)
 
+	// BulkCancelExecutionsWithBodyWithResponse Cancel executions
+	//
+	// Cancels executions as `POST /executions/{id}/cancel` does; with a filter that names no `status`, those that are not over. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/bulk/cancel (the `BulkCancelExecutions` operationId).
+	BulkCancelExecutionsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BulkCancelExecutionsResponse, error)
+
+	// BulkCancelExecutionsWithResponse Cancel executions
+	//
+	// Cancels executions as `POST /executions/{id}/cancel` does; with a filter that names no `status`, those that are not over. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/bulk/cancel (the `BulkCancelExecutions` operationId).
+	BulkCancelExecutionsWithResponse(ctx context.Context, body BulkCancelExecutionsJSONRequestBody, reqEditors ...RequestEditorFn) (*BulkCancelExecutionsResponse, error)
+
+	// BulkRetryExecutionsWithBodyWithResponse Run executions again
+	//
+	// Runs executions again as `POST /executions/{id}/retry` does; with a filter that names no `status`, those that failed. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/bulk/retry (the `BulkRetryExecutions` operationId).
+	BulkRetryExecutionsWithBodyWithResponse(ctx context.Context, params *BulkRetryExecutionsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BulkRetryExecutionsResponse, error)
+
+	// BulkRetryExecutionsWithResponse Run executions again
+	//
+	// Runs executions again as `POST /executions/{id}/retry` does; with a filter that names no `status`, those that failed. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/bulk/retry (the `BulkRetryExecutions` operationId).
+	BulkRetryExecutionsWithResponse(ctx context.Context, params *BulkRetryExecutionsParams, body BulkRetryExecutionsJSONRequestBody, reqEditors ...RequestEditorFn) (*BulkRetryExecutionsResponse, error)
+
 	// GetExecutionStatsWithResponse Count what executions came to
 	//
 	// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`.
@@ -6548,6 +7190,78 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/scheduler/jobs (the `CreateJob` operationId).
 	CreateJobWithResponse(ctx context.Context, params *CreateJobParams, body CreateJobJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobResponse, error)
+
+	// BulkPauseJobsWithBodyWithResponse Pause jobs
+	//
+	// Pauses jobs as `POST /jobs/{id}/pause` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/pause (the `BulkPauseJobs` operationId).
+	BulkPauseJobsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BulkPauseJobsResponse, error)
+
+	// BulkPauseJobsWithResponse Pause jobs
+	//
+	// Pauses jobs as `POST /jobs/{id}/pause` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/pause (the `BulkPauseJobs` operationId).
+	BulkPauseJobsWithResponse(ctx context.Context, body BulkPauseJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*BulkPauseJobsResponse, error)
+
+	// BulkResumeJobsWithBodyWithResponse Resume jobs
+	//
+	// Resumes jobs as `POST /jobs/{id}/resume` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/resume (the `BulkResumeJobs` operationId).
+	BulkResumeJobsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BulkResumeJobsResponse, error)
+
+	// BulkResumeJobsWithResponse Resume jobs
+	//
+	// Resumes jobs as `POST /jobs/{id}/resume` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/resume (the `BulkResumeJobs` operationId).
+	BulkResumeJobsWithResponse(ctx context.Context, body BulkResumeJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*BulkResumeJobsResponse, error)
+
+	// BulkStopJobsWithBodyWithResponse Stop jobs
+	//
+	// Stops jobs as `POST /jobs/{id}/stop` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/stop (the `BulkStopJobs` operationId).
+	BulkStopJobsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BulkStopJobsResponse, error)
+
+	// BulkStopJobsWithResponse Stop jobs
+	//
+	// Stops jobs as `POST /jobs/{id}/stop` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/stop (the `BulkStopJobs` operationId).
+	BulkStopJobsWithResponse(ctx context.Context, body BulkStopJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*BulkStopJobsResponse, error)
+
+	// BulkTriggerJobsWithBodyWithResponse Run jobs now
+	//
+	// Runs jobs as `POST /jobs/{id}/trigger` does. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/trigger (the `BulkTriggerJobs` operationId).
+	BulkTriggerJobsWithBodyWithResponse(ctx context.Context, params *BulkTriggerJobsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BulkTriggerJobsResponse, error)
+
+	// BulkTriggerJobsWithResponse Run jobs now
+	//
+	// Runs jobs as `POST /jobs/{id}/trigger` does. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/bulk/trigger (the `BulkTriggerJobs` operationId).
+	BulkTriggerJobsWithResponse(ctx context.Context, params *BulkTriggerJobsParams, body BulkTriggerJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*BulkTriggerJobsResponse, error)
 
 	// ValidateJobWithBodyWithResponse Check a job that is not stored
 	//
@@ -8875,6 +9589,246 @@ func (r ListExecutionsResponse) ContentType() string {
 	return ""
 }
 
+// BulkCancelExecutionsResponse401Headers the declared response headers of an HTTP 401 response for BulkCancelExecutions
+type BulkCancelExecutionsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// BulkCancelExecutionsResponse429Headers the declared response headers of an HTTP 429 response for BulkCancelExecutions
+type BulkCancelExecutionsResponse429Headers struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int
+}
+
+// BulkCancelExecutionsResponse503Headers the declared response headers of an HTTP 503 response for BulkCancelExecutions
+type BulkCancelExecutionsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type BulkCancelExecutionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BulkResult
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *RateLimited
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *BulkCancelExecutionsResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *BulkCancelExecutionsResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *BulkCancelExecutionsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r BulkCancelExecutionsResponse) GetJSON200() *BulkResult {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r BulkCancelExecutionsResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r BulkCancelExecutionsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r BulkCancelExecutionsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r BulkCancelExecutionsResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r BulkCancelExecutionsResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r BulkCancelExecutionsResponse) GetJSON429() *RateLimited {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r BulkCancelExecutionsResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r BulkCancelExecutionsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r BulkCancelExecutionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r BulkCancelExecutionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r BulkCancelExecutionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r BulkCancelExecutionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// BulkRetryExecutionsResponse401Headers the declared response headers of an HTTP 401 response for BulkRetryExecutions
+type BulkRetryExecutionsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// BulkRetryExecutionsResponse429Headers the declared response headers of an HTTP 429 response for BulkRetryExecutions
+type BulkRetryExecutionsResponse429Headers struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int
+}
+
+// BulkRetryExecutionsResponse503Headers the declared response headers of an HTTP 503 response for BulkRetryExecutions
+type BulkRetryExecutionsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type BulkRetryExecutionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BulkResult
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *RateLimited
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *BulkRetryExecutionsResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *BulkRetryExecutionsResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *BulkRetryExecutionsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r BulkRetryExecutionsResponse) GetJSON200() *BulkResult {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r BulkRetryExecutionsResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r BulkRetryExecutionsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r BulkRetryExecutionsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r BulkRetryExecutionsResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r BulkRetryExecutionsResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r BulkRetryExecutionsResponse) GetJSON429() *RateLimited {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r BulkRetryExecutionsResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r BulkRetryExecutionsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r BulkRetryExecutionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r BulkRetryExecutionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r BulkRetryExecutionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r BulkRetryExecutionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // GetExecutionStatsResponse401Headers the declared response headers of an HTTP 401 response for GetExecutionStats
 type GetExecutionStatsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -9627,6 +10581,486 @@ func (r CreateJobResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CreateJobResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// BulkPauseJobsResponse401Headers the declared response headers of an HTTP 401 response for BulkPauseJobs
+type BulkPauseJobsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// BulkPauseJobsResponse429Headers the declared response headers of an HTTP 429 response for BulkPauseJobs
+type BulkPauseJobsResponse429Headers struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int
+}
+
+// BulkPauseJobsResponse503Headers the declared response headers of an HTTP 503 response for BulkPauseJobs
+type BulkPauseJobsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type BulkPauseJobsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BulkResult
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *RateLimited
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *BulkPauseJobsResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *BulkPauseJobsResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *BulkPauseJobsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r BulkPauseJobsResponse) GetJSON200() *BulkResult {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r BulkPauseJobsResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r BulkPauseJobsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r BulkPauseJobsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r BulkPauseJobsResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r BulkPauseJobsResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r BulkPauseJobsResponse) GetJSON429() *RateLimited {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r BulkPauseJobsResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r BulkPauseJobsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r BulkPauseJobsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r BulkPauseJobsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r BulkPauseJobsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r BulkPauseJobsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// BulkResumeJobsResponse401Headers the declared response headers of an HTTP 401 response for BulkResumeJobs
+type BulkResumeJobsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// BulkResumeJobsResponse429Headers the declared response headers of an HTTP 429 response for BulkResumeJobs
+type BulkResumeJobsResponse429Headers struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int
+}
+
+// BulkResumeJobsResponse503Headers the declared response headers of an HTTP 503 response for BulkResumeJobs
+type BulkResumeJobsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type BulkResumeJobsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BulkResult
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *RateLimited
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *BulkResumeJobsResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *BulkResumeJobsResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *BulkResumeJobsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r BulkResumeJobsResponse) GetJSON200() *BulkResult {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r BulkResumeJobsResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r BulkResumeJobsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r BulkResumeJobsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r BulkResumeJobsResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r BulkResumeJobsResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r BulkResumeJobsResponse) GetJSON429() *RateLimited {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r BulkResumeJobsResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r BulkResumeJobsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r BulkResumeJobsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r BulkResumeJobsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r BulkResumeJobsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r BulkResumeJobsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// BulkStopJobsResponse401Headers the declared response headers of an HTTP 401 response for BulkStopJobs
+type BulkStopJobsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// BulkStopJobsResponse429Headers the declared response headers of an HTTP 429 response for BulkStopJobs
+type BulkStopJobsResponse429Headers struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int
+}
+
+// BulkStopJobsResponse503Headers the declared response headers of an HTTP 503 response for BulkStopJobs
+type BulkStopJobsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type BulkStopJobsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BulkResult
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *RateLimited
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *BulkStopJobsResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *BulkStopJobsResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *BulkStopJobsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r BulkStopJobsResponse) GetJSON200() *BulkResult {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r BulkStopJobsResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r BulkStopJobsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r BulkStopJobsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r BulkStopJobsResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r BulkStopJobsResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r BulkStopJobsResponse) GetJSON429() *RateLimited {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r BulkStopJobsResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r BulkStopJobsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r BulkStopJobsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r BulkStopJobsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r BulkStopJobsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r BulkStopJobsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// BulkTriggerJobsResponse401Headers the declared response headers of an HTTP 401 response for BulkTriggerJobs
+type BulkTriggerJobsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// BulkTriggerJobsResponse429Headers the declared response headers of an HTTP 429 response for BulkTriggerJobs
+type BulkTriggerJobsResponse429Headers struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int
+}
+
+// BulkTriggerJobsResponse503Headers the declared response headers of an HTTP 503 response for BulkTriggerJobs
+type BulkTriggerJobsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type BulkTriggerJobsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BulkResult
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *RateLimited
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *BulkTriggerJobsResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *BulkTriggerJobsResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *BulkTriggerJobsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r BulkTriggerJobsResponse) GetJSON200() *BulkResult {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r BulkTriggerJobsResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r BulkTriggerJobsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r BulkTriggerJobsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r BulkTriggerJobsResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r BulkTriggerJobsResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r BulkTriggerJobsResponse) GetJSON429() *RateLimited {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r BulkTriggerJobsResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r BulkTriggerJobsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r BulkTriggerJobsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r BulkTriggerJobsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r BulkTriggerJobsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r BulkTriggerJobsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -15595,6 +17029,66 @@ func (c *ClientWithResponses) ListExecutionsWithResponse(ctx context.Context, pa
 	return ParseListExecutionsResponse(rsp)
 }
 
+// BulkCancelExecutionsWithBodyWithResponse Cancel executions
+//
+// Cancels executions as `POST /executions/{id}/cancel` does; with a filter that names no `status`, those that are not over. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/executions/bulk/cancel (the `BulkCancelExecutions` operationId).
+func (c *ClientWithResponses) BulkCancelExecutionsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BulkCancelExecutionsResponse, error) {
+	rsp, err := c.BulkCancelExecutionsWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBulkCancelExecutionsResponse(rsp)
+}
+
+// BulkCancelExecutionsWithResponse Cancel executions
+//
+// Cancels executions as `POST /executions/{id}/cancel` does; with a filter that names no `status`, those that are not over. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/executions/bulk/cancel (the `BulkCancelExecutions` operationId).
+func (c *ClientWithResponses) BulkCancelExecutionsWithResponse(ctx context.Context, body BulkCancelExecutionsJSONRequestBody, reqEditors ...RequestEditorFn) (*BulkCancelExecutionsResponse, error) {
+	rsp, err := c.BulkCancelExecutions(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBulkCancelExecutionsResponse(rsp)
+}
+
+// BulkRetryExecutionsWithBodyWithResponse Run executions again
+//
+// Runs executions again as `POST /executions/{id}/retry` does; with a filter that names no `status`, those that failed. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/executions/bulk/retry (the `BulkRetryExecutions` operationId).
+func (c *ClientWithResponses) BulkRetryExecutionsWithBodyWithResponse(ctx context.Context, params *BulkRetryExecutionsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BulkRetryExecutionsResponse, error) {
+	rsp, err := c.BulkRetryExecutionsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBulkRetryExecutionsResponse(rsp)
+}
+
+// BulkRetryExecutionsWithResponse Run executions again
+//
+// Runs executions again as `POST /executions/{id}/retry` does; with a filter that names no `status`, those that failed. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/executions/bulk/retry (the `BulkRetryExecutions` operationId).
+func (c *ClientWithResponses) BulkRetryExecutionsWithResponse(ctx context.Context, params *BulkRetryExecutionsParams, body BulkRetryExecutionsJSONRequestBody, reqEditors ...RequestEditorFn) (*BulkRetryExecutionsResponse, error) {
+	rsp, err := c.BulkRetryExecutions(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBulkRetryExecutionsResponse(rsp)
+}
+
 // GetExecutionStatsWithResponse Count what executions came to
 //
 // Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`.
@@ -15698,6 +17192,126 @@ func (c *ClientWithResponses) CreateJobWithResponse(ctx context.Context, params 
 		return nil, err
 	}
 	return ParseCreateJobResponse(rsp)
+}
+
+// BulkPauseJobsWithBodyWithResponse Pause jobs
+//
+// Pauses jobs as `POST /jobs/{id}/pause` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/pause (the `BulkPauseJobs` operationId).
+func (c *ClientWithResponses) BulkPauseJobsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BulkPauseJobsResponse, error) {
+	rsp, err := c.BulkPauseJobsWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBulkPauseJobsResponse(rsp)
+}
+
+// BulkPauseJobsWithResponse Pause jobs
+//
+// Pauses jobs as `POST /jobs/{id}/pause` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/pause (the `BulkPauseJobs` operationId).
+func (c *ClientWithResponses) BulkPauseJobsWithResponse(ctx context.Context, body BulkPauseJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*BulkPauseJobsResponse, error) {
+	rsp, err := c.BulkPauseJobs(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBulkPauseJobsResponse(rsp)
+}
+
+// BulkResumeJobsWithBodyWithResponse Resume jobs
+//
+// Resumes jobs as `POST /jobs/{id}/resume` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/resume (the `BulkResumeJobs` operationId).
+func (c *ClientWithResponses) BulkResumeJobsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BulkResumeJobsResponse, error) {
+	rsp, err := c.BulkResumeJobsWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBulkResumeJobsResponse(rsp)
+}
+
+// BulkResumeJobsWithResponse Resume jobs
+//
+// Resumes jobs as `POST /jobs/{id}/resume` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/resume (the `BulkResumeJobs` operationId).
+func (c *ClientWithResponses) BulkResumeJobsWithResponse(ctx context.Context, body BulkResumeJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*BulkResumeJobsResponse, error) {
+	rsp, err := c.BulkResumeJobs(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBulkResumeJobsResponse(rsp)
+}
+
+// BulkStopJobsWithBodyWithResponse Stop jobs
+//
+// Stops jobs as `POST /jobs/{id}/stop` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/stop (the `BulkStopJobs` operationId).
+func (c *ClientWithResponses) BulkStopJobsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BulkStopJobsResponse, error) {
+	rsp, err := c.BulkStopJobsWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBulkStopJobsResponse(rsp)
+}
+
+// BulkStopJobsWithResponse Stop jobs
+//
+// Stops jobs as `POST /jobs/{id}/stop` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/stop (the `BulkStopJobs` operationId).
+func (c *ClientWithResponses) BulkStopJobsWithResponse(ctx context.Context, body BulkStopJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*BulkStopJobsResponse, error) {
+	rsp, err := c.BulkStopJobs(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBulkStopJobsResponse(rsp)
+}
+
+// BulkTriggerJobsWithBodyWithResponse Run jobs now
+//
+// Runs jobs as `POST /jobs/{id}/trigger` does. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/trigger (the `BulkTriggerJobs` operationId).
+func (c *ClientWithResponses) BulkTriggerJobsWithBodyWithResponse(ctx context.Context, params *BulkTriggerJobsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BulkTriggerJobsResponse, error) {
+	rsp, err := c.BulkTriggerJobsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBulkTriggerJobsResponse(rsp)
+}
+
+// BulkTriggerJobsWithResponse Run jobs now
+//
+// Runs jobs as `POST /jobs/{id}/trigger` does. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/bulk/trigger (the `BulkTriggerJobs` operationId).
+func (c *ClientWithResponses) BulkTriggerJobsWithResponse(ctx context.Context, params *BulkTriggerJobsParams, body BulkTriggerJobsJSONRequestBody, reqEditors ...RequestEditorFn) (*BulkTriggerJobsResponse, error) {
+	rsp, err := c.BulkTriggerJobs(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBulkTriggerJobsResponse(rsp)
 }
 
 // ValidateJobWithBodyWithResponse Check a job that is not stored
@@ -18586,6 +20200,264 @@ func ParseListExecutionsResponse(rsp *http.Response) (*ListExecutionsResponse, e
 	return response, nil
 }
 
+// ParseBulkCancelExecutionsResponse parses an HTTP response from a BulkCancelExecutionsWithResponse call
+func ParseBulkCancelExecutionsResponse(rsp *http.Response) (*BulkCancelExecutionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &BulkCancelExecutionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BulkResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers BulkCancelExecutionsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers BulkCancelExecutionsResponse429Headers
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers BulkCancelExecutionsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseBulkRetryExecutionsResponse parses an HTTP response from a BulkRetryExecutionsWithResponse call
+func ParseBulkRetryExecutionsResponse(rsp *http.Response) (*BulkRetryExecutionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &BulkRetryExecutionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BulkResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers BulkRetryExecutionsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers BulkRetryExecutionsResponse429Headers
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers BulkRetryExecutionsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseGetExecutionStatsResponse parses an HTTP response from a GetExecutionStatsWithResponse call
 func ParseGetExecutionStatsResponse(rsp *http.Response) (*GetExecutionStatsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -19409,6 +21281,522 @@ func ParseCreateJobResponse(rsp *http.Response) (*CreateJobResponse, error) {
 		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers CreateJobResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseBulkPauseJobsResponse parses an HTTP response from a BulkPauseJobsWithResponse call
+func ParseBulkPauseJobsResponse(rsp *http.Response) (*BulkPauseJobsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &BulkPauseJobsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BulkResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers BulkPauseJobsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers BulkPauseJobsResponse429Headers
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers BulkPauseJobsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseBulkResumeJobsResponse parses an HTTP response from a BulkResumeJobsWithResponse call
+func ParseBulkResumeJobsResponse(rsp *http.Response) (*BulkResumeJobsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &BulkResumeJobsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BulkResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers BulkResumeJobsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers BulkResumeJobsResponse429Headers
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers BulkResumeJobsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseBulkStopJobsResponse parses an HTTP response from a BulkStopJobsWithResponse call
+func ParseBulkStopJobsResponse(rsp *http.Response) (*BulkStopJobsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &BulkStopJobsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BulkResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers BulkStopJobsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers BulkStopJobsResponse429Headers
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers BulkStopJobsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseBulkTriggerJobsResponse parses an HTTP response from a BulkTriggerJobsWithResponse call
+func ParseBulkTriggerJobsResponse(rsp *http.Response) (*BulkTriggerJobsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &BulkTriggerJobsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BulkResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers BulkTriggerJobsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers BulkTriggerJobsResponse429Headers
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers BulkTriggerJobsResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -364,6 +364,24 @@ func (e JobCalendarMode) Valid() bool {
 	}
 }
 
+// Defines values for JobSelectionTagMatch.
+const (
+	JobSelectionTagMatchAll JobSelectionTagMatch = "all"
+	JobSelectionTagMatchAny JobSelectionTagMatch = "any"
+)
+
+// Valid indicates whether the value is a known member of the JobSelectionTagMatch enum.
+func (e JobSelectionTagMatch) Valid() bool {
+	switch e {
+	case JobSelectionTagMatchAll:
+		return true
+	case JobSelectionTagMatchAny:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for JobStatus.
 const (
 	Active   JobStatus = "active"
@@ -1220,6 +1238,32 @@ type BackfillSummary struct {
 	Total int `json:"total"`
 }
 
+// BulkResult defines model for BulkResult.
+type BulkResult struct {
+	// Done What was acted on, in this order; with `dryRun`, what would be.
+	Done []struct {
+		// ExecutionID The execution that was made for it.
+		ExecutionID nullable.Nullable[openapi_types.UUID] `json:"executionId"`
+		ID          openapi_types.UUID                    `json:"id"`
+	} `json:"done"`
+	DryRun bool `json:"dryRun"`
+
+	// Faults What was refused, and why.
+	Faults []struct {
+		// Code As if it had been asked for alone, or `NOT_REACHED`.
+		//
+		// Example: JOB_NOT_FOUND
+		Code string             `json:"code"`
+		ID   openapi_types.UUID `json:"id"`
+
+		// Message Example: there is no job with this id
+		Message string `json:"message"`
+	} `json:"faults"`
+
+	// NextCursor More may fit the filter; null where none is left.
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
 // Calendar A stored calendar.
 type Calendar struct {
 	CreatedAt time.Time `json:"createdAt"`
@@ -1468,6 +1512,22 @@ type Execution struct {
 	WorkerID  nullable.Nullable[openapi_types.UUID] `json:"workerId"`
 }
 
+// ExecutionBulk Either `ids` or `filter` has to be given.
+type ExecutionBulk struct {
+	// Cursor The `nextCursor` of the call before, with the same filter.
+	Cursor *string `json:"cursor,omitempty"`
+
+	// DryRun Answers what would be acted on and changes nothing.
+	DryRun *bool `json:"dryRun,omitempty"`
+
+	// Filter Which executions, newest first; all that is given has to fit.
+	Filter *ExecutionSelection   `json:"filter,omitempty"`
+	Ids    *[]openapi_types.UUID `json:"ids,omitempty"`
+
+	// Limit How many items a filter selects at most in this call.
+	Limit *int `json:"limit,omitempty"`
+}
+
 // ExecutionGroup defines model for ExecutionGroup.
 type ExecutionGroup struct {
 	Cancelled int64 `json:"cancelled"`
@@ -1508,6 +1568,20 @@ type ExecutionPage struct {
 
 	// NextCursor For the next page; null on the last one.
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// ExecutionSelection Which executions, newest first; all that is given has to fit.
+type ExecutionSelection struct {
+	// From Of `scheduledAt`, included.
+	From    *time.Time          `json:"from,omitempty"`
+	JobID   *openapi_types.UUID `json:"jobId,omitempty"`
+	JobType *[]JobType          `json:"jobType,omitempty"`
+	Status  *[]ExecutionStatus  `json:"status,omitempty"`
+
+	// To Of `scheduledAt`, not included; after `from`.
+	To          *time.Time     `json:"to,omitempty"`
+	TriggerType *[]TriggerType `json:"triggerType,omitempty"`
+	TriggeredBy *string        `json:"triggeredBy,omitempty"`
 }
 
 // ExecutionStats defines model for ExecutionStats.
@@ -1766,6 +1840,25 @@ type JobBatch struct {
 	Jobs []JobSpec `json:"jobs"`
 }
 
+// JobBulk Either `ids` or `filter` has to be given.
+type JobBulk struct {
+	// Cursor The `nextCursor` of the call before, with the same filter.
+	Cursor *string `json:"cursor,omitempty"`
+
+	// DryRun Answers what would be acted on and changes nothing.
+	DryRun *bool `json:"dryRun,omitempty"`
+
+	// Filter Which jobs, newest first; all that is given has to fit, and an empty object is all jobs.
+	Filter *JobSelection         `json:"filter,omitempty"`
+	Ids    *[]openapi_types.UUID `json:"ids,omitempty"`
+
+	// Limit How many items a filter selects at most in this call.
+	Limit *int `json:"limit,omitempty"`
+
+	// Reason For a pause and a stop.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // JobCalendar defines model for JobCalendar.
 type JobCalendar struct {
 	CalendarID openapi_types.UUID `json:"calendarId"`
@@ -1798,6 +1891,21 @@ type JobPage struct {
 //
 // Example: {"endDate":null,"timezone":"Asia/Shanghai"}
 type JobPatch = json.RawMessage
+
+// JobSelection Which jobs, newest first; all that is given has to fit, and an empty object is all jobs.
+type JobSelection struct {
+	CreatedBy *string    `json:"createdBy,omitempty"`
+	JobType   *[]JobType `json:"jobType,omitempty"`
+
+	// Q In name or description, whatever its case.
+	Q        *string               `json:"q,omitempty"`
+	Status   *[]JobStatus          `json:"status,omitempty"`
+	TagMatch *JobSelectionTagMatch `json:"tagMatch,omitempty"`
+	Tags     *[]string             `json:"tags,omitempty"`
+}
+
+// JobSelectionTagMatch defines model for JobSelection.TagMatch.
+type JobSelectionTagMatch string
 
 // JobSpec What a tenant may say of a job. At most one of `cronExpression`, `interval` and `runAt`; with none of them the job runs only when triggered.
 type JobSpec struct {
@@ -2988,6 +3096,12 @@ type ListExecutionsParamsSort string
 // ListExecutionsParamsInclude defines parameters for ListExecutions.
 type ListExecutionsParamsInclude string
 
+// BulkRetryExecutionsParams defines parameters for BulkRetryExecutions.
+type BulkRetryExecutionsParams struct {
+	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // GetExecutionStatsParams defines parameters for GetExecutionStats.
 type GetExecutionStatsParams struct {
 	// From The first instant that counts; 24 hours before `to`, where it is left out.
@@ -3071,6 +3185,12 @@ type ListJobsParamsSort string
 
 // CreateJobParams defines parameters for CreateJob.
 type CreateJobParams struct {
+	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// BulkTriggerJobsParams defines parameters for BulkTriggerJobs.
+type BulkTriggerJobsParams struct {
 	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -3282,8 +3402,26 @@ type CreateCalendarJSONRequestBody = CalendarSpec
 // UpdateCalendarJSONRequestBody defines body for UpdateCalendar for application/json ContentType.
 type UpdateCalendarJSONRequestBody = CalendarSpec
 
+// BulkCancelExecutionsJSONRequestBody defines body for BulkCancelExecutions for application/json ContentType.
+type BulkCancelExecutionsJSONRequestBody = ExecutionBulk
+
+// BulkRetryExecutionsJSONRequestBody defines body for BulkRetryExecutions for application/json ContentType.
+type BulkRetryExecutionsJSONRequestBody = ExecutionBulk
+
 // CreateJobJSONRequestBody defines body for CreateJob for application/json ContentType.
 type CreateJobJSONRequestBody = JobSpec
+
+// BulkPauseJobsJSONRequestBody defines body for BulkPauseJobs for application/json ContentType.
+type BulkPauseJobsJSONRequestBody = JobBulk
+
+// BulkResumeJobsJSONRequestBody defines body for BulkResumeJobs for application/json ContentType.
+type BulkResumeJobsJSONRequestBody = JobBulk
+
+// BulkStopJobsJSONRequestBody defines body for BulkStopJobs for application/json ContentType.
+type BulkStopJobsJSONRequestBody = JobBulk
+
+// BulkTriggerJobsJSONRequestBody defines body for BulkTriggerJobs for application/json ContentType.
+type BulkTriggerJobsJSONRequestBody = JobBulk
 
 // ValidateJobJSONRequestBody defines body for ValidateJob for application/json ContentType.
 type ValidateJobJSONRequestBody = JobSpec

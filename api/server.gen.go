@@ -60,6 +60,12 @@ type ServerInterface interface {
 	// ListExecutions List executions
 	// (GET /api/v1/scheduler/executions)
 	ListExecutions(w http.ResponseWriter, r *http.Request, params ListExecutionsParams)
+	// BulkCancelExecutions Cancel executions
+	// (POST /api/v1/scheduler/executions/bulk/cancel)
+	BulkCancelExecutions(w http.ResponseWriter, r *http.Request)
+	// BulkRetryExecutions Run executions again
+	// (POST /api/v1/scheduler/executions/bulk/retry)
+	BulkRetryExecutions(w http.ResponseWriter, r *http.Request, params BulkRetryExecutionsParams)
 	// GetExecutionStats Count what executions came to
 	// (GET /api/v1/scheduler/executions/stats)
 	GetExecutionStats(w http.ResponseWriter, r *http.Request, params GetExecutionStatsParams)
@@ -78,6 +84,18 @@ type ServerInterface interface {
 	// CreateJob Create a job
 	// (POST /api/v1/scheduler/jobs)
 	CreateJob(w http.ResponseWriter, r *http.Request, params CreateJobParams)
+	// BulkPauseJobs Pause jobs
+	// (POST /api/v1/scheduler/jobs/bulk/pause)
+	BulkPauseJobs(w http.ResponseWriter, r *http.Request)
+	// BulkResumeJobs Resume jobs
+	// (POST /api/v1/scheduler/jobs/bulk/resume)
+	BulkResumeJobs(w http.ResponseWriter, r *http.Request)
+	// BulkStopJobs Stop jobs
+	// (POST /api/v1/scheduler/jobs/bulk/stop)
+	BulkStopJobs(w http.ResponseWriter, r *http.Request)
+	// BulkTriggerJobs Run jobs now
+	// (POST /api/v1/scheduler/jobs/bulk/trigger)
+	BulkTriggerJobs(w http.ResponseWriter, r *http.Request, params BulkTriggerJobsParams)
 	// ValidateJob Check a job that is not stored
 	// (POST /api/v1/scheduler/jobs/validate)
 	ValidateJob(w http.ResponseWriter, r *http.Request)
@@ -309,6 +327,18 @@ func (_ Unimplemented) ListExecutions(w http.ResponseWriter, r *http.Request, pa
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// BulkCancelExecutions Cancel executions
+// (POST /api/v1/scheduler/executions/bulk/cancel)
+func (_ Unimplemented) BulkCancelExecutions(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// BulkRetryExecutions Run executions again
+// (POST /api/v1/scheduler/executions/bulk/retry)
+func (_ Unimplemented) BulkRetryExecutions(w http.ResponseWriter, r *http.Request, params BulkRetryExecutionsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // GetExecutionStats Count what executions came to
 // (GET /api/v1/scheduler/executions/stats)
 func (_ Unimplemented) GetExecutionStats(w http.ResponseWriter, r *http.Request, params GetExecutionStatsParams) {
@@ -342,6 +372,30 @@ func (_ Unimplemented) ListJobs(w http.ResponseWriter, r *http.Request, params L
 // CreateJob Create a job
 // (POST /api/v1/scheduler/jobs)
 func (_ Unimplemented) CreateJob(w http.ResponseWriter, r *http.Request, params CreateJobParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// BulkPauseJobs Pause jobs
+// (POST /api/v1/scheduler/jobs/bulk/pause)
+func (_ Unimplemented) BulkPauseJobs(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// BulkResumeJobs Resume jobs
+// (POST /api/v1/scheduler/jobs/bulk/resume)
+func (_ Unimplemented) BulkResumeJobs(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// BulkStopJobs Stop jobs
+// (POST /api/v1/scheduler/jobs/bulk/stop)
+func (_ Unimplemented) BulkStopJobs(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// BulkTriggerJobs Run jobs now
+// (POST /api/v1/scheduler/jobs/bulk/trigger)
+func (_ Unimplemented) BulkTriggerJobs(w http.ResponseWriter, r *http.Request, params BulkTriggerJobsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1376,6 +1430,61 @@ func (siw *ServerInterfaceWrapper) ListExecutions(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// BulkCancelExecutions operation middleware
+func (siw *ServerInterfaceWrapper) BulkCancelExecutions(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.BulkCancelExecutions(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// BulkRetryExecutions operation middleware
+func (siw *ServerInterfaceWrapper) BulkRetryExecutions(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params BulkRetryExecutionsParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.BulkRetryExecutions(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetExecutionStats operation middleware
 func (siw *ServerInterfaceWrapper) GetExecutionStats(w http.ResponseWriter, r *http.Request) {
 
@@ -1810,6 +1919,89 @@ func (siw *ServerInterfaceWrapper) CreateJob(w http.ResponseWriter, r *http.Requ
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CreateJob(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// BulkPauseJobs operation middleware
+func (siw *ServerInterfaceWrapper) BulkPauseJobs(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.BulkPauseJobs(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// BulkResumeJobs operation middleware
+func (siw *ServerInterfaceWrapper) BulkResumeJobs(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.BulkResumeJobs(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// BulkStopJobs operation middleware
+func (siw *ServerInterfaceWrapper) BulkStopJobs(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.BulkStopJobs(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// BulkTriggerJobs operation middleware
+func (siw *ServerInterfaceWrapper) BulkTriggerJobs(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params BulkTriggerJobsParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.BulkTriggerJobs(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -3819,6 +4011,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/stop", wrapper.StopJob)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/bulk/pause", wrapper.BulkPauseJobs)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/bulk/resume", wrapper.BulkResumeJobs)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/bulk/stop", wrapper.BulkStopJobs)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/bulk/trigger", wrapper.BulkTriggerJobs)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/executions", wrapper.ListJobExecutions)
 	})
 	r.Group(func(r chi.Router) {
@@ -3877,6 +4081,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/executions/{id}", wrapper.GetExecution)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/executions/bulk/cancel", wrapper.BulkCancelExecutions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/executions/bulk/retry", wrapper.BulkRetryExecutions)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/scheduler/executions/{id}/cancel", wrapper.CancelExecution)
@@ -6318,6 +6528,309 @@ func (response ListExecutions503JSONResponse) VisitListExecutionsResponse(w http
 	return err
 }
 
+type BulkCancelExecutionsRequestObject struct {
+	Body *BulkCancelExecutionsJSONRequestBody
+}
+
+type BulkCancelExecutionsResponseObject interface {
+	VisitBulkCancelExecutionsResponse(w http.ResponseWriter) error
+}
+
+type BulkCancelExecutions200JSONResponse BulkResult
+
+func (response BulkCancelExecutions200JSONResponse) VisitBulkCancelExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkCancelExecutions400JSONResponse struct{ InvalidJSONResponse }
+
+func (response BulkCancelExecutions400JSONResponse) VisitBulkCancelExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkCancelExecutions401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response BulkCancelExecutions401JSONResponse) VisitBulkCancelExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkCancelExecutions403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response BulkCancelExecutions403JSONResponse) VisitBulkCancelExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkCancelExecutions413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response BulkCancelExecutions413JSONResponse) VisitBulkCancelExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkCancelExecutions415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response BulkCancelExecutions415JSONResponse) VisitBulkCancelExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkCancelExecutions429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response BulkCancelExecutions429JSONResponse) VisitBulkCancelExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkCancelExecutions500JSONResponse struct{ InternalJSONResponse }
+
+func (response BulkCancelExecutions500JSONResponse) VisitBulkCancelExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkCancelExecutions503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response BulkCancelExecutions503JSONResponse) VisitBulkCancelExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkRetryExecutionsRequestObject struct {
+	Params BulkRetryExecutionsParams
+	Body   *BulkRetryExecutionsJSONRequestBody
+}
+
+type BulkRetryExecutionsResponseObject interface {
+	VisitBulkRetryExecutionsResponse(w http.ResponseWriter) error
+}
+
+type BulkRetryExecutions200JSONResponse BulkResult
+
+func (response BulkRetryExecutions200JSONResponse) VisitBulkRetryExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkRetryExecutions400JSONResponse struct{ InvalidJSONResponse }
+
+func (response BulkRetryExecutions400JSONResponse) VisitBulkRetryExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkRetryExecutions401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response BulkRetryExecutions401JSONResponse) VisitBulkRetryExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkRetryExecutions403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response BulkRetryExecutions403JSONResponse) VisitBulkRetryExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkRetryExecutions413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response BulkRetryExecutions413JSONResponse) VisitBulkRetryExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkRetryExecutions415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response BulkRetryExecutions415JSONResponse) VisitBulkRetryExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkRetryExecutions429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response BulkRetryExecutions429JSONResponse) VisitBulkRetryExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkRetryExecutions500JSONResponse struct{ InternalJSONResponse }
+
+func (response BulkRetryExecutions500JSONResponse) VisitBulkRetryExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkRetryExecutions503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response BulkRetryExecutions503JSONResponse) VisitBulkRetryExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetExecutionStatsRequestObject struct {
 	Params GetExecutionStatsParams
 }
@@ -7276,6 +7789,611 @@ func (response CreateJob500JSONResponse) VisitCreateJobResponse(w http.ResponseW
 type CreateJob503JSONResponse struct{ UnavailableJSONResponse }
 
 func (response CreateJob503JSONResponse) VisitCreateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkPauseJobsRequestObject struct {
+	Body *BulkPauseJobsJSONRequestBody
+}
+
+type BulkPauseJobsResponseObject interface {
+	VisitBulkPauseJobsResponse(w http.ResponseWriter) error
+}
+
+type BulkPauseJobs200JSONResponse BulkResult
+
+func (response BulkPauseJobs200JSONResponse) VisitBulkPauseJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkPauseJobs400JSONResponse struct{ InvalidJSONResponse }
+
+func (response BulkPauseJobs400JSONResponse) VisitBulkPauseJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkPauseJobs401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response BulkPauseJobs401JSONResponse) VisitBulkPauseJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkPauseJobs403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response BulkPauseJobs403JSONResponse) VisitBulkPauseJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkPauseJobs413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response BulkPauseJobs413JSONResponse) VisitBulkPauseJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkPauseJobs415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response BulkPauseJobs415JSONResponse) VisitBulkPauseJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkPauseJobs429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response BulkPauseJobs429JSONResponse) VisitBulkPauseJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkPauseJobs500JSONResponse struct{ InternalJSONResponse }
+
+func (response BulkPauseJobs500JSONResponse) VisitBulkPauseJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkPauseJobs503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response BulkPauseJobs503JSONResponse) VisitBulkPauseJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkResumeJobsRequestObject struct {
+	Body *BulkResumeJobsJSONRequestBody
+}
+
+type BulkResumeJobsResponseObject interface {
+	VisitBulkResumeJobsResponse(w http.ResponseWriter) error
+}
+
+type BulkResumeJobs200JSONResponse BulkResult
+
+func (response BulkResumeJobs200JSONResponse) VisitBulkResumeJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkResumeJobs400JSONResponse struct{ InvalidJSONResponse }
+
+func (response BulkResumeJobs400JSONResponse) VisitBulkResumeJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkResumeJobs401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response BulkResumeJobs401JSONResponse) VisitBulkResumeJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkResumeJobs403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response BulkResumeJobs403JSONResponse) VisitBulkResumeJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkResumeJobs413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response BulkResumeJobs413JSONResponse) VisitBulkResumeJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkResumeJobs415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response BulkResumeJobs415JSONResponse) VisitBulkResumeJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkResumeJobs429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response BulkResumeJobs429JSONResponse) VisitBulkResumeJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkResumeJobs500JSONResponse struct{ InternalJSONResponse }
+
+func (response BulkResumeJobs500JSONResponse) VisitBulkResumeJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkResumeJobs503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response BulkResumeJobs503JSONResponse) VisitBulkResumeJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkStopJobsRequestObject struct {
+	Body *BulkStopJobsJSONRequestBody
+}
+
+type BulkStopJobsResponseObject interface {
+	VisitBulkStopJobsResponse(w http.ResponseWriter) error
+}
+
+type BulkStopJobs200JSONResponse BulkResult
+
+func (response BulkStopJobs200JSONResponse) VisitBulkStopJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkStopJobs400JSONResponse struct{ InvalidJSONResponse }
+
+func (response BulkStopJobs400JSONResponse) VisitBulkStopJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkStopJobs401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response BulkStopJobs401JSONResponse) VisitBulkStopJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkStopJobs403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response BulkStopJobs403JSONResponse) VisitBulkStopJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkStopJobs413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response BulkStopJobs413JSONResponse) VisitBulkStopJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkStopJobs415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response BulkStopJobs415JSONResponse) VisitBulkStopJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkStopJobs429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response BulkStopJobs429JSONResponse) VisitBulkStopJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkStopJobs500JSONResponse struct{ InternalJSONResponse }
+
+func (response BulkStopJobs500JSONResponse) VisitBulkStopJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkStopJobs503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response BulkStopJobs503JSONResponse) VisitBulkStopJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkTriggerJobsRequestObject struct {
+	Params BulkTriggerJobsParams
+	Body   *BulkTriggerJobsJSONRequestBody
+}
+
+type BulkTriggerJobsResponseObject interface {
+	VisitBulkTriggerJobsResponse(w http.ResponseWriter) error
+}
+
+type BulkTriggerJobs200JSONResponse BulkResult
+
+func (response BulkTriggerJobs200JSONResponse) VisitBulkTriggerJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkTriggerJobs400JSONResponse struct{ InvalidJSONResponse }
+
+func (response BulkTriggerJobs400JSONResponse) VisitBulkTriggerJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkTriggerJobs401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response BulkTriggerJobs401JSONResponse) VisitBulkTriggerJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkTriggerJobs403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response BulkTriggerJobs403JSONResponse) VisitBulkTriggerJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkTriggerJobs413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response BulkTriggerJobs413JSONResponse) VisitBulkTriggerJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkTriggerJobs415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response BulkTriggerJobs415JSONResponse) VisitBulkTriggerJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkTriggerJobs429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response BulkTriggerJobs429JSONResponse) VisitBulkTriggerJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkTriggerJobs500JSONResponse struct{ InternalJSONResponse }
+
+func (response BulkTriggerJobs500JSONResponse) VisitBulkTriggerJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkTriggerJobs503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response BulkTriggerJobs503JSONResponse) VisitBulkTriggerJobsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -14594,6 +15712,12 @@ type StrictServerInterface interface {
 	// ListExecutions List executions
 	// (GET /api/v1/scheduler/executions)
 	ListExecutions(ctx context.Context, request ListExecutionsRequestObject) (ListExecutionsResponseObject, error)
+	// BulkCancelExecutions Cancel executions
+	// (POST /api/v1/scheduler/executions/bulk/cancel)
+	BulkCancelExecutions(ctx context.Context, request BulkCancelExecutionsRequestObject) (BulkCancelExecutionsResponseObject, error)
+	// BulkRetryExecutions Run executions again
+	// (POST /api/v1/scheduler/executions/bulk/retry)
+	BulkRetryExecutions(ctx context.Context, request BulkRetryExecutionsRequestObject) (BulkRetryExecutionsResponseObject, error)
 	// GetExecutionStats Count what executions came to
 	// (GET /api/v1/scheduler/executions/stats)
 	GetExecutionStats(ctx context.Context, request GetExecutionStatsRequestObject) (GetExecutionStatsResponseObject, error)
@@ -14612,6 +15736,18 @@ type StrictServerInterface interface {
 	// CreateJob Create a job
 	// (POST /api/v1/scheduler/jobs)
 	CreateJob(ctx context.Context, request CreateJobRequestObject) (CreateJobResponseObject, error)
+	// BulkPauseJobs Pause jobs
+	// (POST /api/v1/scheduler/jobs/bulk/pause)
+	BulkPauseJobs(ctx context.Context, request BulkPauseJobsRequestObject) (BulkPauseJobsResponseObject, error)
+	// BulkResumeJobs Resume jobs
+	// (POST /api/v1/scheduler/jobs/bulk/resume)
+	BulkResumeJobs(ctx context.Context, request BulkResumeJobsRequestObject) (BulkResumeJobsResponseObject, error)
+	// BulkStopJobs Stop jobs
+	// (POST /api/v1/scheduler/jobs/bulk/stop)
+	BulkStopJobs(ctx context.Context, request BulkStopJobsRequestObject) (BulkStopJobsResponseObject, error)
+	// BulkTriggerJobs Run jobs now
+	// (POST /api/v1/scheduler/jobs/bulk/trigger)
+	BulkTriggerJobs(ctx context.Context, request BulkTriggerJobsRequestObject) (BulkTriggerJobsResponseObject, error)
 	// ValidateJob Check a job that is not stored
 	// (POST /api/v1/scheduler/jobs/validate)
 	ValidateJob(ctx context.Context, request ValidateJobRequestObject) (ValidateJobResponseObject, error)
@@ -15190,6 +16326,70 @@ func (sh *strictHandler) ListExecutions(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
+// BulkCancelExecutions operation middleware
+func (sh *strictHandler) BulkCancelExecutions(w http.ResponseWriter, r *http.Request) {
+	var request BulkCancelExecutionsRequestObject
+
+	var body BulkCancelExecutionsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.BulkCancelExecutions(ctx, request.(BulkCancelExecutionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "BulkCancelExecutions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(BulkCancelExecutionsResponseObject); ok {
+		if err := validResponse.VisitBulkCancelExecutionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// BulkRetryExecutions operation middleware
+func (sh *strictHandler) BulkRetryExecutions(w http.ResponseWriter, r *http.Request, params BulkRetryExecutionsParams) {
+	var request BulkRetryExecutionsRequestObject
+
+	request.Params = params
+
+	var body BulkRetryExecutionsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.BulkRetryExecutions(ctx, request.(BulkRetryExecutionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "BulkRetryExecutions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(BulkRetryExecutionsResponseObject); ok {
+		if err := validResponse.VisitBulkRetryExecutionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetExecutionStats operation middleware
 func (sh *strictHandler) GetExecutionStats(w http.ResponseWriter, r *http.Request, params GetExecutionStatsParams) {
 	var request GetExecutionStatsRequestObject
@@ -15347,6 +16547,132 @@ func (sh *strictHandler) CreateJob(w http.ResponseWriter, r *http.Request, param
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(CreateJobResponseObject); ok {
 		if err := validResponse.VisitCreateJobResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// BulkPauseJobs operation middleware
+func (sh *strictHandler) BulkPauseJobs(w http.ResponseWriter, r *http.Request) {
+	var request BulkPauseJobsRequestObject
+
+	var body BulkPauseJobsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.BulkPauseJobs(ctx, request.(BulkPauseJobsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "BulkPauseJobs")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(BulkPauseJobsResponseObject); ok {
+		if err := validResponse.VisitBulkPauseJobsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// BulkResumeJobs operation middleware
+func (sh *strictHandler) BulkResumeJobs(w http.ResponseWriter, r *http.Request) {
+	var request BulkResumeJobsRequestObject
+
+	var body BulkResumeJobsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.BulkResumeJobs(ctx, request.(BulkResumeJobsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "BulkResumeJobs")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(BulkResumeJobsResponseObject); ok {
+		if err := validResponse.VisitBulkResumeJobsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// BulkStopJobs operation middleware
+func (sh *strictHandler) BulkStopJobs(w http.ResponseWriter, r *http.Request) {
+	var request BulkStopJobsRequestObject
+
+	var body BulkStopJobsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.BulkStopJobs(ctx, request.(BulkStopJobsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "BulkStopJobs")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(BulkStopJobsResponseObject); ok {
+		if err := validResponse.VisitBulkStopJobsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// BulkTriggerJobs operation middleware
+func (sh *strictHandler) BulkTriggerJobs(w http.ResponseWriter, r *http.Request, params BulkTriggerJobsParams) {
+	var request BulkTriggerJobsRequestObject
+
+	request.Params = params
+
+	var body BulkTriggerJobsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.BulkTriggerJobs(ctx, request.(BulkTriggerJobsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "BulkTriggerJobs")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(BulkTriggerJobsResponseObject); ok {
+		if err := validResponse.VisitBulkTriggerJobsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -63,17 +63,23 @@ var samples = map[string]request{
 	"getLiveness":       {method: "GET", path: "/health/live"},
 	"getReadiness":      {method: "GET", path: "/health/ready"},
 
-	"getExecutionStats":  {method: "GET", path: base + "/executions/stats?groupBy=hour"},
-	"getMetrics":         {method: "GET", path: base + "/metrics"},
-	"listMetrics":        {method: "GET", path: base + "/metrics/history?limit=5"},
-	"getStatus":          {method: "GET", path: base + "/status"},
-	"listQueues":         {method: "GET", path: base + "/queues"},
-	"listWorkers":        {method: "GET", path: base + "/workers"},
-	"patchJob":           {method: "PATCH", path: base + "/jobs/{id}", body: `{"name":"{new}"}`, header: map[string]string{"Content-Type": mergePatch}},
-	"listJobVersions":    {method: "GET", path: base + "/jobs/{id}/versions"},
-	"getJobVersion":      {method: "GET", path: base + "/jobs/{id}/versions/1"},
-	"compareJobVersions": {method: "GET", path: base + "/jobs/{id}/versions/1/compare/1"},
-	"restoreJobVersion":  {method: "POST", path: base + "/jobs/{id}/versions/1/restore"},
+	"getExecutionStats":    {method: "GET", path: base + "/executions/stats?groupBy=hour"},
+	"getMetrics":           {method: "GET", path: base + "/metrics"},
+	"listMetrics":          {method: "GET", path: base + "/metrics/history?limit=5"},
+	"bulkPauseJobs":        {method: "POST", path: base + "/jobs/bulk/pause", body: `{"ids":["{id}"]}`},
+	"bulkResumeJobs":       {method: "POST", path: base + "/jobs/bulk/resume", body: `{"ids":["{id}"]}`},
+	"bulkStopJobs":         {method: "POST", path: base + "/jobs/bulk/stop", body: `{"ids":["{id}"]}`},
+	"bulkTriggerJobs":      {method: "POST", path: base + "/jobs/bulk/trigger", body: `{"ids":["{id}"]}`},
+	"bulkCancelExecutions": {method: "POST", path: base + "/executions/bulk/cancel", body: `{"ids":["{id}"]}`},
+	"bulkRetryExecutions":  {method: "POST", path: base + "/executions/bulk/retry", body: `{"ids":["{id}"]}`},
+	"getStatus":            {method: "GET", path: base + "/status"},
+	"listQueues":           {method: "GET", path: base + "/queues"},
+	"listWorkers":          {method: "GET", path: base + "/workers"},
+	"patchJob":             {method: "PATCH", path: base + "/jobs/{id}", body: `{"name":"{new}"}`, header: map[string]string{"Content-Type": mergePatch}},
+	"listJobVersions":      {method: "GET", path: base + "/jobs/{id}/versions"},
+	"getJobVersion":        {method: "GET", path: base + "/jobs/{id}/versions/1"},
+	"compareJobVersions":   {method: "GET", path: base + "/jobs/{id}/versions/1/compare/1"},
+	"restoreJobVersion":    {method: "POST", path: base + "/jobs/{id}/versions/1/restore"},
 
 	"getOwnTenant":   {method: "GET", path: base + "/tenant"},
 	"createTenant":   {method: "POST", path: base + "/tenants", body: `{"name":"Example Ltd","limits":{"maxJobs":10},"allowedIps":["203.0.113.0/24"]}`},
@@ -104,9 +110,9 @@ func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner ten
 	made := b.makeJob(t, owner)
 	id := made.ID
 	switch operation.ID {
-	case "getExecution", "cancelExecution":
+	case "getExecution", "cancelExecution", "bulkCancelExecutions":
 		id = b.makeExecution(t, owner, made.ID).ID
-	case "retryExecution":
+	case "retryExecution", "bulkRetryExecutions":
 		id = b.makeExecution(t, owner, made.ID).ID
 		if _, _, err := b.executions.Cancel(t.Context(), owner, id); err != nil {
 			t.Fatal(err)
@@ -128,7 +134,7 @@ func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner ten
 		sample.path = strings.Replace(sample.path, "{backfill}", b.makeBackfill(t, owner, id).ID.String(), 1)
 	}
 	sample.path = strings.NewReplacer("{id}", id.String(), "{new}", uuid.NewString()).Replace(sample.path)
-	sample.body = strings.NewReplacer("{new}", uuid.NewString(), "{year}", b.now.UTC().Format("2006")).Replace(sample.body)
+	sample.body = strings.NewReplacer("{id}", id.String(), "{new}", uuid.NewString(), "{year}", b.now.UTC().Format("2006")).Replace(sample.body)
 	return sample, id
 }
 

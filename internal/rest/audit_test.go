@@ -74,7 +74,7 @@ func (b *bundle) makeReady(t *testing.T, operation string, id uuid.UUID) {
 	switch operation {
 	case "activateTenant":
 		_, err = b.deps.Tenants.Suspend(t.Context(), id, "")
-	case "resumeJob", "internalResumeJob":
+	case "resumeJob", "internalResumeJob", "bulkResumeJobs":
 		_, err = b.jobs.Pause(t.Context(), b.ours, id, "", nil)
 	case "restoreJobVersion":
 		found, failed := b.jobs.Get(t.Context(), b.ours, id)

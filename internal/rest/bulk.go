@@ -1,0 +1,170 @@
+package rest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/rest/cursor"
+)
+
+const (
+	// maxBulk bounds what one call acts on, as the contract states it.
+	maxBulk = 1000
+	// bulkPatience is when a call begins nothing more; well below patience.
+	bulkPatience = 8 * time.Second
+	notReached   = "NOT_REACHED"
+)
+
+// bulk is one call that acts on many things, each for itself.
+type bulk struct {
+	ids    []uuid.UUID
+	dryRun bool
+	// filter is what selects the things where no ids are given; nil is none.
+	filter any
+	limit  *int
+	cursor *string
+	// find reads one more than a page of what the filter selects.
+	find func(p page) ([]target, error)
+	// look finds out whether a thing is there.
+	look func(id uuid.UUID) error
+	// act does it, and says which execution it made, if any.
+	act func(id uuid.UUID) (*uuid.UUID, error)
+}
+
+// target is a thing that a filter selected.
+type target struct {
+	id    uuid.UUID
+	place cursor.Place
+}
+
+// run acts on everything that is asked for, until it takes too long.
+func (s *server) run(ctx context.Context, b bulk) (api.BulkResult, error) {
+	result := api.BulkResult{DryRun: b.dryRun, NextCursor: nullable.NewNullNullable[string]()}
+	result.Done, result.Faults = slices.Grow(result.Done, 1), slices.Grow(result.Faults, 1) // empty, not null
+	targets, p, more, err := s.targets(ctx, b)
+	if err != nil {
+		return result, err
+	}
+	began, over := clock.Start(), false
+	for i, one := range targets {
+		if over = over || began.Elapsed() > bulkPatience || ctx.Err() != nil; over && b.ids == nil {
+			if i == 0 {
+				return result, fault.New(fault.Unavailable, "", "nothing was done in time: try again")
+			}
+			targets, more = targets[:i], true
+			break
+		}
+		var made *uuid.UUID
+		switch {
+		case over:
+			err = fault.New(fault.Unavailable, notReached, "the call took too long: send it again")
+		case b.dryRun && b.ids == nil: // it was just found
+			err = nil
+		case b.dryRun:
+			err = b.look(one.id)
+		default:
+			made, err = b.act(one.id)
+		}
+		if err == nil {
+			result.Done = append(result.Done, doneItem(one.id, made))
+			continue
+		}
+		f, itsOwn := itemFault(err)
+		if !itsOwn {
+			over = true // what ails the service ails the next one too
+			s.Log.WarnContext(ctx, "bulk call cut short", "error", err)
+		}
+		result.Faults = append(result.Faults, faultItem(one.id, f))
+	}
+	if more {
+		result.NextCursor.Set(s.cursors.Encode(p.list, targets[len(targets)-1].place))
+	}
+	return result, nil
+}
+
+func doneItem(id uuid.UUID, made *uuid.UUID) (item struct {
+	ExecutionID nullable.Nullable[uuid.UUID] `json:"executionId"`
+	ID          uuid.UUID                    `json:"id"`
+},
+) {
+	item.ID, item.ExecutionID = id, orNull(made)
+	return item
+}
+
+func faultItem(id uuid.UUID, f *fault.Error) (item struct {
+	Code    string    `json:"code"`
+	ID      uuid.UUID `json:"id"`
+	Message string    `json:"message"`
+},
+) {
+	_, code := answerTo(f)
+	item.ID, item.Code, item.Message = id, code, f.Message
+	return item
+}
+
+// itemFault is what is said of one thing, and whether it is about that thing.
+func itemFault(err error) (f *fault.Error, itsOwn bool) {
+	if !errors.As(err, &f) || f.Kind == fault.Internal || f.Kind > fault.Unavailable {
+		return fault.New(fault.Internal, "", "something went wrong on our side"), false
+	}
+	return f, f.Kind != fault.Unavailable
+}
+
+// targets are the things that are asked for, by id or by filter.
+func (s *server) targets(ctx context.Context, b bulk) (targets []target, p page, more bool, err error) {
+	switch {
+	case (b.ids == nil) == (b.filter == nil):
+		return nil, p, false, wrong(fault.Field{Path: "ids", Rule: "required", Message: "give either ids or filter"})
+	case b.ids != nil && b.cursor != nil:
+		return nil, p, false, wrong(fault.Field{Path: "cursor", Rule: "unexpected", Message: "is for a filter"})
+	case b.ids != nil:
+		for _, id := range b.ids {
+			targets = append(targets, target{id: id})
+		}
+		return targets, p, false, nil
+	}
+	raw, err := json.Marshal(b.filter)
+	if err != nil {
+		return nil, p, false, fmt.Errorf("write the filter: %w", err)
+	}
+	c := callOf(ctx)
+	p = page{list: cursor.List{Tenant: c.who.Actor.TenantID, Route: c.url.Path, Filters: string(raw)}, limit: maxBulk}
+	override(&p.limit, b.limit)
+	if b.cursor != nil {
+		place, err := s.cursors.Decode(p.list, *b.cursor)
+		if err != nil {
+			return nil, p, false, wrong(fault.Field{Path: "cursor", Rule: "cursor", Message: "is not a cursor of this filter"})
+		}
+		p.after = &place
+	}
+	if targets, err = b.find(p); err != nil {
+		return nil, p, false, err
+	}
+	if len(targets) > p.limit {
+		return targets[:p.limit], p, true, nil
+	}
+	return targets, p, false, nil
+}
+
+// itemKey is the idempotency key of one thing in a call: the call's own, bound
+// to what is acted on, so that a call that continues may bear the same.
+func itemKey(value *string, route string, id uuid.UUID) idempotency.Key {
+	if value == nil {
+		return idempotency.Key{}
+	}
+	sum := sha256.Sum256([]byte(*value + "\n" + id.String()))
+	return idempotency.Key{Value: "bulk-" + hex.EncodeToString(sum[:16]), Route: route + " " + id.String()}
+}
