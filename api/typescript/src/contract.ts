@@ -279,6 +279,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/scheduler/executions/bulk/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel executions
+         * @description Cancels executions as `POST /executions/{id}/cancel` does; with a filter that names no `status`, those that are not over. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+         */
+        post: operations["bulkCancelExecutions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/executions/bulk/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run executions again
+         * @description Runs executions again as `POST /executions/{id}/retry` does; with a filter that names no `status`, those that failed. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+         */
+        post: operations["bulkRetryExecutions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/scheduler/executions/stats": {
         parameters: {
             query?: never;
@@ -690,6 +730,86 @@ export interface paths {
          * @description Makes a new version with the definition of an old one, which is checked as `PUT` would check it: a calendar that is gone or a `runAt` that has passed answers 400. No version is lost. Restoring what the job has already makes no version. With `If-Match`, only if nobody changed the definition meanwhile.
          */
         post: operations["restoreJobVersion"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/jobs/bulk/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause jobs
+         * @description Pauses jobs as `POST /jobs/{id}/pause` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+         */
+        post: operations["bulkPauseJobs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/jobs/bulk/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume jobs
+         * @description Resumes jobs as `POST /jobs/{id}/resume` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+         */
+        post: operations["bulkResumeJobs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/jobs/bulk/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop jobs
+         * @description Stops jobs as `POST /jobs/{id}/stop` does. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+         */
+        post: operations["bulkStopJobs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scheduler/jobs/bulk/trigger": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run jobs now
+         * @description Runs jobs as `POST /jobs/{id}/trigger` does. With an `Idempotency-Key`, an item that was done under it within 24 hours is not done again. At most 1000 in one call, each for itself: what is refused for one is named in `faults` and the others go on. A call ends early where it would take too long; continue with `nextCursor`, or send the ids that were `NOT_REACHED` again.
+         */
+        post: operations["bulkTriggerJobs"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1459,6 +1579,33 @@ export interface components {
             /** @description How many instants the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end. */
             total: number;
         };
+        BulkResult: {
+            /** @description What was acted on, in this order; with `dryRun`, what would be. */
+            done: {
+                /**
+                 * Format: uuid
+                 * @description The execution that was made for it.
+                 */
+                executionId: string | null;
+                /** Format: uuid */
+                id: string;
+            }[];
+            dryRun: boolean;
+            /** @description What was refused, and why. */
+            faults: {
+                /**
+                 * @description As if it had been asked for alone, or `NOT_REACHED`.
+                 * @example JOB_NOT_FOUND
+                 */
+                code: string;
+                /** Format: uuid */
+                id: string;
+                /** @example there is no job with this id */
+                message: string;
+            }[];
+            /** @description More may fit the filter; null where none is left. */
+            nextCursor: string | null;
+        };
         /** @description A stored calendar. */
         Calendar: {
             /** Format: date-time */
@@ -1728,6 +1875,23 @@ export interface components {
             /** Format: uuid */
             workerId: string | null;
         };
+        /** @description Either `ids` or `filter` has to be given. */
+        ExecutionBulk: {
+            /** @description The `nextCursor` of the call before, with the same filter. */
+            cursor?: string;
+            /**
+             * @description Answers what would be acted on and changes nothing.
+             * @default false
+             */
+            dryRun?: boolean;
+            filter?: components["schemas"]["ExecutionSelection"];
+            ids?: string[];
+            /**
+             * @description How many items a filter selects at most in this call.
+             * @default 1000
+             */
+            limit?: number;
+        };
         ExecutionGroup: components["schemas"]["ExecutionSummary"] & {
             /**
              * @description The state, type, trigger or job's id; of an hour or a day its first instant, with the offset of the zone.
@@ -1740,6 +1904,25 @@ export interface components {
             items: components["schemas"]["Execution"][];
             /** @description For the next page; null on the last one. */
             nextCursor: string | null;
+        };
+        /** @description Which executions, newest first; all that is given has to fit. */
+        ExecutionSelection: {
+            /**
+             * Format: date-time
+             * @description Of `scheduledAt`, included.
+             */
+            from?: string;
+            /** Format: uuid */
+            jobId?: string;
+            jobType?: components["schemas"]["JobType"][];
+            status?: components["schemas"]["ExecutionStatus"][];
+            /**
+             * Format: date-time
+             * @description Of `scheduledAt`, not included; after `from`.
+             */
+            to?: string;
+            triggeredBy?: string;
+            triggerType?: components["schemas"]["TriggerType"][];
         };
         ExecutionStats: {
             /** Format: date-time */
@@ -2010,6 +2193,28 @@ export interface components {
         JobBatch: {
             jobs: components["schemas"]["JobSpec"][];
         };
+        /** @description Either `ids` or `filter` has to be given. */
+        JobBulk: {
+            /** @description The `nextCursor` of the call before, with the same filter. */
+            cursor?: string;
+            /**
+             * @description Answers what would be acted on and changes nothing.
+             * @default false
+             */
+            dryRun?: boolean;
+            filter?: components["schemas"]["JobSelection"];
+            ids?: string[];
+            /**
+             * @description How many items a filter selects at most in this call.
+             * @default 1000
+             */
+            limit?: number;
+            /**
+             * @description For a pause and a stop.
+             * @default
+             */
+            reason?: string;
+        };
         JobCalendar: {
             /** Format: uuid */
             calendarId: string;
@@ -2040,6 +2245,20 @@ export interface components {
          *     }
          */
         JobPatch: Record<string, unknown>;
+        /** @description Which jobs, newest first; all that is given has to fit, and an empty object is all jobs. */
+        JobSelection: {
+            createdBy?: string;
+            jobType?: components["schemas"]["JobType"][];
+            /** @description In name or description, whatever its case. */
+            q?: string;
+            status?: components["schemas"]["JobStatus"][];
+            /**
+             * @default all
+             * @enum {string}
+             */
+            tagMatch?: "all" | "any";
+            tags?: string[];
+        };
         /** @description What a tenant may say of a job. At most one of `cronExpression`, `interval` and `runAt`; with none of them the job runs only when triggered. */
         JobSpec: {
             /**
@@ -4308,6 +4527,89 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    bulkCancelExecutions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "jobId": "0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["ExecutionBulk"];
+            };
+        };
+        responses: {
+            /** @description What was done, or with `dryRun` what would be. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkResult"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    bulkRetryExecutions: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "from": "2026-03-01T00:00:00Z",
+                 *         "to": "2026-03-01T01:00:00Z"
+                 *       },
+                 *       "dryRun": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["ExecutionBulk"];
+            };
+        };
+        responses: {
+            /** @description What was done, or with `dryRun` what would be. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkResult"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     getExecutionStats: {
         parameters: {
             query?: {
@@ -5172,6 +5474,175 @@ export interface operations {
             404: components["responses"]["VersionNotFound"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    bulkPauseJobs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "tags": [
+                 *           "nightly"
+                 *         ]
+                 *       },
+                 *       "reason": "the warehouse is being moved",
+                 *       "dryRun": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["JobBulk"];
+            };
+        };
+        responses: {
+            /** @description What was done, or with `dryRun` what would be. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkResult"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    bulkResumeJobs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "status": [
+                 *           "paused"
+                 *         ],
+                 *         "tags": [
+                 *           "nightly"
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["JobBulk"];
+            };
+        };
+        responses: {
+            /** @description What was done, or with `dryRun` what would be. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkResult"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    bulkStopJobs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "ids": [
+                 *         "0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10"
+                 *       ],
+                 *       "reason": "the target is gone"
+                 *     }
+                 */
+                "application/json": components["schemas"]["JobBulk"];
+            };
+        };
+        responses: {
+            /** @description What was done, or with `dryRun` what would be. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkResult"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    bulkTriggerJobs: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "ids": [
+                 *         "0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["JobBulk"];
+            };
+        };
+        responses: {
+            /** @description What was done, or with `dryRun` what would be. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkResult"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
