@@ -39,6 +39,7 @@ func measurements() []measurement {
 		{"burst", burst},
 		{"drain", drain},
 		{"crowd", crowd},
+		{"neighbour", neighbour},
 		{"api", rest},
 	}
 }

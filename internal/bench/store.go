@@ -66,6 +66,33 @@ func (s *store) promotionLags(ctx context.Context, from, to time.Time) (lag, err
 	return lag{seconds(p50), seconds(p99), seconds(most)}, nil
 }
 
+// jobLags reads the time from the due instant to the start of a job's runs, and
+// how many there are.
+func (s *store) jobLags(ctx context.Context, job uuid.UUID) (l lag, n int, err error) {
+	const query = `SELECT coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY late), 0)::float8,
+			coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY late), 0)::float8, coalesce(max(late), 0)::float8, count(*)
+		FROM (SELECT extract(epoch FROM started_at - scheduled_at) AS late FROM job_executions WHERE job_id = $1 AND status = 'completed') l`
+	var p50, p99, most float64
+	if err := s.db.Pool().QueryRow(ctx, query, job).Scan(&p50, &p99, &most, &n); err != nil {
+		return lag{}, 0, fmt.Errorf("read the lags of a job: %w", postgres.Fault(err))
+	}
+	return lag{seconds(p50), seconds(p99), seconds(most)}, n, nil
+}
+
+// crowd makes n runs of a job that wait in the pool since an hour, as after an
+// outage.
+func (s *store) crowd(ctx context.Context, job uuid.UUID, n int) error {
+	const insert = `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
+			timeout_ms, pooled, available_at, sweep_at)
+		SELECT gen_random_uuid(), j.tenant_id, j.id, j.version, now() - i * interval '1 ms', 'manual', j.job_type, j.priority, 1, 10000, true,
+		       now() - interval '1 hour', 'infinity'
+		FROM scheduled_jobs j, generate_series(1, $2::int) i WHERE j.id = $1`
+	if _, err := s.db.Pool().Exec(ctx, insert, job, n); err != nil {
+		return fmt.Errorf("make a crowd: %w", postgres.Fault(err))
+	}
+	return nil
+}
+
 // copyJob makes n copies of a tenant's job, due at times over the day that
 // begins in an hour.
 func copyJob(ctx context.Context, api *postgres.DB, tenant, id uuid.UUID, n int) error {

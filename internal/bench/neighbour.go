@@ -1,0 +1,118 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+)
+
+const (
+	// crowdWaiting is how much of one tenant waits, of the highest priority and
+	// since an hour, while another tenant asks for askedFor single runs.
+	crowdWaiting = 100_000
+	// crowdLasts is how long each of those runs takes, so that they hold the
+	// slots that they get.
+	crowdLasts = 50 * time.Millisecond
+	askedFor   = 20
+)
+
+// neighbour measures how late single runs of one tenant start beside another's
+// crowd, with Redis and without.
+func neighbour(ctx context.Context, s *stack) (rows []row, err error) {
+	for _, backend := range []string{"auto", "postgres"} {
+		one, err := s.beside(ctx, backend)
+		if err != nil {
+			return rows, fmt.Errorf("%s: %w", backend, err)
+		}
+		rows = append(rows, one)
+	}
+	return rows, nil
+}
+
+func (s *stack) beside(ctx context.Context, backend string) (r row, err error) {
+	s.say("single runs beside %d of another tenant, QUEUE_BACKEND=%s", crowdWaiting, backend)
+	many, err := s.sleeper(ctx, 0, 9, crowdLasts)
+	if err != nil {
+		return row{}, err
+	}
+	if err := s.store.crowd(ctx, many, crowdWaiting); err != nil {
+		return row{}, err
+	}
+	defer func() { err = errors.Join(err, s.stop(s.running...)) }()
+	environment := []string{"QUEUE_BACKEND=" + backend, fmt.Sprintf("SCHEDULER_MAX_CONCURRENT_JOBS=%d", s.Slots)}
+	for _, name := range slices.Concat([]string{promoterName}, slices.Repeat([]string{workerName}, s.Workers)) {
+		if _, err := s.startWith(ctx, name, environment, func(p *process) bool { return p.ready(ctx) }); err != nil {
+			return row{}, err
+		}
+	}
+	single, err := s.sleeper(ctx, 1, 0, 0)
+	if err != nil {
+		return row{}, err
+	}
+	from, err := s.read(ctx)
+	if err != nil {
+		return row{}, err
+	}
+	for range askedFor { // at moments that have nothing to do with what goes on
+		if _, _, err := execution.NewStore(s.api).Trigger(ctx, s.tenants[1], single, nil, idempotency.Key{}); err != nil {
+			return row{}, err
+		}
+		if err := until(ctx, clock.Now().Add(130*time.Millisecond)); err != nil {
+			return row{}, err
+		}
+	}
+	return s.besideRow(ctx, backend, single, many, from)
+}
+
+// besideRow waits for the end of all of it.
+func (s *stack) besideRow(ctx context.Context, backend string, single, many uuid.UUID, from reading) (row, error) {
+	waiting, err := s.store.waiting(ctx) // when the last single one was asked for
+	if err != nil {
+		return row{}, err
+	}
+	err = s.await(ctx, 3*time.Minute, "the crowd to be done", func() (bool, error) {
+		n, err := s.store.waiting(ctx)
+		return n == 0, err
+	})
+	if err != nil {
+		return row{}, err
+	}
+	to, err := s.read(ctx)
+	if err != nil {
+		return row{}, err
+	}
+	late, done, err := s.store.jobLags(ctx, single)
+	if err != nil {
+		return row{}, err
+	}
+	_, of, err := s.store.jobLags(ctx, many)
+	if err == nil && (done != askedFor || of != crowdWaiting) {
+		err = fmt.Errorf("of %d and %d runs %d and %d are on record", askedFor, crowdWaiting, done, of)
+	}
+	r := costs(from, to, crowdWaiting+askedFor)
+	r.lag, r.backlog, r.perSecond = late, none, float64(crowdWaiting+askedFor)/to.at.Sub(from.at).Seconds()
+	r.what = fmt.Sprintf("%d single runs beside %d waiting of another tenant of %v each, QUEUE_BACKEND=%s; %d were left when the last was asked for",
+		askedFor, crowdWaiting, crowdLasts, backend, waiting)
+	return r, err
+}
+
+// sleeper makes a job of a tenant that has no schedule.
+func (s *stack) sleeper(ctx context.Context, tenant, priority int, d time.Duration) (uuid.UUID, error) {
+	made, _, err := s.jobs.Create(ctx, s.tenants[tenant], job.Spec{
+		Name: "beside", Type: "function", Priority: priority, Retry: job.DefaultRetry(), MaxConcurrent: 100,
+		Config: fmt.Appendf(nil, `{"modulePath":"builtin","functionName":"sleep","parameters":{"durationMs":%d}}`, d.Milliseconds()),
+	}.WithDefaults(), idempotency.Key{})
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("create a job: %w", err)
+	}
+	return made.ID, nil
+}
