@@ -969,13 +969,17 @@ type APIKey struct {
 	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy The `sub` of who made it.
+	//
+	// Example: ada
 	CreatedBy string                       `json:"createdBy"`
 	ExpiresAt nullable.Nullable[time.Time] `json:"expiresAt"`
 	ID        openapi_types.UUID           `json:"id"`
 
 	// LastUsedAt When it was used last, to the minute; null: never.
 	LastUsedAt nullable.Nullable[time.Time] `json:"lastUsedAt"`
-	Name       string                       `json:"name"`
+
+	// Name Example: nightly report
+	Name string `json:"name"`
 
 	// Prefix How the key begins, to tell it by; what `rotate` makes begins the same.
 	//
@@ -994,6 +998,8 @@ type APIKeyPage struct {
 	Items   []APIKey `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
 }
 
@@ -1013,12 +1019,18 @@ type APIKeySpec struct {
 
 // Attempt An attempt that failed and was followed by another.
 type Attempt struct {
-	EndedAt      time.Time                 `json:"endedAt"`
-	ErrorMessage string                    `json:"errorMessage"`
-	ErrorStack   nullable.Nullable[string] `json:"errorStack"`
+	EndedAt time.Time `json:"endedAt"`
+
+	// ErrorMessage Example: connect: connection refused
+	ErrorMessage string `json:"errorMessage"`
+
+	// ErrorStack Example: goroutine 7 [running]: main.report()
+	ErrorStack nullable.Nullable[string] `json:"errorStack"`
 
 	// ErrorType Why an attempt failed.
-	ErrorType ErrorType                             `json:"errorType"`
+	ErrorType ErrorType `json:"errorType"`
+
+	// Number Example: 1
 	Number    int                                   `json:"number"`
 	StartedAt nullable.Nullable[time.Time]          `json:"startedAt"`
 	WorkerID  nullable.Nullable[openapi_types.UUID] `json:"workerId"`
@@ -1032,12 +1044,16 @@ type AuditEntry struct {
 	Action string `json:"action"`
 
 	// Actor Who, as the token names it; `api-key:` and its id.
+	//
+	// Example: ada
 	Actor string `json:"actor"`
 
 	// ActorKind `service`: another service over `/internal`; `process`: a program of the operator.
 	ActorKind AuditEntryActorKind `json:"actorKind"`
 
 	// Address The address that the request came from.
+	//
+	// Example: 203.0.113.7
 	Address string `json:"address"`
 
 	// After What of the thing is different now; all of a new one; null of a deleted one.
@@ -1049,21 +1065,31 @@ type AuditEntry struct {
 	Change AuditEntryChange                   `json:"change"`
 
 	// Hash SHA-256, in hexadecimal, of this change and the hash of the one before in its strand.
+	//
+	// Example: 9f2c5b1e7d3a4f60b8c2d1e0f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c4d3e2f1a0
 	Hash string `json:"hash"`
 
 	// ObjectID The id of the thing; of a secret, its name.
+	//
+	// Example: 0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10
 	ObjectID string `json:"objectId"`
 
 	// ObjectType A kind of thing that changes.
 	ObjectType AuditObjectType `json:"objectType"`
 
 	// RequestID The `X-Request-Id` of the request.
+	//
+	// Example: req-7f3a
 	RequestID string `json:"requestId"`
 
 	// Seq Counts the changes of its strand, without gaps.
+	//
+	// Example: 41
 	Seq int64 `json:"seq"`
 
 	// Strand The strand of the record that it is in.
+	//
+	// Example: 3
 	Strand int `json:"strand"`
 }
 
@@ -1082,18 +1108,26 @@ type AuditPage struct {
 	Items   []AuditEntry `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
 }
 
 // AuditProblem defines model for AuditProblem.
 type AuditProblem struct {
 	// Kind `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored.
-	Kind    AuditProblemKind `json:"kind"`
-	Message string           `json:"message"`
+	Kind AuditProblemKind `json:"kind"`
+
+	// Message Example: entry 41 does not fit the one before it
+	Message string `json:"message"`
 
 	// Seq Where in the strand.
-	Seq    int64 `json:"seq"`
-	Strand int   `json:"strand"`
+	//
+	// Example: 41
+	Seq int64 `json:"seq"`
+
+	// Strand Example: 3
+	Strand int `json:"strand"`
 }
 
 // AuditProblemKind `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored.
@@ -1105,6 +1139,8 @@ type AuditVerification struct {
 	Anchors []string `json:"anchors"`
 
 	// Checked How many changes were checked, those of the anchors included.
+	//
+	// Example: 1204
 	Checked int `json:"checked"`
 
 	// Complete Every strand was followed to its end.
@@ -1120,6 +1156,8 @@ type AuditVerification struct {
 // Backfill defines model for Backfill.
 type Backfill struct {
 	// Created How many executions are made so far.
+	//
+	// Example: 32
 	Created   int       `json:"created"`
 	CreatedAt time.Time `json:"createdAt"`
 
@@ -1130,6 +1168,8 @@ type Backfill struct {
 	JobID      openapi_types.UUID           `json:"jobId"`
 
 	// JobVersion The version of the job that its executions run.
+	//
+	// Example: 3
 	JobVersion int `json:"jobVersion"`
 
 	// Outcomes How many of its executions are in each state.
@@ -1139,9 +1179,15 @@ type Backfill struct {
 	Parameters nullable.Nullable[json.RawMessage] `json:"parameters"`
 
 	// Progress The percentage of instants whose execution is over.
-	Progress      int    `json:"progress"`
-	RatePerMinute int    `json:"ratePerMinute"`
-	RequestedBy   string `json:"requestedBy"`
+	//
+	// Example: 100
+	Progress int `json:"progress"`
+
+	// RatePerMinute Example: 60
+	RatePerMinute int `json:"ratePerMinute"`
+
+	// RequestedBy Example: ada
+	RequestedBy string `json:"requestedBy"`
 
 	// Status `running`: executions are still to be made, or are not over; `completed`: all are over; `cancelled`: somebody cancelled it, or the job was deleted.
 	Status   BackfillStatus     `json:"status"`
@@ -1149,17 +1195,30 @@ type Backfill struct {
 	To       time.Time          `json:"to"`
 
 	// Total How many instants the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end.
+	//
+	// Example: 32
 	Total int `json:"total"`
 }
 
 // BackfillOutcomes How many of its executions are in each state.
 type BackfillOutcomes struct {
+	// Cancelled Example: 0
 	Cancelled int `json:"cancelled"`
+
+	// Completed Example: 28
 	Completed int `json:"completed"`
-	Failed    int `json:"failed"`
-	Pending   int `json:"pending"`
-	Retrying  int `json:"retrying"`
-	Running   int `json:"running"`
+
+	// Failed Example: 1
+	Failed int `json:"failed"`
+
+	// Pending Example: 2
+	Pending int `json:"pending"`
+
+	// Retrying Example: 0
+	Retrying int `json:"retrying"`
+
+	// Running Example: 1
+	Running int `json:"running"`
 }
 
 // BackfillPage defines model for BackfillPage.
@@ -1168,6 +1227,8 @@ type BackfillPage struct {
 	Items   []BackfillSummary `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
 }
 
@@ -1180,6 +1241,8 @@ type BackfillPlan struct {
 	LastAt nullable.Nullable[time.Time] `json:"lastAt"`
 
 	// Total How many executions would be made.
+	//
+	// Example: 32
 	Total int `json:"total"`
 }
 
@@ -1209,6 +1272,8 @@ type BackfillStatus string
 // BackfillSummary A backfill without its outcomes.
 type BackfillSummary struct {
 	// Created How many executions are made so far.
+	//
+	// Example: 32
 	Created   int       `json:"created"`
 	CreatedAt time.Time `json:"createdAt"`
 
@@ -1219,15 +1284,23 @@ type BackfillSummary struct {
 	JobID      openapi_types.UUID           `json:"jobId"`
 
 	// JobVersion The version of the job that its executions run.
+	//
+	// Example: 3
 	JobVersion int `json:"jobVersion"`
 
 	// Parameters The overrides that were given.
 	Parameters nullable.Nullable[json.RawMessage] `json:"parameters"`
 
 	// Progress The percentage of instants whose execution is over.
-	Progress      int    `json:"progress"`
-	RatePerMinute int    `json:"ratePerMinute"`
-	RequestedBy   string `json:"requestedBy"`
+	//
+	// Example: 100
+	Progress int `json:"progress"`
+
+	// RatePerMinute Example: 60
+	RatePerMinute int `json:"ratePerMinute"`
+
+	// RequestedBy Example: ada
+	RequestedBy string `json:"requestedBy"`
 
 	// Status `running`: executions are still to be made, or are not over; `completed`: all are over; `cancelled`: somebody cancelled it, or the job was deleted.
 	Status   BackfillStatus     `json:"status"`
@@ -1235,6 +1308,8 @@ type BackfillSummary struct {
 	To       time.Time          `json:"to"`
 
 	// Total How many instants the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end.
+	//
+	// Example: 32
 	Total int `json:"total"`
 }
 
@@ -1261,6 +1336,8 @@ type BulkResult struct {
 	} `json:"faults"`
 
 	// NextCursor More may fit the filter; null where none is left.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
 }
 
@@ -1269,17 +1346,23 @@ type Calendar struct {
 	CreatedAt time.Time `json:"createdAt"`
 
 	// Days As they were sent, with `end`, and as dates where they are whole days.
-	Days        []CalendarDay      `json:"days"`
+	Days []CalendarDay `json:"days"`
+
+	// Description Example: Sends the report.
 	Description string             `json:"description"`
 	ID          openapi_types.UUID `json:"id"`
-	Name        string             `json:"name"`
-	TenantID    openapi_types.UUID `json:"tenantId"`
+
+	// Name Example: nightly report
+	Name     string             `json:"name"`
+	TenantID openapi_types.UUID `json:"tenantId"`
 
 	// Timezone Example: Europe/Berlin
 	Timezone  string    `json:"timezone"`
 	UpdatedAt time.Time `json:"updatedAt"`
 
 	// Version Counts the changes; the `ETag` is this in quotes.
+	//
+	// Example: 3
 	Version int `json:"version"`
 }
 
@@ -1305,6 +1388,8 @@ type CalendarPage struct {
 	Items   []CalendarSummary `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
 }
 
@@ -1330,14 +1415,24 @@ type CalendarSummary struct {
 	CreatedAt time.Time `json:"createdAt"`
 
 	// DayCount How many entries `days` has.
-	DayCount    int                `json:"dayCount"`
+	//
+	// Example: 12
+	DayCount int `json:"dayCount"`
+
+	// Description Example: Sends the report.
 	Description string             `json:"description"`
 	ID          openapi_types.UUID `json:"id"`
-	Name        string             `json:"name"`
-	TenantID    openapi_types.UUID `json:"tenantId"`
-	Timezone    string             `json:"timezone"`
-	UpdatedAt   time.Time          `json:"updatedAt"`
-	Version     int                `json:"version"`
+
+	// Name Example: nightly report
+	Name     string             `json:"name"`
+	TenantID openapi_types.UUID `json:"tenantId"`
+
+	// Timezone Example: Europe/Berlin
+	Timezone  string    `json:"timezone"`
+	UpdatedAt time.Time `json:"updatedAt"`
+
+	// Version Example: 3
+	Version int `json:"version"`
 }
 
 // Change A field that differs. Of objects, the field within; lists count as one field.
@@ -1366,6 +1461,8 @@ type DependencyDetails struct {
 	Healthy bool `json:"healthy"`
 
 	// LatencyMs How long it took to answer.
+	//
+	// Example: 0.8
 	LatencyMs            float64                `json:"latencyMs"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -1440,14 +1537,22 @@ type Execution struct {
 	CompletedAt     nullable.Nullable[time.Time] `json:"completedAt"`
 
 	// CPUTimeMs In milliseconds, where the job type can tell.
+	//
+	// Example: 12
 	CPUTimeMs nullable.Nullable[int64] `json:"cpuTimeMs"`
 	CreatedAt time.Time                `json:"createdAt"`
 
 	// DurationMs How long the last attempt took, in milliseconds.
-	DurationMs   nullable.Nullable[int64]     `json:"durationMs"`
-	ErrorMessage nullable.Nullable[string]    `json:"errorMessage"`
-	ErrorStack   nullable.Nullable[string]    `json:"errorStack"`
-	ErrorType    nullable.Nullable[ErrorType] `json:"errorType"`
+	//
+	// Example: 130
+	DurationMs nullable.Nullable[int64] `json:"durationMs"`
+
+	// ErrorMessage Example: connect: connection refused
+	ErrorMessage nullable.Nullable[string] `json:"errorMessage"`
+
+	// ErrorStack Example: goroutine 7 [running]: main.report()
+	ErrorStack nullable.Nullable[string]    `json:"errorStack"`
+	ErrorType  nullable.Nullable[ErrorType] `json:"errorType"`
 
 	// ExecutionID The same value as `id`; the name under which the queue and targets know it.
 	ExecutionID openapi_types.UUID `json:"executionId"`
@@ -1458,15 +1563,23 @@ type Execution struct {
 	JobType JobType `json:"jobType"`
 
 	// JobVersion The version of the job that it runs.
+	//
+	// Example: 3
 	JobVersion int `json:"jobVersion"`
 
 	// MaxAttempts How many attempts it may have; it grows where a worker was lost.
+	//
+	// Example: 4
 	MaxAttempts int `json:"maxAttempts"`
 
 	// MemoryPeakMb In MiB, where the job type can tell.
+	//
+	// Example: 4.5
 	MemoryPeakMb nullable.Nullable[float64] `json:"memoryPeakMb"`
 
 	// MissedCount Of a `missed` execution that stands for several due instants, how many.
+	//
+	// Example: 12
 	MissedCount nullable.Nullable[int64] `json:"missedCount"`
 
 	// MissedUntil The last of these instants; `scheduledAt` is the first.
@@ -1477,18 +1590,26 @@ type Execution struct {
 
 	// Parameters The overrides of its trigger.
 	Parameters nullable.Nullable[json.RawMessage] `json:"parameters"`
-	Priority   int                                `json:"priority"`
+
+	// Priority Example: 0
+	Priority int `json:"priority"`
 
 	// Progress Per cent.
+	//
+	// Example: 100
 	Progress int `json:"progress"`
 
 	// Reason Why it was cancelled, skipped or missed.
+	//
+	// Example: an earlier run of the job was still going on
 	Reason nullable.Nullable[string] `json:"reason"`
 
 	// Result What the job type answered; any JSON, capped in size. In lists null, unless `include=result`.
 	Result json.RawMessage `json:"result"`
 
 	// RetryCount How many attempts were made after the first.
+	//
+	// Example: 0
 	RetryCount int `json:"retryCount"`
 
 	// ScheduledAt The due instant, or that of the trigger.
@@ -1505,6 +1626,8 @@ type Execution struct {
 	TriggerType TriggerType `json:"triggerType"`
 
 	// TriggeredBy The `sub` of who triggered it; null for `scheduled`.
+	//
+	// Example: ada
 	TriggeredBy nullable.Nullable[string] `json:"triggeredBy"`
 
 	// WaitingOn Why a `pending` or `retrying` execution does not run; null for every other one, and in the answer of the request that made it.
@@ -1530,29 +1653,49 @@ type ExecutionBulk struct {
 
 // ExecutionGroup defines model for ExecutionGroup.
 type ExecutionGroup struct {
+	// Cancelled Example: 0
 	Cancelled int64 `json:"cancelled"`
+
+	// Completed Example: 28
 	Completed int64 `json:"completed"`
 
 	// Count How many are over; a `missed` one that stands for several due instants counts once.
+	//
+	// Example: 412
 	Count int64 `json:"count"`
 
 	// DurationMs How long the last attempts of those that completed or failed took, in milliseconds; null where there are none.
 	DurationMs nullable.Nullable[struct {
+		// Avg Example: 130.5
 		Avg float64 `json:"avg"`
+
+		// P50 Example: 120
 		P50 float64 `json:"p50"`
+
+		// P95 Example: 310
 		P95 float64 `json:"p95"`
+
+		// P99 Example: 640
 		P99 float64 `json:"p99"`
 	}] `json:"durationMs"`
+
+	// Failed Example: 1
 	Failed int64 `json:"failed"`
 
 	// Key The state, type, trigger or job's id; of an hour or a day its first instant, with the offset of the zone.
 	//
 	// Example: 2026-03-01T00:00:00+08:00
-	Key    string `json:"key"`
-	Missed int64  `json:"missed"`
+	Key string `json:"key"`
+
+	// Missed Example: 1
+	Missed int64 `json:"missed"`
 
 	// Retried How many took more than one attempt.
+	//
+	// Example: 3
 	Retried int64 `json:"retried"`
+
+	// Skipped Example: 2
 	Skipped int64 `json:"skipped"`
 
 	// SuccessRate The share of `completed` among those that completed or failed; null where there are none.
@@ -1567,6 +1710,8 @@ type ExecutionPage struct {
 	Items   []Execution `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
 }
 
@@ -1589,6 +1734,8 @@ type ExecutionStats struct {
 	From time.Time `json:"from"`
 
 	// GroupBy As it was asked for.
+	//
+	// Example: status
 	GroupBy nullable.Nullable[string] `json:"groupBy"`
 	Groups  []ExecutionGroup          `json:"groups"`
 
@@ -1606,24 +1753,44 @@ type ExecutionStatus string
 
 // ExecutionSummary defines model for ExecutionSummary.
 type ExecutionSummary struct {
+	// Cancelled Example: 0
 	Cancelled int64 `json:"cancelled"`
+
+	// Completed Example: 28
 	Completed int64 `json:"completed"`
 
 	// Count How many are over; a `missed` one that stands for several due instants counts once.
+	//
+	// Example: 412
 	Count int64 `json:"count"`
 
 	// DurationMs How long the last attempts of those that completed or failed took, in milliseconds; null where there are none.
 	DurationMs nullable.Nullable[struct {
+		// Avg Example: 130.5
 		Avg float64 `json:"avg"`
+
+		// P50 Example: 120
 		P50 float64 `json:"p50"`
+
+		// P95 Example: 310
 		P95 float64 `json:"p95"`
+
+		// P99 Example: 640
 		P99 float64 `json:"p99"`
 	}] `json:"durationMs"`
+
+	// Failed Example: 1
 	Failed int64 `json:"failed"`
+
+	// Missed Example: 1
 	Missed int64 `json:"missed"`
 
 	// Retried How many took more than one attempt.
+	//
+	// Example: 3
 	Retried int64 `json:"retried"`
+
+	// Skipped Example: 2
 	Skipped int64 `json:"skipped"`
 
 	// SuccessRate The share of `completed` among those that completed or failed; null where there are none.
@@ -1679,16 +1846,24 @@ type Health struct {
 	} `json:"details"`
 	Metrics struct {
 		// ActiveJobs Executions that run now, of all tenants; null where it is not known.
+		//
+		// Example: 120
 		ActiveJobs nullable.Nullable[int64] `json:"activeJobs"`
 
 		// MemoryUsage Bytes that this process holds from the system.
+		//
+		// Example: 31457280
 		MemoryUsage int64 `json:"memoryUsage"`
 
 		// QueueSize Executions that wait, of all tenants; null where it is not known.
+		//
+		// Example: 0
 		QueueSize nullable.Nullable[int64] `json:"queueSize"`
 	} `json:"metrics"`
 
 	// Port The port of the API.
+	//
+	// Example: 3009
 	Port    int           `json:"port"`
 	Service HealthService `json:"service"`
 
@@ -1740,6 +1915,8 @@ type HTTPConfigMethod string
 // Job A stored definition and what became of it.
 type Job struct {
 	// AuditDifference What the recount found: executions beyond (above 0) or short of (below 0) the due instants; 0 is right.
+	//
+	// Example: 0
 	AuditDifference nullable.Nullable[int64] `json:"auditDifference"`
 
 	// AuditedAt When the service last recounted this job's due instants, which it does by samples.
@@ -1756,10 +1933,18 @@ type Job struct {
 	CreatedAt time.Time       `json:"createdAt"`
 
 	// CreatedBy The `sub` of the token that created it.
-	CreatedBy            string                    `json:"createdBy"`
-	CronExpression       nullable.Nullable[string] `json:"cronExpression"`
-	Description          string                    `json:"description"`
-	DisableAfterFailures nullable.Nullable[int]    `json:"disableAfterFailures"`
+	//
+	// Example: ada
+	CreatedBy string `json:"createdBy"`
+
+	// CronExpression Example: 0 0 2 * * *
+	CronExpression nullable.Nullable[string] `json:"cronExpression"`
+
+	// Description Example: Sends the report.
+	Description string `json:"description"`
+
+	// DisableAfterFailures Example: 3
+	DisableAfterFailures nullable.Nullable[int] `json:"disableAfterFailures"`
 
 	// DstGap What happens to a local time that a clock change skips: `shift` runs it once, later by as much as the clock moved, `skip` does not run it. For expressions that name hours.
 	DstGap DstGap `json:"dstGap"`
@@ -1769,39 +1954,57 @@ type Job struct {
 	EndDate    nullable.Nullable[time.Time] `json:"endDate"`
 
 	// ExecutionCount How many due instants became executions.
+	//
+	// Example: 412
 	ExecutionCount int64              `json:"executionCount"`
 	ID             openapi_types.UUID `json:"id"`
 
 	// Interval As Go duration.
 	//
 	// Example: 30s
-	Interval      nullable.Nullable[string] `json:"interval"`
-	JitterSeconds int                       `json:"jitterSeconds"`
+	Interval nullable.Nullable[string] `json:"interval"`
+
+	// JitterSeconds Example: 0
+	JitterSeconds int `json:"jitterSeconds"`
 
 	// JobType `http` calls a URL, `function` runs a function.
 	JobType JobType `json:"jobType"`
 
 	// LastExecutionAt The due instant that was promoted last.
-	LastExecutionAt     nullable.Nullable[time.Time] `json:"lastExecutionAt"`
-	MaxConcurrent       int                          `json:"maxConcurrent"`
-	MaxExecutions       nullable.Nullable[int64]     `json:"maxExecutions"`
-	MisfireGraceSeconds int                          `json:"misfireGraceSeconds"`
-	MisfireLimit        int                          `json:"misfireLimit"`
+	LastExecutionAt nullable.Nullable[time.Time] `json:"lastExecutionAt"`
+
+	// MaxConcurrent Example: 1
+	MaxConcurrent int `json:"maxConcurrent"`
+
+	// MaxExecutions Example: 1000
+	MaxExecutions nullable.Nullable[int64] `json:"maxExecutions"`
+
+	// MisfireGraceSeconds Example: 60
+	MisfireGraceSeconds int `json:"misfireGraceSeconds"`
+
+	// MisfireLimit Example: 10
+	MisfireLimit int `json:"misfireLimit"`
 
 	// MisfirePolicy What happens to instants that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
 	MisfirePolicy MisfirePolicy `json:"misfirePolicy"`
-	Name          string        `json:"name"`
+
+	// Name Example: nightly report
+	Name string `json:"name"`
 
 	// NextExecutionAt The next due instant; null while the schedule does not fire.
 	NextExecutionAt nullable.Nullable[time.Time] `json:"nextExecutionAt"`
 
 	// OverlapPolicy What happens to a due instant while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
-	OverlapPolicy     OverlapPolicy `json:"overlapPolicy"`
-	OverlapQueueLimit int           `json:"overlapQueueLimit"`
+	OverlapPolicy OverlapPolicy `json:"overlapPolicy"`
+
+	// OverlapQueueLimit Example: 100
+	OverlapQueueLimit int `json:"overlapQueueLimit"`
 
 	// PausedUntil When the pause ends by itself.
 	PausedUntil nullable.Nullable[time.Time] `json:"pausedUntil"`
-	Priority    int                          `json:"priority"`
+
+	// Priority Example: 0
+	Priority int `json:"priority"`
 
 	// RetryConfig When a failed attempt is made again. In answers every field is present.
 	RetryConfig RetryConfig                  `json:"retryConfig"`
@@ -1815,14 +2018,20 @@ type Job struct {
 	StatusAt time.Time `json:"statusAt"`
 
 	// StatusBy The `sub` of who set this state; `system` where the service did.
+	//
+	// Example: ada
 	StatusBy nullable.Nullable[string] `json:"statusBy"`
 
 	// StatusReason Why it is in this state.
+	//
+	// Example: the warehouse is being migrated
 	StatusReason nullable.Nullable[string] `json:"statusReason"`
 	Tags         []string                  `json:"tags"`
 	TenantID     openapi_types.UUID        `json:"tenantId"`
 
 	// Timeout Seconds for one attempt.
+	//
+	// Example: 300
 	Timeout int `json:"timeout"`
 
 	// Timezone Example: Asia/Shanghai
@@ -1832,6 +2041,8 @@ type Job struct {
 	UpdatedAt time.Time `json:"updatedAt"`
 
 	// Version Counts the changes of the definition; the `ETag` is this in quotes.
+	//
+	// Example: 3
 	Version int `json:"version"`
 }
 
@@ -1872,10 +2083,14 @@ type JobCalendarMode string
 
 // JobComparison defines model for JobComparison.
 type JobComparison struct {
-	Changes []Change           `json:"changes"`
-	From    int                `json:"from"`
-	JobID   openapi_types.UUID `json:"jobId"`
-	To      int                `json:"to"`
+	Changes []Change `json:"changes"`
+
+	// From Example: 2
+	From  int                `json:"from"`
+	JobID openapi_types.UUID `json:"jobId"`
+
+	// To Example: 3
+	To int `json:"to"`
 }
 
 // JobPage defines model for JobPage.
@@ -1884,6 +2099,8 @@ type JobPage struct {
 	Items   []Job `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
 }
 
@@ -1929,6 +2146,8 @@ type JobSpec struct {
 	Description    *string                   `json:"description,omitempty"`
 
 	// DisableAfterFailures After so many failed executions in a row the job becomes `inactive` and says why; without it, never.
+	//
+	// Example: 3
 	DisableAfterFailures nullable.Nullable[int] `json:"disableAfterFailures,omitempty"`
 
 	// DstGap What happens to a local time that a clock change skips: `shift` runs it once, later by as much as the clock moved, `skip` does not run it. For expressions that name hours.
@@ -1955,6 +2174,8 @@ type JobSpec struct {
 	MaxConcurrent *int `json:"maxConcurrent,omitempty"`
 
 	// MaxExecutions After so many executions of its schedule the job becomes `inactive`; without it there is no bound.
+	//
+	// Example: 1000
 	MaxExecutions nullable.Nullable[int64] `json:"maxExecutions,omitempty"`
 
 	// MisfireGraceSeconds An instant that is promoted at most so late runs as if it were on time.
@@ -1993,6 +2214,8 @@ type JobSpec struct {
 	Tags      *[]string                    `json:"tags,omitempty"`
 
 	// Timeout Seconds that one attempt may take. Where it is left out, the server's `SCHEDULER_JOB_TIMEOUT_MS` at the time of the request: 300 unless the operator chose another.
+	//
+	// Example: 300
 	Timeout *int `json:"timeout,omitempty"`
 
 	// Timezone IANA name of the zone in which `cronExpression` is read.
@@ -2027,6 +2250,8 @@ type JobVersion struct {
 	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy The `sub` of who made it.
+	//
+	// Example: ada
 	CreatedBy string `json:"createdBy"`
 
 	// Definition What a tenant may say of a job. At most one of `cronExpression`, `interval` and `runAt`; with none of them the job runs only when triggered.
@@ -2034,8 +2259,12 @@ type JobVersion struct {
 	JobID      openapi_types.UUID `json:"jobId"`
 
 	// RestoredFrom The version that it brought back.
+	//
+	// Example: 1
 	RestoredFrom nullable.Nullable[int] `json:"restoredFrom"`
-	Version      int                    `json:"version"`
+
+	// Version Example: 3
+	Version int `json:"version"`
 }
 
 // JobVersionPage defines model for JobVersionPage.
@@ -2044,6 +2273,8 @@ type JobVersionPage struct {
 	Items   []JobVersionSummary `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
 }
 
@@ -2056,27 +2287,41 @@ type JobVersionSummary struct {
 	CreatedAt     time.Time `json:"createdAt"`
 
 	// CreatedBy The `sub` of who made it.
+	//
+	// Example: ada
 	CreatedBy string             `json:"createdBy"`
 	JobID     openapi_types.UUID `json:"jobId"`
 
 	// RestoredFrom The version that it brought back.
+	//
+	// Example: 1
 	RestoredFrom nullable.Nullable[int] `json:"restoredFrom"`
-	Version      int                    `json:"version"`
+
+	// Version Example: 3
+	Version int `json:"version"`
 }
 
 // Lane defines model for Lane.
 type Lane struct {
 	// Delayed That wait for their instant, such as that of a retry.
+	//
+	// Example: 0
 	Delayed int64 `json:"delayed"`
 
 	// LatencySeconds How long the one that waits longest could have started.
+	//
+	// Example: 0.02
 	LatencySeconds float64 `json:"latencySeconds"`
 
 	// Name Of priorities 7 to 9, 3 to 6, and 0 to 2.
-	Name    LaneName `json:"name"`
-	Running int64    `json:"running"`
+	Name LaneName `json:"name"`
+
+	// Running Example: 1
+	Running int64 `json:"running"`
 
 	// Waiting That could start now: they wait for a worker or for a place.
+	//
+	// Example: 4
 	Waiting int64 `json:"waiting"`
 }
 
@@ -2108,83 +2353,139 @@ type LivenessStatus string
 // Metrics defines model for Metrics.
 type Metrics struct {
 	// ActiveWorkers Workers that live; they are everybody's.
+	//
+	// Example: 4
 	ActiveWorkers int64 `json:"activeWorkers"`
 
 	// AverageExecutionMs How long a last attempt took, in milliseconds; null where none has a duration.
+	//
+	// Example: 130.5
 	AverageExecutionMs nullable.Nullable[float64] `json:"averageExecutionMs"`
 
 	// ErrorRate The share of failed ones among those that completed or failed; null where there are none.
+	//
+	// Example: 0.01
 	ErrorRate nullable.Nullable[float64] `json:"errorRate"`
 
 	// Executions What executions came to since the service began to count, up to some 15 seconds before; it only grows.
 	Executions struct {
+		// Cancelled Example: 0
 		Cancelled int64 `json:"cancelled"`
-		Failed    int64 `json:"failed"`
+
+		// Failed Example: 1
+		Failed int64 `json:"failed"`
 
 		// Retried That took more than one attempt.
+		//
+		// Example: 3
 		Retried int64 `json:"retried"`
 
 		// Skipped Due instants that did not run, `missed` ones included.
-		Skipped    int64 `json:"skipped"`
+		//
+		// Example: 2
+		Skipped int64 `json:"skipped"`
+
+		// Successful Example: 400
 		Successful int64 `json:"successful"`
 
 		// TimedOut Of `failed`, by `TIMEOUT`.
+		//
+		// Example: 1
 		TimedOut int64 `json:"timedOut"`
 
 		// Total Without `skipped`.
+		//
+		// Example: 32
 		Total int64 `json:"total"`
 	} `json:"executions"`
 	Jobs struct {
+		// Active Example: 118
 		Active int64 `json:"active"`
+
+		// Paused Example: 2
 		Paused int64 `json:"paused"`
-		Total  int64 `json:"total"`
+
+		// Total Example: 32
+		Total int64 `json:"total"`
 	} `json:"jobs"`
 
 	// QueueLength Executions that wait.
+	//
+	// Example: 4
 	QueueLength int64 `json:"queueLength"`
 
 	// RetryRate The share that took more than one attempt, likewise.
-	RetryRate         nullable.Nullable[float64] `json:"retryRate"`
-	RunningExecutions int64                      `json:"runningExecutions"`
+	//
+	// Example: 0.02
+	RetryRate nullable.Nullable[float64] `json:"retryRate"`
+
+	// RunningExecutions Example: 6
+	RunningExecutions int64 `json:"runningExecutions"`
 
 	// TakenAt The half minute in which they were taken.
 	TakenAt nullable.Nullable[time.Time] `json:"takenAt"`
 
 	// TimeoutRate The share that failed by `TIMEOUT`, likewise.
+	//
+	// Example: 0
 	TimeoutRate nullable.Nullable[float64] `json:"timeoutRate"`
 }
 
 // MetricsCount defines model for MetricsCount.
 type MetricsCount struct {
 	// ActiveWorkers Workers that live; they are everybody's.
+	//
+	// Example: 4
 	ActiveWorkers int64 `json:"activeWorkers"`
 
 	// Executions What executions came to since the service began to count, up to some 15 seconds before; it only grows.
 	Executions struct {
+		// Cancelled Example: 0
 		Cancelled int64 `json:"cancelled"`
-		Failed    int64 `json:"failed"`
+
+		// Failed Example: 1
+		Failed int64 `json:"failed"`
 
 		// Retried That took more than one attempt.
+		//
+		// Example: 3
 		Retried int64 `json:"retried"`
 
 		// Skipped Due instants that did not run, `missed` ones included.
-		Skipped    int64 `json:"skipped"`
+		//
+		// Example: 2
+		Skipped int64 `json:"skipped"`
+
+		// Successful Example: 400
 		Successful int64 `json:"successful"`
 
 		// TimedOut Of `failed`, by `TIMEOUT`.
+		//
+		// Example: 1
 		TimedOut int64 `json:"timedOut"`
 
 		// Total Without `skipped`.
+		//
+		// Example: 32
 		Total int64 `json:"total"`
 	} `json:"executions"`
 	Jobs struct {
+		// Active Example: 118
 		Active int64 `json:"active"`
+
+		// Paused Example: 2
 		Paused int64 `json:"paused"`
-		Total  int64 `json:"total"`
+
+		// Total Example: 32
+		Total int64 `json:"total"`
 	} `json:"jobs"`
 
 	// QueueLength Executions that wait.
-	QueueLength       int64 `json:"queueLength"`
+	//
+	// Example: 4
+	QueueLength int64 `json:"queueLength"`
+
+	// RunningExecutions Example: 6
 	RunningExecutions int64 `json:"runningExecutions"`
 
 	// TakenAt The half minute in which they were taken.
@@ -2204,6 +2505,8 @@ type NewAPIKey struct {
 	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy The `sub` of who made it.
+	//
+	// Example: ada
 	CreatedBy string                       `json:"createdBy"`
 	ExpiresAt nullable.Nullable[time.Time] `json:"expiresAt"`
 	ID        openapi_types.UUID           `json:"id"`
@@ -2215,7 +2518,9 @@ type NewAPIKey struct {
 
 	// LastUsedAt When it was used last, to the minute; null: never.
 	LastUsedAt nullable.Nullable[time.Time] `json:"lastUsedAt"`
-	Name       string                       `json:"name"`
+
+	// Name Example: nightly report
+	Name string `json:"name"`
 
 	// Prefix How the key begins, to tell it by; what `rotate` makes begins the same.
 	//
@@ -2298,8 +2603,12 @@ type Queues struct {
 	// Service Of all tenants, some seconds old; null unless a platform administrator asks.
 	Service nullable.Nullable[struct {
 		// Hints Hints in Redis by lane; empty without it.
-		Hints   map[string]int64         `json:"hints"`
+		Hints map[string]int64 `json:"hints"`
+
+		// Running Example: 1
 		Running nullable.Nullable[int64] `json:"running"`
+
+		// Waiting Example: 4
 		Waiting nullable.Nullable[int64] `json:"waiting"`
 	}] `json:"service"`
 }
@@ -2383,11 +2692,17 @@ type Secret struct {
 	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy Who stored the first value.
-	CreatedBy   string             `json:"createdBy"`
+	//
+	// Example: ada
+	CreatedBy string `json:"createdBy"`
+
+	// Description Example: Sends the report.
 	Description string             `json:"description"`
 	ID          openapi_types.UUID `json:"id"`
 
 	// KeyID The id of the operator's key that the value is encrypted with.
+	//
+	// Example: k2026
 	KeyID string `json:"keyId"`
 
 	// Name Example: billing-key
@@ -2396,9 +2711,13 @@ type Secret struct {
 	UpdatedAt time.Time          `json:"updatedAt"`
 
 	// UpdatedBy Who stored the value as it is.
+	//
+	// Example: ada
 	UpdatedBy string `json:"updatedBy"`
 
 	// Version Counts the values.
+	//
+	// Example: 3
 	Version int `json:"version"`
 }
 
@@ -2408,6 +2727,8 @@ type SecretPage struct {
 	Items   []Secret `json:"items"`
 
 	// NextCursor For the next page; null on the last.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
 }
 
@@ -2423,6 +2744,7 @@ type SecretValue struct {
 // ServiceBatch What a batch made, for another service.
 type ServiceBatch struct {
 	Data struct {
+		// Created Example: 32
 		Created int `json:"created"`
 
 		// Ids In the order of the request.
@@ -2514,26 +2836,45 @@ type ServiceJobStatusSuccess bool
 // Status defines model for Status.
 type Status struct {
 	// ActiveWorkers Workers that live; they are everybody's.
+	//
+	// Example: 4
 	ActiveWorkers int `json:"activeWorkers"`
 	Executions    struct {
 		// Delayed That wait for their instant, such as that of a retry.
+		//
+		// Example: 0
 		Delayed int64 `json:"delayed"`
 
 		// OldestWaitingSeconds How long the one that waits longest could have started.
+		//
+		// Example: 0.4
 		OldestWaitingSeconds float64 `json:"oldestWaitingSeconds"`
-		Running              int64   `json:"running"`
+
+		// Running Example: 1
+		Running int64 `json:"running"`
 
 		// Waiting That could start now: they wait for a worker or for a place.
+		//
+		// Example: 4
 		Waiting int64 `json:"waiting"`
 	} `json:"executions"`
 	Jobs struct {
-		Active   int64 `json:"active"`
+		// Active Example: 118
+		Active int64 `json:"active"`
+
+		// Inactive Example: 4
 		Inactive int64 `json:"inactive"`
-		Paused   int64 `json:"paused"`
-		Total    int64 `json:"total"`
+
+		// Paused Example: 2
+		Paused int64 `json:"paused"`
+
+		// Total Example: 32
+		Total int64 `json:"total"`
 	} `json:"jobs"`
 
 	// PromotionLagSeconds How late the oldest due instant is that has not become an execution yet; 0 where there is none.
+	//
+	// Example: 0.02
 	PromotionLagSeconds float64 `json:"promotionLagSeconds"`
 
 	// Service Example: scheduler-service
@@ -2548,8 +2889,10 @@ type Status struct {
 	Status string `json:"status"`
 
 	// Time The clock of this process.
-	Time          time.Time `json:"time"`
-	UptimeSeconds float64   `json:"uptimeSeconds"`
+	Time time.Time `json:"time"`
+
+	// UptimeSeconds Example: 86400
+	UptimeSeconds float64 `json:"uptimeSeconds"`
 
 	// Version The version of the program.
 	//
@@ -2608,10 +2951,16 @@ type Tenant struct {
 
 	// Limits What a tenant may have. Null, or nothing, means what the operator configured for all.
 	Limits TenantLimits `json:"limits"`
-	Name   string       `json:"name"`
+
+	// Name Example: nightly report
+	Name string `json:"name"`
 
 	// Status Nothing of a tenant runs that is not `active`; see the operations that change it.
-	Status       TenantStatus              `json:"status"`
+	//
+	// Example: active
+	Status TenantStatus `json:"status"`
+
+	// StatusReason Example: the warehouse is being migrated
 	StatusReason nullable.Nullable[string] `json:"statusReason"`
 	UpdatedAt    time.Time                 `json:"updatedAt"`
 }
@@ -2663,6 +3012,8 @@ type TenantPage struct {
 	Items   []Tenant `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
 }
 
@@ -2679,17 +3030,26 @@ type TenantSpec struct {
 }
 
 // TenantStatus Nothing of a tenant runs that is not `active`; see the operations that change it.
+//
+// Example: active
 type TenantStatus = string
 
 // TenantUsage defines model for TenantUsage.
 type TenantUsage struct {
+	// APIKeys Example: 3
 	APIKeys int `json:"apiKeys"`
 
 	// ExecutionsToday Executions that the schedule and triggers made today (UTC); null for a tenant without a limit on them, for which they are not counted.
+	//
+	// Example: 9120
 	ExecutionsToday nullable.Nullable[int] `json:"executionsToday"`
-	Jobs            int                    `json:"jobs"`
+
+	// Jobs Example: 120
+	Jobs int `json:"jobs"`
 
 	// Running Executions that run now.
+	//
+	// Example: 1
 	Running int `json:"running"`
 }
 
@@ -2701,10 +3061,16 @@ type TenantWithUsage struct {
 
 	// Limits What a tenant may have. Null, or nothing, means what the operator configured for all.
 	Limits TenantLimits `json:"limits"`
-	Name   string       `json:"name"`
+
+	// Name Example: nightly report
+	Name string `json:"name"`
 
 	// Status Nothing of a tenant runs that is not `active`; see the operations that change it.
-	Status       TenantStatus              `json:"status"`
+	//
+	// Example: active
+	Status TenantStatus `json:"status"`
+
+	// StatusReason Example: the warehouse is being migrated
 	StatusReason nullable.Nullable[string] `json:"statusReason"`
 	UpdatedAt    time.Time                 `json:"updatedAt"`
 	Usage        TenantUsage               `json:"usage"`
@@ -2753,9 +3119,13 @@ type WaitingOn struct {
 // Worker defines model for Worker.
 type Worker struct {
 	// HeartbeatAgeSeconds How long ago it was last heard of.
+	//
+	// Example: 1.2
 	HeartbeatAgeSeconds float64 `json:"heartbeatAgeSeconds"`
 
 	// Host Where it runs; null unless a platform administrator asks.
+	//
+	// Example: worker-7c9d
 	Host nullable.Nullable[string] `json:"host"`
 	ID   openapi_types.UUID        `json:"id"`
 
@@ -2763,12 +3133,18 @@ type Worker struct {
 	JobTypes []string `json:"jobTypes"`
 
 	// Running How many of the tenant's executions it runs.
+	//
+	// Example: 1
 	Running int64 `json:"running"`
 
 	// RunningOfAll How many executions it runs of all tenants; null unless a platform administrator asks.
+	//
+	// Example: 12
 	RunningOfAll nullable.Nullable[int] `json:"runningOfAll"`
 
 	// Slots How many executions it runs at once.
+	//
+	// Example: 100
 	Slots     int       `json:"slots"`
 	StartedAt time.Time `json:"startedAt"`
 }

@@ -1345,7 +1345,10 @@ export interface components {
         ApiKey: {
             /** Format: date-time */
             createdAt: string;
-            /** @description The `sub` of who made it. */
+            /**
+             * @description The `sub` of who made it.
+             * @example ada
+             */
             createdBy: string;
             /** Format: date-time */
             expiresAt: string | null;
@@ -1356,6 +1359,7 @@ export interface components {
              * @description When it was used last, to the minute; null: never.
              */
             lastUsedAt: string | null;
+            /** @example nightly report */
             name: string;
             /**
              * @description How the key begins, to tell it by; what `rotate` makes begins the same.
@@ -1374,7 +1378,10 @@ export interface components {
         ApiKeyPage: {
             hasMore: boolean;
             items: components["schemas"]["ApiKey"][];
-            /** @description For the next page; null on the last one. */
+            /**
+             * @description For the next page; null on the last one.
+             * @example c1.x7Jq0v3nB2mYtK8dQzLr
+             */
             nextCursor: string | null;
         };
         ApiKeySpec: {
@@ -1395,9 +1402,12 @@ export interface components {
         Attempt: {
             /** Format: date-time */
             endedAt: string;
+            /** @example connect: connection refused */
             errorMessage: string;
+            /** @example goroutine 7 [running]: main.report() */
             errorStack: string | null;
             errorType: components["schemas"]["ErrorType"];
+            /** @example 1 */
             number: number;
             /** Format: date-time */
             startedAt: string | null;
@@ -1411,14 +1421,20 @@ export interface components {
              * @example pauseJob
              */
             action: string;
-            /** @description Who, as the token names it; `api-key:` and its id. */
+            /**
+             * @description Who, as the token names it; `api-key:` and its id.
+             * @example ada
+             */
             actor: string;
             /**
              * @description `service`: another service over `/internal`; `process`: a program of the operator.
              * @enum {string}
              */
             actorKind: "user" | "apiKey" | "service" | "process";
-            /** @description The address that the request came from. */
+            /**
+             * @description The address that the request came from.
+             * @example 203.0.113.7
+             */
             address: string;
             /** @description What of the thing is different now; all of a new one; null of a deleted one. */
             after: Record<string, unknown> | null;
@@ -1428,19 +1444,32 @@ export interface components {
             before: Record<string, unknown> | null;
             /** @enum {string} */
             change: "create" | "update" | "delete";
-            /** @description SHA-256, in hexadecimal, of this change and the hash of the one before in its strand. */
+            /**
+             * @description SHA-256, in hexadecimal, of this change and the hash of the one before in its strand.
+             * @example 9f2c5b1e7d3a4f60b8c2d1e0f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c4d3e2f1a0
+             */
             hash: string;
-            /** @description The id of the thing; of a secret, its name. */
+            /**
+             * @description The id of the thing; of a secret, its name.
+             * @example 0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10
+             */
             objectId: string;
             objectType: components["schemas"]["AuditObjectType"];
-            /** @description The `X-Request-Id` of the request. */
+            /**
+             * @description The `X-Request-Id` of the request.
+             * @example req-7f3a
+             */
             requestId: string;
             /**
              * Format: int64
              * @description Counts the changes of its strand, without gaps.
+             * @example 41
              */
             seq: number;
-            /** @description The strand of the record that it is in. */
+            /**
+             * @description The strand of the record that it is in.
+             * @example 3
+             */
             strand: number;
         };
         /**
@@ -1451,7 +1480,10 @@ export interface components {
         AuditPage: {
             hasMore: boolean;
             items: components["schemas"]["AuditEntry"][];
-            /** @description For the next page; null on the last one. */
+            /**
+             * @description For the next page; null on the last one.
+             * @example c1.x7Jq0v3nB2mYtK8dQzLr
+             */
             nextCursor: string | null;
         };
         AuditProblem: {
@@ -1460,18 +1492,24 @@ export interface components {
              * @enum {string}
              */
             kind: "edited" | "missing" | "cut" | "added" | "anchor";
+            /** @example entry 41 does not fit the one before it */
             message: string;
             /**
              * Format: int64
              * @description Where in the strand.
+             * @example 41
              */
             seq: number;
+            /** @example 3 */
             strand: number;
         };
         AuditVerification: {
             /** @description The last change of each strand that holds. */
             anchors: string[];
-            /** @description How many changes were checked, those of the anchors included. */
+            /**
+             * @description How many changes were checked, those of the anchors included.
+             * @example 1204
+             */
             checked: number;
             /** @description Every strand was followed to its end. */
             complete: boolean;
@@ -1485,17 +1523,26 @@ export interface components {
         };
         /** @description How many of its executions are in each state. */
         BackfillOutcomes: {
+            /** @example 0 */
             cancelled: number;
+            /** @example 28 */
             completed: number;
+            /** @example 1 */
             failed: number;
+            /** @example 2 */
             pending: number;
+            /** @example 0 */
             retrying: number;
+            /** @example 1 */
             running: number;
         };
         BackfillPage: {
             hasMore: boolean;
             items: components["schemas"]["BackfillSummary"][];
-            /** @description For the next page; null on the last one. */
+            /**
+             * @description For the next page; null on the last one.
+             * @example c1.x7Jq0v3nB2mYtK8dQzLr
+             */
             nextCursor: string | null;
         };
         BackfillPlan: {
@@ -1509,7 +1556,10 @@ export interface components {
              * @description The last instant.
              */
             lastAt: string | null;
-            /** @description How many executions would be made. */
+            /**
+             * @description How many executions would be made.
+             * @example 32
+             */
             total: number;
         };
         BackfillRequest: {
@@ -1548,7 +1598,10 @@ export interface components {
         BackfillStatus: "running" | "completed" | "cancelled";
         /** @description A backfill without its outcomes. */
         BackfillSummary: {
-            /** @description How many executions are made so far. */
+            /**
+             * @description How many executions are made so far.
+             * @example 32
+             */
             created: number;
             /** Format: date-time */
             createdAt: string;
@@ -1563,20 +1616,31 @@ export interface components {
             id: string;
             /** Format: uuid */
             jobId: string;
-            /** @description The version of the job that its executions run. */
+            /**
+             * @description The version of the job that its executions run.
+             * @example 3
+             */
             jobVersion: number;
             /** @description The overrides that were given. */
             parameters: Record<string, unknown> | null;
-            /** @description The percentage of instants whose execution is over. */
+            /**
+             * @description The percentage of instants whose execution is over.
+             * @example 100
+             */
             progress: number;
+            /** @example 60 */
             ratePerMinute: number;
+            /** @example ada */
             requestedBy: string;
             status: components["schemas"]["BackfillStatus"];
             /** Format: uuid */
             tenantId: string;
             /** Format: date-time */
             to: string;
-            /** @description How many instants the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end. */
+            /**
+             * @description How many instants the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end.
+             * @example 32
+             */
             total: number;
         };
         BulkResult: {
@@ -1603,7 +1667,10 @@ export interface components {
                 /** @example there is no job with this id */
                 message: string;
             }[];
-            /** @description More may fit the filter; null where none is left. */
+            /**
+             * @description More may fit the filter; null where none is left.
+             * @example c1.x7Jq0v3nB2mYtK8dQzLr
+             */
             nextCursor: string | null;
         };
         /** @description A stored calendar. */
@@ -1612,9 +1679,11 @@ export interface components {
             createdAt: string;
             /** @description As they were sent, with `end`, and as dates where they are whole days. */
             days: components["schemas"]["CalendarDay"][];
+            /** @example Sends the report. */
             description: string;
             /** Format: uuid */
             id: string;
+            /** @example nightly report */
             name: string;
             /** Format: uuid */
             tenantId: string;
@@ -1622,7 +1691,10 @@ export interface components {
             timezone: string;
             /** Format: date-time */
             updatedAt: string;
-            /** @description Counts the changes; the `ETag` is this in quotes. */
+            /**
+             * @description Counts the changes; the `ETag` is this in quotes.
+             * @example 3
+             */
             version: number;
         };
         /** @description A stretch of time on the clock of the calendar's zone. `start` and `end` are dates (`2026-12-24`) or local times (`2026-12-24T18:00`, with seconds where needed), without an offset. A date as `end` is included, a local time as `end` is not. Without `end` it lasts until the end of the day of `start`. */
@@ -1646,7 +1718,10 @@ export interface components {
         CalendarPage: {
             hasMore: boolean;
             items: components["schemas"]["CalendarSummary"][];
-            /** @description For the next page; null on the last one. */
+            /**
+             * @description For the next page; null on the last one.
+             * @example c1.x7Jq0v3nB2mYtK8dQzLr
+             */
             nextCursor: string | null;
         };
         /** @description What a tenant may say of a calendar. */
@@ -1671,17 +1746,24 @@ export interface components {
         CalendarSummary: {
             /** Format: date-time */
             createdAt: string;
-            /** @description How many entries `days` has. */
+            /**
+             * @description How many entries `days` has.
+             * @example 12
+             */
             dayCount: number;
+            /** @example Sends the report. */
             description: string;
             /** Format: uuid */
             id: string;
+            /** @example nightly report */
             name: string;
             /** Format: uuid */
             tenantId: string;
+            /** @example Europe/Berlin */
             timezone: string;
             /** Format: date-time */
             updatedAt: string;
+            /** @example 3 */
             version: number;
         };
         /** @description A field that differs. Of objects, the field within; lists count as one field. */
@@ -1712,6 +1794,7 @@ export interface components {
             /**
              * Format: double
              * @description How long it took to answer.
+             * @example 0.8
              */
             latencyMs: number;
         } & {
@@ -1797,6 +1880,7 @@ export interface components {
             /**
              * Format: int64
              * @description In milliseconds, where the job type can tell.
+             * @example 12
              */
             cpuTimeMs: number | null;
             /** Format: date-time */
@@ -1804,9 +1888,12 @@ export interface components {
             /**
              * Format: int64
              * @description How long the last attempt took, in milliseconds.
+             * @example 130
              */
             durationMs: number | null;
+            /** @example connect: connection refused */
             errorMessage: string | null;
+            /** @example goroutine 7 [running]: main.report() */
             errorStack: string | null;
             errorType: (string & components["schemas"]["ErrorType"]) | null;
             /**
@@ -1819,18 +1906,26 @@ export interface components {
             /** Format: uuid */
             jobId: string;
             jobType: components["schemas"]["JobType"];
-            /** @description The version of the job that it runs. */
+            /**
+             * @description The version of the job that it runs.
+             * @example 3
+             */
             jobVersion: number;
-            /** @description How many attempts it may have; it grows where a worker was lost. */
+            /**
+             * @description How many attempts it may have; it grows where a worker was lost.
+             * @example 4
+             */
             maxAttempts: number;
             /**
              * Format: double
              * @description In MiB, where the job type can tell.
+             * @example 4.5
              */
             memoryPeakMb: number | null;
             /**
              * Format: int64
              * @description Of a `missed` execution that stands for several due instants, how many.
+             * @example 12
              */
             missedCount: number | null;
             /**
@@ -1845,14 +1940,24 @@ export interface components {
             nextAttemptAt: string | null;
             /** @description The overrides of its trigger. */
             parameters: Record<string, unknown> | null;
+            /** @example 0 */
             priority: number;
-            /** @description Per cent. */
+            /**
+             * @description Per cent.
+             * @example 100
+             */
             progress: number;
-            /** @description Why it was cancelled, skipped or missed. */
+            /**
+             * @description Why it was cancelled, skipped or missed.
+             * @example an earlier run of the job was still going on
+             */
             reason: string | null;
             /** @description What the job type answered; any JSON, capped in size. In lists null, unless `include=result`. */
             result: (Record<string, unknown> | null) | unknown[] | string | number | boolean;
-            /** @description How many attempts were made after the first. */
+            /**
+             * @description How many attempts were made after the first.
+             * @example 0
+             */
             retryCount: number;
             /**
              * Format: date-time
@@ -1867,7 +1972,10 @@ export interface components {
             status: components["schemas"]["ExecutionStatus"];
             /** Format: uuid */
             tenantId: string;
-            /** @description The `sub` of who triggered it; null for `scheduled`. */
+            /**
+             * @description The `sub` of who triggered it; null for `scheduled`.
+             * @example ada
+             */
             triggeredBy: string | null;
             triggerType: components["schemas"]["TriggerType"];
             /** @description Why a `pending` or `retrying` execution does not run; null for every other one, and in the answer of the request that made it. */
@@ -1902,7 +2010,10 @@ export interface components {
         ExecutionPage: {
             hasMore: boolean;
             items: components["schemas"]["Execution"][];
-            /** @description For the next page; null on the last one. */
+            /**
+             * @description For the next page; null on the last one.
+             * @example c1.x7Jq0v3nB2mYtK8dQzLr
+             */
             nextCursor: string | null;
         };
         /** @description Which executions, newest first; all that is given has to fit. */
@@ -1927,7 +2038,10 @@ export interface components {
         ExecutionStats: {
             /** Format: date-time */
             from: string;
-            /** @description As it was asked for. */
+            /**
+             * @description As it was asked for.
+             * @example status
+             */
             groupBy: string | null;
             groups: components["schemas"]["ExecutionGroup"][];
             /** @example Asia/Shanghai */
@@ -1944,36 +2058,65 @@ export interface components {
          */
         ExecutionStatus: "pending" | "running" | "retrying" | "completed" | "failed" | "cancelled" | "skipped" | "missed";
         ExecutionSummary: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @example 0
+             */
             cancelled: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @example 28
+             */
             completed: number;
             /**
              * Format: int64
              * @description How many are over; a `missed` one that stands for several due instants counts once.
+             * @example 412
              */
             count: number;
             /** @description How long the last attempts of those that completed or failed took, in milliseconds; null where there are none. */
             durationMs: {
-                /** Format: double */
+                /**
+                 * Format: double
+                 * @example 130.5
+                 */
                 avg: number;
-                /** Format: double */
+                /**
+                 * Format: double
+                 * @example 120
+                 */
                 p50: number;
-                /** Format: double */
+                /**
+                 * Format: double
+                 * @example 310
+                 */
                 p95: number;
-                /** Format: double */
+                /**
+                 * Format: double
+                 * @example 640
+                 */
                 p99: number;
             } | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @example 1
+             */
             failed: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @example 1
+             */
             missed: number;
             /**
              * Format: int64
              * @description How many took more than one attempt.
+             * @example 3
              */
             retried: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @example 2
+             */
             skipped: number;
             /**
              * Format: double
@@ -2030,20 +2173,26 @@ export interface components {
                 /**
                  * Format: int64
                  * @description Executions that run now, of all tenants; null where it is not known.
+                 * @example 120
                  */
                 activeJobs: number | null;
                 /**
                  * Format: int64
                  * @description Bytes that this process holds from the system.
+                 * @example 31457280
                  */
                 memoryUsage: number;
                 /**
                  * Format: int64
                  * @description Executions that wait, of all tenants; null where it is not known.
+                 * @example 0
                  */
                 queueSize: number | null;
             };
-            /** @description The port of the API. */
+            /**
+             * @description The port of the API.
+             * @example 3009
+             */
             port: number;
             /** @enum {string} */
             service: "scheduler-service";
@@ -2095,6 +2244,7 @@ export interface components {
             /**
              * Format: int64
              * @description What the recount found: executions beyond (above 0) or short of (below 0) the due instants; 0 is right.
+             * @example 0
              */
             auditDifference: number | null;
             /**
@@ -2112,10 +2262,16 @@ export interface components {
             config: Record<string, unknown>;
             /** Format: date-time */
             createdAt: string;
-            /** @description The `sub` of the token that created it. */
+            /**
+             * @description The `sub` of the token that created it.
+             * @example ada
+             */
             createdBy: string;
+            /** @example 0 0 2 * * * */
             cronExpression: string | null;
+            /** @example Sends the report. */
             description: string;
+            /** @example 3 */
             disableAfterFailures: number | null;
             dstGap: components["schemas"]["DstGap"];
             dstOverlap: components["schemas"]["DstOverlap"];
@@ -2124,6 +2280,7 @@ export interface components {
             /**
              * Format: int64
              * @description How many due instants became executions.
+             * @example 412
              */
             executionCount: number;
             /** Format: uuid */
@@ -2133,6 +2290,7 @@ export interface components {
              * @example 30s
              */
             interval: string | null;
+            /** @example 0 */
             jitterSeconds: number;
             jobType: components["schemas"]["JobType"];
             /**
@@ -2140,12 +2298,19 @@ export interface components {
              * @description The due instant that was promoted last.
              */
             lastExecutionAt: string | null;
+            /** @example 1 */
             maxConcurrent: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @example 1000
+             */
             maxExecutions: number | null;
+            /** @example 60 */
             misfireGraceSeconds: number;
+            /** @example 10 */
             misfireLimit: number;
             misfirePolicy: components["schemas"]["MisfirePolicy"];
+            /** @example nightly report */
             name: string;
             /**
              * Format: date-time
@@ -2153,12 +2318,14 @@ export interface components {
              */
             nextExecutionAt: string | null;
             overlapPolicy: components["schemas"]["OverlapPolicy"];
+            /** @example 100 */
             overlapQueueLimit: number;
             /**
              * Format: date-time
              * @description When the pause ends by itself.
              */
             pausedUntil: string | null;
+            /** @example 0 */
             priority: number;
             retryConfig: components["schemas"]["RetryConfig"];
             /** Format: date-time */
@@ -2171,14 +2338,23 @@ export interface components {
              * @description When this state was set.
              */
             statusAt: string;
-            /** @description The `sub` of who set this state; `system` where the service did. */
+            /**
+             * @description The `sub` of who set this state; `system` where the service did.
+             * @example ada
+             */
             statusBy: string | null;
-            /** @description Why it is in this state. */
+            /**
+             * @description Why it is in this state.
+             * @example the warehouse is being migrated
+             */
             statusReason: string | null;
             tags: string[];
             /** Format: uuid */
             tenantId: string;
-            /** @description Seconds for one attempt. */
+            /**
+             * @description Seconds for one attempt.
+             * @example 300
+             */
             timeout: number;
             /** @example Asia/Shanghai */
             timezone: string;
@@ -2187,7 +2363,10 @@ export interface components {
              * @description When the definition, the state or a calendar that it names last changed.
              */
             updatedAt: string;
-            /** @description Counts the changes of the definition; the `ETag` is this in quotes. */
+            /**
+             * @description Counts the changes of the definition; the `ETag` is this in quotes.
+             * @example 3
+             */
             version: number;
         };
         JobBatch: {
@@ -2226,15 +2405,20 @@ export interface components {
         };
         JobComparison: {
             changes: components["schemas"]["Change"][];
+            /** @example 2 */
             from: number;
             /** Format: uuid */
             jobId: string;
+            /** @example 3 */
             to: number;
         };
         JobPage: {
             hasMore: boolean;
             items: components["schemas"]["Job"][];
-            /** @description For the next page; null on the last one. */
+            /**
+             * @description For the next page; null on the last one.
+             * @example c1.x7Jq0v3nB2mYtK8dQzLr
+             */
             nextCursor: string | null;
         };
         /**
@@ -2286,7 +2470,10 @@ export interface components {
             cronExpression?: string | null;
             /** @default  */
             description?: string;
-            /** @description After so many failed executions in a row the job becomes `inactive` and says why; without it, never. */
+            /**
+             * @description After so many failed executions in a row the job becomes `inactive` and says why; without it, never.
+             * @example 3
+             */
             disableAfterFailures?: number | null;
             dstGap?: components["schemas"]["DstGap"];
             dstOverlap?: components["schemas"]["DstOverlap"];
@@ -2314,6 +2501,7 @@ export interface components {
             /**
              * Format: int64
              * @description After so many executions of its schedule the job becomes `inactive`; without it there is no bound.
+             * @example 1000
              */
             maxExecutions?: number | null;
             /**
@@ -2357,7 +2545,10 @@ export interface components {
             startDate?: string | null;
             /** @default [] */
             tags?: string[];
-            /** @description Seconds that one attempt may take. Where it is left out, the server's `SCHEDULER_JOB_TIMEOUT_MS` at the time of the request: 300 unless the operator chose another. */
+            /**
+             * @description Seconds that one attempt may take. Where it is left out, the server's `SCHEDULER_JOB_TIMEOUT_MS` at the time of the request: 300 unless the operator chose another.
+             * @example 300
+             */
             timeout?: number;
             /**
              * @description IANA name of the zone in which `cronExpression` is read.
@@ -2392,19 +2583,29 @@ export interface components {
             changes: components["schemas"]["Change"][];
             /** Format: date-time */
             createdAt: string;
-            /** @description The `sub` of who made it. */
+            /**
+             * @description The `sub` of who made it.
+             * @example ada
+             */
             createdBy: string;
             definition: components["schemas"]["JobSpec"];
             /** Format: uuid */
             jobId: string;
-            /** @description The version that it brought back. */
+            /**
+             * @description The version that it brought back.
+             * @example 1
+             */
             restoredFrom: number | null;
+            /** @example 3 */
             version: number;
         };
         JobVersionPage: {
             hasMore: boolean;
             items: components["schemas"]["JobVersionSummary"][];
-            /** @description For the next page; null on the last one. */
+            /**
+             * @description For the next page; null on the last one.
+             * @example c1.x7Jq0v3nB2mYtK8dQzLr
+             */
             nextCursor: string | null;
         };
         /** @description A version of a job without its definition. */
@@ -2419,23 +2620,32 @@ export interface components {
             changedFields: string[];
             /** Format: date-time */
             createdAt: string;
-            /** @description The `sub` of who made it. */
+            /**
+             * @description The `sub` of who made it.
+             * @example ada
+             */
             createdBy: string;
             /** Format: uuid */
             jobId: string;
-            /** @description The version that it brought back. */
+            /**
+             * @description The version that it brought back.
+             * @example 1
+             */
             restoredFrom: number | null;
+            /** @example 3 */
             version: number;
         };
         Lane: {
             /**
              * Format: int64
              * @description That wait for their instant, such as that of a retry.
+             * @example 0
              */
             delayed: number;
             /**
              * Format: double
              * @description How long the one that waits longest could have started.
+             * @example 0.02
              */
             latencySeconds: number;
             /**
@@ -2443,11 +2653,15 @@ export interface components {
              * @enum {string}
              */
             name: "high" | "normal" | "low";
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @example 1
+             */
             running: number;
             /**
              * Format: int64
              * @description That could start now: they wait for a worker or for a place.
+             * @example 4
              */
             waiting: number;
         };
@@ -2477,21 +2691,25 @@ export interface components {
             /**
              * Format: double
              * @description How long a last attempt took, in milliseconds; null where none has a duration.
+             * @example 130.5
              */
             averageExecutionMs: number | null;
             /**
              * Format: double
              * @description The share of failed ones among those that completed or failed; null where there are none.
+             * @example 0.01
              */
             errorRate: number | null;
             /**
              * Format: double
              * @description The share that took more than one attempt, likewise.
+             * @example 0.02
              */
             retryRate: number | null;
             /**
              * Format: double
              * @description The share that failed by `TIMEOUT`, likewise.
+             * @example 0
              */
             timeoutRate: number | null;
         };
@@ -2499,51 +2717,78 @@ export interface components {
             /**
              * Format: int64
              * @description Workers that live; they are everybody's.
+             * @example 4
              */
             activeWorkers: number;
             /** @description What executions came to since the service began to count, up to some 15 seconds before; it only grows. */
             executions: {
-                /** Format: int64 */
+                /**
+                 * Format: int64
+                 * @example 0
+                 */
                 cancelled: number;
-                /** Format: int64 */
+                /**
+                 * Format: int64
+                 * @example 1
+                 */
                 failed: number;
                 /**
                  * Format: int64
                  * @description That took more than one attempt.
+                 * @example 3
                  */
                 retried: number;
                 /**
                  * Format: int64
                  * @description Due instants that did not run, `missed` ones included.
+                 * @example 2
                  */
                 skipped: number;
-                /** Format: int64 */
+                /**
+                 * Format: int64
+                 * @example 400
+                 */
                 successful: number;
                 /**
                  * Format: int64
                  * @description Of `failed`, by `TIMEOUT`.
+                 * @example 1
                  */
                 timedOut: number;
                 /**
                  * Format: int64
                  * @description Without `skipped`.
+                 * @example 32
                  */
                 total: number;
             };
             jobs: {
-                /** Format: int64 */
+                /**
+                 * Format: int64
+                 * @example 118
+                 */
                 active: number;
-                /** Format: int64 */
+                /**
+                 * Format: int64
+                 * @example 2
+                 */
                 paused: number;
-                /** Format: int64 */
+                /**
+                 * Format: int64
+                 * @example 32
+                 */
                 total: number;
             };
             /**
              * Format: int64
              * @description Executions that wait.
+             * @example 4
              */
             queueLength: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @example 6
+             */
             runningExecutions: number;
             /**
              * Format: date-time
@@ -2645,9 +2890,15 @@ export interface components {
                 hints: {
                     [key: string]: number;
                 };
-                /** Format: int64 */
+                /**
+                 * Format: int64
+                 * @example 1
+                 */
                 running: number | null;
-                /** Format: int64 */
+                /**
+                 * Format: int64
+                 * @example 4
+                 */
                 waiting: number | null;
             } | null;
         };
@@ -2738,12 +2989,19 @@ export interface components {
         Secret: {
             /** Format: date-time */
             createdAt: string;
-            /** @description Who stored the first value. */
+            /**
+             * @description Who stored the first value.
+             * @example ada
+             */
             createdBy: string;
+            /** @example Sends the report. */
             description: string;
             /** Format: uuid */
             id: string;
-            /** @description The id of the operator's key that the value is encrypted with. */
+            /**
+             * @description The id of the operator's key that the value is encrypted with.
+             * @example k2026
+             */
             keyId: string;
             /** @example billing-key */
             name: string;
@@ -2751,15 +3009,24 @@ export interface components {
             tenantId: string;
             /** Format: date-time */
             updatedAt: string;
-            /** @description Who stored the value as it is. */
+            /**
+             * @description Who stored the value as it is.
+             * @example ada
+             */
             updatedBy: string;
-            /** @description Counts the values. */
+            /**
+             * @description Counts the values.
+             * @example 3
+             */
             version: number;
         };
         SecretPage: {
             hasMore: boolean;
             items: components["schemas"]["Secret"][];
-            /** @description For the next page; null on the last. */
+            /**
+             * @description For the next page; null on the last.
+             * @example c1.x7Jq0v3nB2mYtK8dQzLr
+             */
             nextCursor: string | null;
         };
         SecretValue: {
@@ -2771,6 +3038,7 @@ export interface components {
         /** @description What a batch made, for another service. */
         ServiceBatch: {
             data: {
+                /** @example 32 */
                 created: number;
                 /** @description In the order of the request. */
                 ids: string[];
@@ -2836,40 +3104,62 @@ export interface components {
             success: true;
         };
         Status: {
-            /** @description Workers that live; they are everybody's. */
+            /**
+             * @description Workers that live; they are everybody's.
+             * @example 4
+             */
             activeWorkers: number;
             executions: {
                 /**
                  * Format: int64
                  * @description That wait for their instant, such as that of a retry.
+                 * @example 0
                  */
                 delayed: number;
                 /**
                  * Format: double
                  * @description How long the one that waits longest could have started.
+                 * @example 0.4
                  */
                 oldestWaitingSeconds: number;
-                /** Format: int64 */
+                /**
+                 * Format: int64
+                 * @example 1
+                 */
                 running: number;
                 /**
                  * Format: int64
                  * @description That could start now: they wait for a worker or for a place.
+                 * @example 4
                  */
                 waiting: number;
             };
             jobs: {
-                /** Format: int64 */
+                /**
+                 * Format: int64
+                 * @example 118
+                 */
                 active: number;
-                /** Format: int64 */
+                /**
+                 * Format: int64
+                 * @example 4
+                 */
                 inactive: number;
-                /** Format: int64 */
+                /**
+                 * Format: int64
+                 * @example 2
+                 */
                 paused: number;
-                /** Format: int64 */
+                /**
+                 * Format: int64
+                 * @example 32
+                 */
                 total: number;
             };
             /**
              * Format: double
              * @description How late the oldest due instant is that has not become an execution yet; 0 where there is none.
+             * @example 0.02
              */
             promotionLagSeconds: number;
             /** @example scheduler-service */
@@ -2889,7 +3179,10 @@ export interface components {
              * @description The clock of this process.
              */
             time: string;
-            /** Format: double */
+            /**
+             * Format: double
+             * @example 86400
+             */
             uptimeSeconds: number;
             /**
              * @description The version of the program.
@@ -2925,8 +3218,10 @@ export interface components {
             /** Format: uuid */
             id: string;
             limits: components["schemas"]["TenantLimits"];
+            /** @example nightly report */
             name: string;
             status: components["schemas"]["TenantStatus"];
+            /** @example the warehouse is being migrated */
             statusReason: string | null;
             /** Format: date-time */
             updatedAt: string;
@@ -2978,7 +3273,10 @@ export interface components {
         TenantPage: {
             hasMore: boolean;
             items: components["schemas"]["Tenant"][];
-            /** @description For the next page; null on the last one. */
+            /**
+             * @description For the next page; null on the last one.
+             * @example c1.x7Jq0v3nB2mYtK8dQzLr
+             */
             nextCursor: string | null;
         };
         TenantSpec: {
@@ -2988,14 +3286,25 @@ export interface components {
             /** @example Example Ltd */
             name: string;
         };
-        /** @description Nothing of a tenant runs that is not `active`; see the operations that change it. */
+        /**
+         * @description Nothing of a tenant runs that is not `active`; see the operations that change it.
+         * @example active
+         */
         TenantStatus: string;
         TenantUsage: {
+            /** @example 3 */
             apiKeys: number;
-            /** @description Executions that the schedule and triggers made today (UTC); null for a tenant without a limit on them, for which they are not counted. */
+            /**
+             * @description Executions that the schedule and triggers made today (UTC); null for a tenant without a limit on them, for which they are not counted.
+             * @example 9120
+             */
             executionsToday: number | null;
+            /** @example 120 */
             jobs: number;
-            /** @description Executions that run now. */
+            /**
+             * @description Executions that run now.
+             * @example 1
+             */
             running: number;
         };
         TenantWithUsage: components["schemas"]["Tenant"] & {
@@ -3057,9 +3366,13 @@ export interface components {
             /**
              * Format: double
              * @description How long ago it was last heard of.
+             * @example 1.2
              */
             heartbeatAgeSeconds: number;
-            /** @description Where it runs; null unless a platform administrator asks. */
+            /**
+             * @description Where it runs; null unless a platform administrator asks.
+             * @example worker-7c9d
+             */
             host: string | null;
             /** Format: uuid */
             id: string;
@@ -3068,11 +3381,18 @@ export interface components {
             /**
              * Format: int64
              * @description How many of the tenant's executions it runs.
+             * @example 1
              */
             running: number;
-            /** @description How many executions it runs of all tenants; null unless a platform administrator asks. */
+            /**
+             * @description How many executions it runs of all tenants; null unless a platform administrator asks.
+             * @example 12
+             */
             runningOfAll: number | null;
-            /** @description How many executions it runs at once. */
+            /**
+             * @description How many executions it runs at once.
+             * @example 100
+             */
             slots: number;
             /** Format: date-time */
             startedAt: string;
