@@ -49,9 +49,9 @@ bench: ## measure the product beside this machine's own limits
 chaos: ## break a private installation for a minute and check what is promised
 	$(GO) run ./cmd/chaos
 
-chaos-long: ## three seeds, five minutes each, with Redis and without: some 35 minutes
+chaos-long: ## every fault in turn, three seeds of five minutes, with Redis and without: some 35 minutes
 	@for backend in auto postgres; do for seed in 1 2 3; do \
-		$(GO) run ./cmd/chaos -backend $$backend -seed $$seed -duration 5m || exit 1; \
+		$(GO) run ./cmd/chaos -backend $$backend -seed $$seed -duration 5m -apart 3s || exit 1; \
 	done; done
 
 build: ## the processes, into .data/bin

@@ -122,7 +122,7 @@ func (e *evidence) bars(t times, members []*member) (out []bar) {
 		{failedOver, 5},
 		{diskBack, 10},
 		{allOver, 30},
-		{memory, 900},
+		{memory, 150},
 	} {
 		if b, known := newBar(demand.what, demand.atMost, all[demand.what]); known {
 			out = append(out, b)

@@ -173,3 +173,23 @@ func TestPlanRepeats(t *testing.T) {
 		t.Error("another seed is the same list")
 	}
 }
+
+// Apart, a fault begins when the one before has passed, and every kind has had
+// its turn before one comes again.
+func TestPlanOneAtATime(t *testing.T) {
+	t.Parallel()
+	c := Config{Duration: 30 * time.Minute, Quiet: 5 * time.Second, Calm: 6 * time.Second, APIs: 2, Promoters: 3, Workers: 4, Apart: 2 * time.Second}
+	faults, all := plan(dice(3), c, kinds()), usual(kinds())
+	seen := map[string]bool{}
+	for i, f := range faults {
+		if i > 0 && f.at < faults[i-1].at+faults[i-1].lasts+c.Apart {
+			t.Errorf("%s begins less than %v after %s", f, c.Apart, faults[i-1])
+		}
+		if i < len(all) {
+			seen[f.kind] = true
+		}
+	}
+	if len(seen) != len(all) {
+		t.Errorf("%d of %d kinds in the first round", len(seen), len(all))
+	}
+}

@@ -22,17 +22,18 @@ type Config struct {
 	APIs      int           // processes of each kind
 	Promoters int
 	Workers   int
-	Jobs      int    // with a schedule, from the start
-	Backend   string // QUEUE_BACKEND of all processes; without Redis for "postgres"
-	Tenants   int    // 2 and more; the last one has a burst
-	Burst     int    // executions that the last tenant asks for at once
-	Slots     int    // of each worker
-	Short     bool   // shorter leases and faults, for a test; and none that need more than the servers' programs
-	Secluded  bool   // we are in a mount namespace of our own, so disks may be mounted
-	JSON      string // file for the report, for tools; empty: none
-	Faults    bool   // false: the same load undisturbed
-	Only      string // kind of fault, the only one; empty: all
-	Drops     bool   // some targets break the connection off instead of answering
+	Jobs      int           // with a schedule, from the start
+	Backend   string        // QUEUE_BACKEND of all processes; without Redis for "postgres"
+	Tenants   int           // 2 and more; the last one has a burst
+	Burst     int           // executions that the last tenant asks for at once
+	Slots     int           // of each worker
+	Short     bool          // shorter leases and faults, for a test; and none that need more than the servers' programs
+	Secluded  bool          // we are in a mount namespace of our own, so disks may be mounted
+	JSON      string        // file for the report, for tools; empty: none
+	Faults    bool          // false: the same load undisturbed
+	Only      string        // kind of fault, the only one; empty: all
+	Apart     time.Duration // between the end of a fault and the next one; zero: several at once
+	Drops     bool          // some targets break the connection off instead of answering
 }
 
 // Parse reads the flags. What is wrong with them it says on output.
@@ -51,6 +52,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.StringVar(&c.JSON, "json", "", "write the report to this file too, for tools")
 	set.BoolVar(&c.Secluded, "secluded", false, "set by the program itself as root: it has a mount namespace of its own")
 	set.StringVar(&c.Only, "only", "", "only this kind of fault, such as \"kill worker\"")
+	set.DurationVar(&c.Apart, "apart", 0, "one fault at a time, every kind in turn, so long apart; 0: several at once")
 	set.BoolVar(&c.Drops, "drops", false, "some targets break the connection off instead of answering")
 	if err := set.Parse(args); err != nil {
 		return Config{}, err
@@ -75,8 +77,8 @@ func (c Config) check() error {
 	if !slices.Contains([]string{"auto", "redis", "postgres"}, c.Backend) {
 		return fmt.Errorf("-backend is %q, not auto, redis or postgres", c.Backend)
 	}
-	if c.Duration < 20*time.Second || c.Jobs < 1 || c.Tenants < 2 || c.Burst < 0 {
-		return errors.New("-duration must be 20s or more, -jobs 1, -tenants 2, and -burst 0 or more")
+	if c.Duration < 20*time.Second || c.Jobs < 1 || c.Tenants < 2 || c.Burst < 0 || c.Apart < 0 {
+		return errors.New("-duration must be 20s or more, -jobs 1, -tenants 2, and -burst and -apart 0 or more")
 	}
 	return nil
 }

@@ -41,44 +41,79 @@ func (f fault) String() string {
 }
 
 // plan draws the faults of a run from its seed: one begins every second or
-// two, and all are over when the quiet end begins.
+// two, and all are over when the quiet end begins. Where they are to be apart,
+// each begins when the one before has passed, and every kind has had its turn
+// before one comes again.
 func plan(random *rand.Rand, c Config, table []kind) []fault {
-	total := 0
-	for _, k := range table {
-		total += k.weight
-	}
-	counts := map[string]int{"api": c.APIs, "promoter": c.Promoters, "worker": c.Workers}
 	var out []fault
+	var turn []kind
 	for at := c.Quiet; ; at += 400*time.Millisecond + time.Duration(random.Int64N(int64(2200*time.Millisecond))) {
 		if c.Only != "" {
 			at += 6 * time.Second // alone means that its effect has passed
 		}
-		drawn := random.IntN(total)
-		var k kind
-		for _, k = range table {
-			if drawn -= k.weight; drawn < 0 {
-				break
+		k := weighed(random, table)
+		if c.Apart > 0 {
+			if len(turn) == 0 {
+				turn = usual(table)
+				random.Shuffle(len(turn), func(i, j int) { turn[i], turn[j] = turn[j], turn[i] })
+			}
+			k, turn = turn[0], turn[1:]
+			if len(out) > 0 {
+				last := out[len(out)-1]
+				at = last.at + last.lasts + c.Apart
 			}
 		}
-		f := fault{kind: k.name, at: at, lasts: k.min, draw: random.Uint64()}
-		if k.max > k.min {
-			f.lasts += time.Duration(random.Int64N(int64(k.max - k.min)))
-		}
-		if c.Short {
-			f.lasts = min(f.lasts, 4*time.Second)
-		}
-		role := k.role
-		if role == "any" {
-			role = []string{"promoter", "worker", "api"}[random.IntN(3)]
-		}
-		if role != "" {
-			f.who = fmt.Sprintf("%s-%d", role, 1+random.IntN(counts[role]))
-		}
+		f := drawn(random, c, k, at)
 		if at+f.lasts > c.Duration-c.Calm {
 			return out
 		}
 		out = append(out, f)
 	}
+}
+
+// weighed draws a kind.
+func weighed(random *rand.Rand, table []kind) (k kind) {
+	total := 0
+	for _, k := range table {
+		total += k.weight
+	}
+	left := random.IntN(total)
+	for _, k = range table {
+		if left -= k.weight; left < 0 {
+			break
+		}
+	}
+	return k
+}
+
+// usual are the kinds that come without being asked for by name.
+func usual(table []kind) (all []kind) {
+	for _, k := range table {
+		if k.weight > 0 {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// drawn decides how long a fault lasts and whom it strikes.
+func drawn(random *rand.Rand, c Config, k kind, at time.Duration) fault {
+	f := fault{kind: k.name, at: at, lasts: k.min, draw: random.Uint64()}
+	if k.max > k.min {
+		f.lasts += time.Duration(random.Int64N(int64(k.max - k.min)))
+	}
+	if c.Short {
+		f.lasts = min(f.lasts, 4*time.Second)
+	}
+	role := k.role
+	if role == "any" {
+		role = []string{"promoter", "worker", "api"}[random.IntN(3)]
+	}
+	if role != "" {
+		counts := map[string]int{"api": c.APIs, "promoter": c.Promoters, "worker": c.Workers}
+		f.who = fmt.Sprintf("%s-%d", role, 1+random.IntN(counts[role]))
+	}
+	return f
 }
 
 // rage brings the faults about, each in its time, and returns when all are
