@@ -139,7 +139,10 @@ func reveal(secrets []config.Secret) []string {
 // newTokens makes the verifier of tokens, with the keys of the auth service
 // where it publishes some.
 func newTokens(c config.Tokens, log *slog.Logger) (*identity.Tokens, func(context.Context) error, error) {
-	verify := identity.Config{Secret: []byte(c.JWTSecret.Reveal()), Issuer: c.JWTIssuer, Audience: c.JWTAudience, Clock: clock.Now}
+	verify := identity.Config{
+		Secret: []byte(c.JWTSecret.Reveal()), Issuer: c.JWTIssuer, Audience: c.JWTAudience,
+		MaxLifetime: time.Duration(c.MaxLifetime) * time.Hour, Clock: clock.Now,
+	}
 	keys := func(context.Context) error { return nil }
 	if !c.JWKSURL.IsZero() {
 		set := jwks.New(jwks.Config{URL: c.JWKSURL.Reveal(), Log: log})

@@ -20,7 +20,8 @@ import (
 var demoTenant = uuid.MustParse("00000000-0000-4000-8000-00000000de30")
 
 const (
-	// tokenLife is how long a development token is believed.
+	// tokenLife is how long a development token is believed, where
+	// JWT_MAX_LIFETIME_HOURS allows that.
 	tokenLife = 30 * 24 * time.Hour
 	// startLimit bounds how long the standalone program waits to be ready.
 	startLimit = time.Minute
@@ -48,15 +49,38 @@ func (g guide) print(ctx context.Context, out io.Writer) error {
 		_, err := fmt.Fprintf(out, guideKeysText, base, g.started.Elapsed().Seconds(), g.stores, base, g.config.API.JWKSURL)
 		return err
 	}
+	life := g.tokenLife()
 	token, err := identity.Mint([]byte(g.config.API.JWTSecret.Reveal()), identity.Claims{
 		Subject: "demo", Tenant: demoTenant, Roles: []identity.Role{identity.Admin},
 		Issuer: g.config.API.JWTIssuer, Audience: g.config.API.JWTAudience,
-	}, clock.Now(), tokenLife)
+	}, clock.Now(), life)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, guideText, base, g.started.Elapsed().Seconds(), g.stores, token, base, g.echo, base)
+	_, err = fmt.Fprintf(out, guideText, base, g.started.Elapsed().Seconds(), g.stores, inWords(life), token, base, g.echo, base)
 	return err
+}
+
+// tokenLife is how long the development token is good for: as long as the
+// API believes one, and 30 days at most.
+func (g guide) tokenLife() time.Duration {
+	if hours := g.config.API.MaxLifetime; hours > 0 {
+		return min(tokenLife, time.Duration(hours)*time.Hour)
+	}
+	return tokenLife
+}
+
+// inWords is a number of whole hours for a person.
+func inWords(life time.Duration) string {
+	const day = 24 * time.Hour
+	switch hours := int(life.Hours()); {
+	case life >= 2*day && life%day == 0:
+		return fmt.Sprintf("%d days", hours/24)
+	case hours == 1:
+		return "an hour"
+	default:
+		return fmt.Sprintf("%d hours", hours)
+	}
 }
 
 // guideText is complete commands: each can be pasted as it stands.
@@ -64,7 +88,7 @@ const guideText = `
 The scheduler is ready at %s (started in %.1f s).
 Stores: %s
 
-Paste this first: a token of the demo tenant, valid for 30 days, and the address.
+Paste this first: a token of the demo tenant, valid for %s, and the address.
 
   export TOKEN=%s
   export API=%s/api/v1/scheduler

@@ -73,6 +73,7 @@ type Tokens struct {
 	JWKSURL      URL    `env:"JWT_JWKS_URL" scheme:"https,http" default:"" doc:"address of the auth service's public keys (RFC 7517), for tokens of RS256, ES256 and EdDSA; redirects are not followed; http only inside a network that is trusted"`
 	JWTIssuer    string `env:"JWT_ISSUER" default:"" doc:"the iss that a token must carry; empty: any"`
 	JWTAudience  string `env:"JWT_AUDIENCE" default:"" doc:"the aud that a token must carry; empty: any"`
+	MaxLifetime  int    `env:"JWT_MAX_LIFETIME_HOURS" default:"24" standalone:"720" min:"0" max:"8760" doc:"how long a token may be good for, from iat to exp, or from now where it has no iat; 0: any time; standalone admits its own token of 30 days"`
 	CursorSecret Secret `env:"CURSOR_SECRET" min:"32" default:"" doc:"key that the cursors of lists are sealed with, the same in every API process; empty: JWT_SECRET; needed with JWT_JWKS_URL"`
 }
 

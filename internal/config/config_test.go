@@ -46,13 +46,13 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 	}
 	got := map[string]any{
 		"level": api.LogLevel, "metrics": api.MetricsAddr(), "addr": api.HTTPAddr, "backend": api.QueueBackend,
-		"create": api.TenantAutoCreate, "database": api.DatabaseURL.Reveal(),
+		"create": api.TenantAutoCreate, "life": api.MaxLifetime, "database": api.DatabaseURL.Reveal(),
 		"secret": api.JWTSecret.Reveal(), "slots": worker.Slots, "timeout": api.JobTimeout, "lease": worker.Lease,
 		"drain": worker.DrainTimeout, "egress": len(worker.EgressAllow),
 	}
 	want := map[string]any{
 		"level": slog.LevelInfo, "metrics": ":9464", "addr": ":3009", "backend": "auto",
-		"create": false, "database": database,
+		"create": false, "life": 24, "database": database,
 		"secret": signing, "slots": 100, "timeout": 5 * time.Minute,
 		"lease": config.Lease{Heartbeat: 2 * time.Second, Fence: 7 * time.Second, TTL: 10 * time.Second},
 		"drain": 25 * time.Second, "egress": 0,

@@ -66,6 +66,10 @@ type Config struct {
 	// Issuer and Audience are what iss and aud must name; empty ones are not
 	// checked.
 	Issuer, Audience string
+	// MaxLifetime is how long a token may be good for, from iat to exp, and
+	// where it has no iat, from now to exp; zero: any time. So whoever steals a
+	// token, or signs one that should not be, has it for a while only.
+	MaxLifetime time.Duration
 	// Clock decides what has expired.
 	Clock clock.Clock
 }
@@ -73,9 +77,11 @@ type Config struct {
 // Tokens verifies JSON Web Tokens. It does not change once made and may be
 // used by any number of goroutines.
 type Tokens struct {
-	parser *jwt.Parser
-	secret []byte
-	keys   func(ctx context.Context, id string) (crypto.PublicKey, error)
+	parser  *jwt.Parser
+	secret  []byte
+	keys    func(ctx context.Context, id string) (crypto.PublicKey, error)
+	longest time.Duration
+	clock   clock.Clock
 }
 
 // NewTokens makes a verifier. The algorithm is fixed by the configuration and
@@ -105,7 +111,7 @@ func NewTokens(c Config) (*Tokens, error) {
 	if c.Audience != "" {
 		options = append(options, jwt.WithAudience(c.Audience))
 	}
-	return &Tokens{parser: jwt.NewParser(options...), secret: c.Secret, keys: c.Keys}, nil
+	return &Tokens{parser: jwt.NewParser(options...), secret: c.Secret, keys: c.Keys, longest: c.MaxLifetime, clock: c.Clock}, nil
 }
 
 // Authenticate reads the principal from a request's header. Every failure is
@@ -121,7 +127,27 @@ func (t *Tokens) Authenticate(ctx context.Context, h http.Header) (Principal, er
 	if _, err := t.parser.ParseWithClaims(token, &claims, find); err != nil {
 		return Principal{}, refusal(err)
 	}
+	if err := t.checkLifetime(claims); err != nil {
+		return Principal{}, err
+	}
 	return claims.principal()
+}
+
+// checkLifetime refuses a token that is good for longer than one may be. The
+// instants of a token are whole seconds and so is the bound. Without iat the
+// clock of the issuer may be ahead of ours.
+func (t *Tokens) checkLifetime(claims wireClaims) error {
+	if t.longest == 0 {
+		return nil
+	}
+	issued := t.clock().Add(leeway)
+	if claims.IssuedAt != nil {
+		issued = claims.IssuedAt.Time
+	}
+	if claims.ExpiresAt.Sub(issued) > t.longest {
+		return unauthenticated(fmt.Sprintf("the token is good for longer than the %g hours that are allowed", t.longest.Hours()), nil)
+	}
+	return nil
 }
 
 // Bearer takes the token out of the one Authorization header, of at most 8 kB.

@@ -287,3 +287,53 @@ func TestIssuerAndAudienceAreOptional(t *testing.T) {
 		t.Errorf("Authenticate = %+v, %v; want a principal without roles", got, err)
 	}
 }
+
+// A token is good for as long as one may be and no longer, whatever it says.
+func TestALongLifeIsRefused(t *testing.T) {
+	t.Parallel()
+	const longest = 24 * time.Hour
+	for name, test := range map[string]struct {
+		bound    time.Duration
+		iat, exp any // nil: left out
+		ok       bool
+	}{
+		"as long as may be":              {longest, now.Unix(), now.Add(longest).Unix(), true},
+		"half used":                      {longest, now.Add(-12 * time.Hour).Unix(), now.Add(12 * time.Hour).Unix(), true},
+		"a second longer":                {longest, now.Unix(), now.Add(longest + time.Second).Unix(), false},
+		"about to expire, made long ago": {longest, now.Add(-10 * 24 * time.Hour).Unix(), now.Add(time.Minute).Unix(), false},
+		"for good":                       {longest, now.Unix(), int64(1) << 52, false},
+		"for good, in a float":           {longest, now.Unix(), 1e300, false},
+		"no iat":                         {longest, nil, now.Add(longest).Unix(), true},
+		"no iat, a clock ahead":          {longest, nil, now.Add(longest + 30*time.Second).Unix(), true},
+		"no iat, longer":                 {longest, nil, now.Add(longest + 31*time.Second).Unix(), false},
+		"iat null, longer":               {longest, json.RawMessage("null"), now.Add(longest + 31*time.Second).Unix(), false},
+		"any":                            {0, now.Unix(), now.Add(10 * 365 * longest).Unix(), true},
+		"any, no iat":                    {0, nil, now.Add(10 * 365 * longest).Unix(), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tokens, err := identity.NewTokens(identity.Config{Secret: key, MaxLifetime: test.bound, Clock: func() time.Time { return now }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			token := sign(t, key, hs256(), claims(func(c map[string]any) {
+				for claim, value := range map[string]any{"iat": test.iat, "exp": test.exp} {
+					if c[claim] = value; value == nil {
+						delete(c, claim)
+					}
+				}
+			}))
+			_, err = tokens.Authenticate(t.Context(), bearer(token))
+			var f *fault.Error
+			switch {
+			case test.ok && err != nil:
+				t.Errorf("refused: %v", err)
+			case !test.ok && (!errors.As(err, &f) || f.Kind != fault.Unauthenticated):
+				t.Errorf("got %v, want Unauthenticated", err)
+			}
+			if name == "a second longer" && f != nil && f.Message != "the token is good for longer than the 24 hours that are allowed" {
+				t.Errorf("the reason is %q", f.Message)
+			}
+		})
+	}
+}
