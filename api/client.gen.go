@@ -7877,6 +7877,8 @@ type ListAPIKeysResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -7911,6 +7913,11 @@ func (r ListAPIKeysResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r ListAPIKeysResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListAPIKeysResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -7995,6 +8002,8 @@ type CreateAPIKeyResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -8035,6 +8044,11 @@ func (r CreateAPIKeyResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r CreateAPIKeyResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r CreateAPIKeyResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -8124,6 +8138,8 @@ type DeleteAPIKeyResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *APIKeyNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -8158,6 +8174,11 @@ func (r DeleteAPIKeyResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r DeleteAPIKeyResponse) GetJSON404() *APIKeyNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r DeleteAPIKeyResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -8239,6 +8260,8 @@ type GetAPIKeyResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *APIKeyNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -8278,6 +8301,11 @@ func (r GetAPIKeyResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r GetAPIKeyResponse) GetJSON404() *APIKeyNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetAPIKeyResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -8359,6 +8387,8 @@ type RotateAPIKeyResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *APIKeyNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -8400,6 +8430,11 @@ func (r RotateAPIKeyResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r RotateAPIKeyResponse) GetJSON404() *APIKeyNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r RotateAPIKeyResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -8484,6 +8519,8 @@ type ListAuditResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -8518,6 +8555,11 @@ func (r ListAuditResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r ListAuditResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListAuditResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -8597,6 +8639,8 @@ type VerifyAuditResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -8631,6 +8675,11 @@ func (r VerifyAuditResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r VerifyAuditResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r VerifyAuditResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -8710,6 +8759,8 @@ type ListCalendarsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -8744,6 +8795,11 @@ func (r ListCalendarsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r ListCalendarsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListCalendarsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -8830,6 +8886,8 @@ type CreateCalendarResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -8872,6 +8930,11 @@ func (r CreateCalendarResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r CreateCalendarResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r CreateCalendarResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -8973,6 +9036,8 @@ type ImportCalendarResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -9015,6 +9080,11 @@ func (r ImportCalendarResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r ImportCalendarResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ImportCalendarResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -9109,6 +9179,8 @@ type DeleteCalendarResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *CalendarNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -9145,6 +9217,11 @@ func (r DeleteCalendarResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r DeleteCalendarResponse) GetJSON404() *CalendarNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r DeleteCalendarResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -9236,6 +9313,8 @@ type GetCalendarResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *CalendarNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -9277,6 +9356,11 @@ func (r GetCalendarResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r GetCalendarResponse) GetJSON404() *CalendarNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetCalendarResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -9363,6 +9447,8 @@ type UpdateCalendarResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *CalendarNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON412 the response for an HTTP 412 `application/json` response
@@ -9410,6 +9496,11 @@ func (r UpdateCalendarResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r UpdateCalendarResponse) GetJSON404() *CalendarNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r UpdateCalendarResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -9504,6 +9595,8 @@ type ListExecutionsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -9538,6 +9631,11 @@ func (r ListExecutionsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r ListExecutionsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListExecutionsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -9617,6 +9715,8 @@ type BulkCancelExecutionsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -9653,6 +9753,11 @@ func (r BulkCancelExecutionsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r BulkCancelExecutionsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r BulkCancelExecutionsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -9737,6 +9842,8 @@ type BulkRetryExecutionsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -9773,6 +9880,11 @@ func (r BulkRetryExecutionsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r BulkRetryExecutionsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r BulkRetryExecutionsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -9857,6 +9969,8 @@ type GetExecutionStatsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -9891,6 +10005,11 @@ func (r GetExecutionStatsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r GetExecutionStatsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetExecutionStatsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -9972,6 +10091,8 @@ type GetExecutionResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *ExecutionNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -10011,6 +10132,11 @@ func (r GetExecutionResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r GetExecutionResponse) GetJSON404() *ExecutionNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetExecutionResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -10094,6 +10220,8 @@ type CancelExecutionResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *ExecutionNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *ExecutionOver
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -10140,6 +10268,11 @@ func (r CancelExecutionResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r CancelExecutionResponse) GetJSON404() *ExecutionNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r CancelExecutionResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -10232,6 +10365,8 @@ type RetryExecutionResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *ExecutionNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *NotRetryable
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -10277,6 +10412,11 @@ func (r RetryExecutionResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r RetryExecutionResponse) GetJSON404() *ExecutionNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r RetryExecutionResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -10366,6 +10506,8 @@ type ListJobsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -10400,6 +10542,11 @@ func (r ListJobsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r ListJobsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListJobsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -10486,6 +10633,8 @@ type CreateJobResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -10526,6 +10675,11 @@ func (r CreateJobResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r CreateJobResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r CreateJobResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -10615,6 +10769,8 @@ type BulkPauseJobsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -10651,6 +10807,11 @@ func (r BulkPauseJobsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r BulkPauseJobsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r BulkPauseJobsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -10735,6 +10896,8 @@ type BulkResumeJobsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -10771,6 +10934,11 @@ func (r BulkResumeJobsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r BulkResumeJobsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r BulkResumeJobsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -10855,6 +11023,8 @@ type BulkStopJobsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -10891,6 +11061,11 @@ func (r BulkStopJobsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r BulkStopJobsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r BulkStopJobsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -10975,6 +11150,8 @@ type BulkTriggerJobsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -11011,6 +11188,11 @@ func (r BulkTriggerJobsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r BulkTriggerJobsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r BulkTriggerJobsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -11095,6 +11277,8 @@ type ValidateJobResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -11131,6 +11315,11 @@ func (r ValidateJobResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r ValidateJobResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ValidateJobResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -11215,6 +11404,8 @@ type DeleteJobResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -11249,6 +11440,11 @@ func (r DeleteJobResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r DeleteJobResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r DeleteJobResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -11335,6 +11531,8 @@ type GetJobResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -11376,6 +11574,11 @@ func (r GetJobResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r GetJobResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetJobResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -11462,6 +11665,8 @@ type PatchJobResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON412 the response for an HTTP 412 `application/json` response
 	JSON412 *PreconditionFailed
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -11507,6 +11712,11 @@ func (r PatchJobResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r PatchJobResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r PatchJobResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON412 returns the response for an HTTP 412 `application/json` response
@@ -11603,6 +11813,8 @@ type UpdateJobResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON412 the response for an HTTP 412 `application/json` response
 	JSON412 *PreconditionFailed
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -11648,6 +11860,11 @@ func (r UpdateJobResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r UpdateJobResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r UpdateJobResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON412 returns the response for an HTTP 412 `application/json` response
@@ -11739,6 +11956,8 @@ type ListBackfillsResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -11778,6 +11997,11 @@ func (r ListBackfillsResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r ListBackfillsResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListBackfillsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -11867,6 +12091,8 @@ type CreateBackfillResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *TooManyBackfills
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -11919,6 +12145,11 @@ func (r CreateBackfillResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r CreateBackfillResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r CreateBackfillResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -12015,6 +12246,8 @@ type GetBackfillResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *BackfillNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -12054,6 +12287,11 @@ func (r GetBackfillResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r GetBackfillResponse) GetJSON404() *BackfillNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetBackfillResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -12135,6 +12373,8 @@ type CancelBackfillResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *BackfillNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -12176,6 +12416,11 @@ func (r CancelBackfillResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r CancelBackfillResponse) GetJSON404() *BackfillNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r CancelBackfillResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -12262,6 +12507,8 @@ type ListJobExecutionsResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -12301,6 +12548,11 @@ func (r ListJobExecutionsResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r ListJobExecutionsResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListJobExecutionsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -12387,6 +12639,8 @@ type PauseJobResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -12432,6 +12686,11 @@ func (r PauseJobResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r PauseJobResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r PauseJobResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -12528,6 +12787,8 @@ type ResumeJobResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -12573,6 +12834,11 @@ func (r ResumeJobResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r ResumeJobResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ResumeJobResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -12664,6 +12930,8 @@ type PreviewScheduleResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -12703,6 +12971,11 @@ func (r PreviewScheduleResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r PreviewScheduleResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r PreviewScheduleResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -12789,6 +13062,8 @@ type StopJobResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -12832,6 +13107,11 @@ func (r StopJobResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r StopJobResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r StopJobResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -12924,6 +13204,8 @@ type TriggerJobResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *AlreadyRunning
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -12971,6 +13253,11 @@ func (r TriggerJobResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r TriggerJobResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r TriggerJobResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -13067,6 +13354,8 @@ type ValidateStoredJobResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -13108,6 +13397,11 @@ func (r ValidateStoredJobResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r ValidateStoredJobResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ValidateStoredJobResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -13194,6 +13488,8 @@ type ListJobVersionsResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *JobNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -13233,6 +13529,11 @@ func (r ListJobVersionsResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r ListJobVersionsResponse) GetJSON404() *JobNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListJobVersionsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -13314,6 +13615,8 @@ type GetJobVersionResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *VersionNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -13353,6 +13656,11 @@ func (r GetJobVersionResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r GetJobVersionResponse) GetJSON404() *VersionNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetJobVersionResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -13434,6 +13742,8 @@ type CompareJobVersionsResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *VersionNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -13473,6 +13783,11 @@ func (r CompareJobVersionsResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r CompareJobVersionsResponse) GetJSON404() *VersionNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r CompareJobVersionsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -13559,6 +13874,8 @@ type RestoreJobVersionResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *VersionNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON412 the response for an HTTP 412 `application/json` response
 	JSON412 *PreconditionFailed
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -13602,6 +13919,11 @@ func (r RestoreJobVersionResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r RestoreJobVersionResponse) GetJSON404() *VersionNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r RestoreJobVersionResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON412 returns the response for an HTTP 412 `application/json` response
@@ -13686,6 +14008,8 @@ type GetMetricsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -13720,6 +14044,11 @@ func (r GetMetricsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r GetMetricsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetMetricsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -13799,6 +14128,8 @@ type ListMetricsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -13833,6 +14164,11 @@ func (r ListMetricsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r ListMetricsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListMetricsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -13912,6 +14248,8 @@ type ListQueuesResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -13946,6 +14284,11 @@ func (r ListQueuesResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r ListQueuesResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListQueuesResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -14025,6 +14368,8 @@ type ListSecretsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -14059,6 +14404,11 @@ func (r ListSecretsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r ListSecretsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListSecretsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -14138,6 +14488,8 @@ type DeleteSecretResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *SecretNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -14174,6 +14526,11 @@ func (r DeleteSecretResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r DeleteSecretResponse) GetJSON404() *SecretNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r DeleteSecretResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -14260,6 +14617,8 @@ type GetSecretResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *SecretNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -14299,6 +14658,11 @@ func (r GetSecretResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r GetSecretResponse) GetJSON404() *SecretNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetSecretResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -14385,6 +14749,8 @@ type PutSecretResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -14430,6 +14796,11 @@ func (r PutSecretResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r PutSecretResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r PutSecretResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -14519,6 +14890,8 @@ type GetStatusResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -14553,6 +14926,11 @@ func (r GetStatusResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r GetStatusResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetStatusResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -14632,6 +15010,8 @@ type GetOwnTenantResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -14666,6 +15046,11 @@ func (r GetOwnTenantResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r GetOwnTenantResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetOwnTenantResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -14745,6 +15130,8 @@ type ListTenantsResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -14779,6 +15166,11 @@ func (r ListTenantsResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r ListTenantsResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListTenantsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -14863,6 +15255,8 @@ type CreateTenantResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -14903,6 +15297,11 @@ func (r CreateTenantResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r CreateTenantResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r CreateTenantResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -14994,6 +15393,8 @@ type DeleteTenantResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *TenantNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -15035,6 +15436,11 @@ func (r DeleteTenantResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r DeleteTenantResponse) GetJSON404() *TenantNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r DeleteTenantResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -15121,6 +15527,8 @@ type GetTenantResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *TenantNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -15160,6 +15568,11 @@ func (r GetTenantResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r GetTenantResponse) GetJSON404() *TenantNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetTenantResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -15241,6 +15654,8 @@ type UpdateTenantResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *TenantNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -15284,6 +15699,11 @@ func (r UpdateTenantResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r UpdateTenantResponse) GetJSON404() *TenantNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r UpdateTenantResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -15375,6 +15795,8 @@ type ActivateTenantResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *TenantNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -15416,6 +15838,11 @@ func (r ActivateTenantResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r ActivateTenantResponse) GetJSON404() *TenantNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ActivateTenantResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -15502,6 +15929,8 @@ type SuspendTenantResponse struct {
 	JSON403 *Forbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *TenantNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -15545,6 +15974,11 @@ func (r SuspendTenantResponse) GetJSON403() *Forbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r SuspendTenantResponse) GetJSON404() *TenantNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r SuspendTenantResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -15634,6 +16068,8 @@ type ListWorkersResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -15668,6 +16104,11 @@ func (r ListWorkersResponse) GetJSON401() *Unauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r ListWorkersResponse) GetJSON403() *Forbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListWorkersResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -15726,6 +16167,8 @@ type GetHealthResponse struct {
 	JSON200 *Health
 	// JSON400 the response for an HTTP 400 `application/json` response
 	JSON400 *Invalid
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON500 the response for an HTTP 500 `application/json` response
@@ -15742,6 +16185,11 @@ func (r GetHealthResponse) GetJSON200() *Health {
 // GetJSON400 returns the response for an HTTP 400 `application/json` response
 func (r GetHealthResponse) GetJSON400() *Invalid {
 	return r.JSON400
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetHealthResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -15795,6 +16243,8 @@ type GetLivenessResponse struct {
 	JSON200 *Liveness
 	// JSON400 the response for an HTTP 400 `application/json` response
 	JSON400 *Invalid
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON500 the response for an HTTP 500 `application/json` response
@@ -15809,6 +16259,11 @@ func (r GetLivenessResponse) GetJSON200() *Liveness {
 // GetJSON400 returns the response for an HTTP 400 `application/json` response
 func (r GetLivenessResponse) GetJSON400() *Invalid {
 	return r.JSON400
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetLivenessResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -15857,6 +16312,8 @@ type GetReadinessResponse struct {
 	JSON200 *Readiness
 	// JSON400 the response for an HTTP 400 `application/json` response
 	JSON400 *Invalid
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON500 the response for an HTTP 500 `application/json` response
@@ -15873,6 +16330,11 @@ func (r GetReadinessResponse) GetJSON200() *Readiness {
 // GetJSON400 returns the response for an HTTP 400 `application/json` response
 func (r GetReadinessResponse) GetJSON400() *Invalid {
 	return r.JSON400
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetReadinessResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -15926,6 +16388,8 @@ type InternalHealthResponse struct {
 	JSON200 *ServiceHealth
 	// JSON400 the response for an HTTP 400 `application/json` response
 	JSON400 *ServiceInvalid
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *ServiceNotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *ServiceTooLarge
 	// JSON500 the response for an HTTP 500 `application/json` response
@@ -15942,6 +16406,11 @@ func (r InternalHealthResponse) GetJSON200() *ServiceHealth {
 // GetJSON400 returns the response for an HTTP 400 `application/json` response
 func (r InternalHealthResponse) GetJSON400() *ServiceInvalid {
 	return r.JSON400
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r InternalHealthResponse) GetJSON406() *ServiceNotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -16014,6 +16483,8 @@ type InternalBatchCreateJobsResponse struct {
 	JSON401 *ServiceUnauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *ServiceForbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *ServiceNotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *ServiceTooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -16052,6 +16523,11 @@ func (r InternalBatchCreateJobsResponse) GetJSON401() *ServiceUnauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r InternalBatchCreateJobsResponse) GetJSON403() *ServiceForbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r InternalBatchCreateJobsResponse) GetJSON406() *ServiceNotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -16139,6 +16615,8 @@ type InternalCreateJobResponse struct {
 	JSON401 *ServiceUnauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *ServiceForbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *ServiceNotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *ServiceTooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -16177,6 +16655,11 @@ func (r InternalCreateJobResponse) GetJSON401() *ServiceUnauthorized {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r InternalCreateJobResponse) GetJSON403() *ServiceForbidden {
 	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r InternalCreateJobResponse) GetJSON406() *ServiceNotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -16266,6 +16749,8 @@ type InternalPauseJobResponse struct {
 	JSON403 *ServiceForbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *ServiceNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *ServiceNotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *ServiceConflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -16309,6 +16794,11 @@ func (r InternalPauseJobResponse) GetJSON403() *ServiceForbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r InternalPauseJobResponse) GetJSON404() *ServiceNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r InternalPauseJobResponse) GetJSON406() *ServiceNotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -16398,6 +16888,8 @@ type InternalResumeJobResponse struct {
 	JSON403 *ServiceForbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *ServiceNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *ServiceNotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *ServiceConflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -16441,6 +16933,11 @@ func (r InternalResumeJobResponse) GetJSON403() *ServiceForbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r InternalResumeJobResponse) GetJSON404() *ServiceNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r InternalResumeJobResponse) GetJSON406() *ServiceNotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -16530,6 +17027,8 @@ type InternalGetJobStatusResponse struct {
 	JSON403 *ServiceForbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *ServiceNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *ServiceNotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *ServiceTooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
@@ -16569,6 +17068,11 @@ func (r InternalGetJobStatusResponse) GetJSON403() *ServiceForbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r InternalGetJobStatusResponse) GetJSON404() *ServiceNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r InternalGetJobStatusResponse) GetJSON406() *ServiceNotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -16648,6 +17152,8 @@ type InternalTriggerJobResponse struct {
 	JSON403 *ServiceForbidden
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *ServiceNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *ServiceNotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *ServiceConflict
 	// JSON413 the response for an HTTP 413 `application/json` response
@@ -16693,6 +17199,11 @@ func (r InternalTriggerJobResponse) GetJSON403() *ServiceForbidden {
 // GetJSON404 returns the response for an HTTP 404 `application/json` response
 func (r InternalTriggerJobResponse) GetJSON404() *ServiceNotFound {
 	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r InternalTriggerJobResponse) GetJSON406() *ServiceNotAcceptable {
+	return r.JSON406
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -18331,6 +18842,13 @@ func ParseListAPIKeysResponse(rsp *http.Response) (*ListAPIKeysResponse, error) 
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -18452,6 +18970,13 @@ func ParseCreateAPIKeyResponse(rsp *http.Response) (*CreateAPIKeyResponse, error
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
@@ -18602,6 +19127,13 @@ func ParseDeleteAPIKeyResponse(rsp *http.Response) (*DeleteAPIKeyResponse, error
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -18730,6 +19262,13 @@ func ParseGetAPIKeyResponse(rsp *http.Response) (*GetAPIKeyResponse, error) {
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -18860,6 +19399,13 @@ func ParseRotateAPIKeyResponse(rsp *http.Response) (*RotateAPIKeyResponse, error
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -18989,6 +19535,13 @@ func ParseListAuditResponse(rsp *http.Response) (*ListAuditResponse, error) {
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -19110,6 +19663,13 @@ func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) 
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -19233,6 +19793,13 @@ func ParseListCalendarsResponse(rsp *http.Response) (*ListCalendarsResponse, err
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -19354,6 +19921,13 @@ func ParseCreateCalendarResponse(rsp *http.Response) (*CreateCalendarResponse, e
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
@@ -19521,6 +20095,13 @@ func ParseImportCalendarResponse(rsp *http.Response) (*ImportCalendarResponse, e
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
@@ -19692,6 +20273,13 @@ func ParseDeleteCalendarResponse(rsp *http.Response) (*DeleteCalendarResponse, e
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -19827,6 +20415,13 @@ func ParseGetCalendarResponse(rsp *http.Response) (*GetCalendarResponse, error) 
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -19966,6 +20561,13 @@ func ParseUpdateCalendarResponse(rsp *http.Response) (*UpdateCalendarResponse, e
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
@@ -20120,6 +20722,13 @@ func ParseListExecutionsResponse(rsp *http.Response) (*ListExecutionsResponse, e
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -20241,6 +20850,13 @@ func ParseBulkCancelExecutionsResponse(rsp *http.Response) (*BulkCancelExecution
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -20371,6 +20987,13 @@ func ParseBulkRetryExecutionsResponse(rsp *http.Response) (*BulkRetryExecutionsR
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -20500,6 +21123,13 @@ func ParseGetExecutionStatsResponse(rsp *http.Response) (*GetExecutionStatsRespo
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -20628,6 +21258,13 @@ func ParseGetExecutionResponse(rsp *http.Response) (*GetExecutionResponse, error
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -20765,6 +21402,13 @@ func ParseCancelExecutionResponse(rsp *http.Response) (*CancelExecutionResponse,
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest ExecutionOver
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -20900,6 +21544,13 @@ func ParseRetryExecutionResponse(rsp *http.Response) (*RetryExecutionResponse, e
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest NotRetryable
@@ -21054,6 +21705,13 @@ func ParseListJobsResponse(rsp *http.Response) (*ListJobsResponse, error) {
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -21175,6 +21833,13 @@ func ParseCreateJobResponse(rsp *http.Response) (*CreateJobResponse, error) {
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -21336,6 +22001,13 @@ func ParseBulkPauseJobsResponse(rsp *http.Response) (*BulkPauseJobsResponse, err
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -21464,6 +22136,13 @@ func ParseBulkResumeJobsResponse(rsp *http.Response) (*BulkResumeJobsResponse, e
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -21594,6 +22273,13 @@ func ParseBulkStopJobsResponse(rsp *http.Response) (*BulkStopJobsResponse, error
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -21723,6 +22409,13 @@ func ParseBulkTriggerJobsResponse(rsp *http.Response) (*BulkTriggerJobsResponse,
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -21851,6 +22544,13 @@ func ParseValidateJobResponse(rsp *http.Response) (*ValidateJobResponse, error) 
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -21984,6 +22684,13 @@ func ParseDeleteJobResponse(rsp *http.Response) (*DeleteJobResponse, error) {
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -22112,6 +22819,13 @@ func ParseGetJobResponse(rsp *http.Response) (*GetJobResponse, error) {
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -22251,6 +22965,13 @@ func ParsePatchJobResponse(rsp *http.Response) (*PatchJobResponse, error) {
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
 		var dest PreconditionFailed
@@ -22405,6 +23126,13 @@ func ParseUpdateJobResponse(rsp *http.Response) (*UpdateJobResponse, error) {
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
 		var dest PreconditionFailed
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -22558,6 +23286,13 @@ func ParseListBackfillsResponse(rsp *http.Response) (*ListBackfillsResponse, err
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -22693,6 +23428,13 @@ func ParseCreateBackfillResponse(rsp *http.Response) (*CreateBackfillResponse, e
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest TooManyBackfills
@@ -22861,6 +23603,13 @@ func ParseGetBackfillResponse(rsp *http.Response) (*GetBackfillResponse, error) 
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -22989,6 +23738,13 @@ func ParseCancelBackfillResponse(rsp *http.Response) (*CancelBackfillResponse, e
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
@@ -23126,6 +23882,13 @@ func ParseListJobExecutionsResponse(rsp *http.Response) (*ListJobExecutionsRespo
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -23254,6 +24017,13 @@ func ParsePauseJobResponse(rsp *http.Response) (*PauseJobResponse, error) {
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
@@ -23408,6 +24178,13 @@ func ParseResumeJobResponse(rsp *http.Response) (*ResumeJobResponse, error) {
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -23561,6 +24338,13 @@ func ParsePreviewScheduleResponse(rsp *http.Response) (*PreviewScheduleResponse,
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -23689,6 +24473,13 @@ func ParseStopJobResponse(rsp *http.Response) (*StopJobResponse, error) {
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -23835,6 +24626,13 @@ func ParseTriggerJobResponse(rsp *http.Response) (*TriggerJobResponse, error) {
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest AlreadyRunning
@@ -24003,6 +24801,13 @@ func ParseValidateStoredJobResponse(rsp *http.Response) (*ValidateStoredJobRespo
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -24139,6 +24944,13 @@ func ParseListJobVersionsResponse(rsp *http.Response) (*ListJobVersionsResponse,
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -24267,6 +25079,13 @@ func ParseGetJobVersionResponse(rsp *http.Response) (*GetJobVersionResponse, err
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -24397,6 +25216,13 @@ func ParseCompareJobVersionsResponse(rsp *http.Response) (*CompareJobVersionsRes
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -24525,6 +25351,13 @@ func ParseRestoreJobVersionResponse(rsp *http.Response) (*RestoreJobVersionRespo
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
 		var dest PreconditionFailed
@@ -24665,6 +25498,13 @@ func ParseGetMetricsResponse(rsp *http.Response) (*GetMetricsResponse, error) {
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -24786,6 +25626,13 @@ func ParseListMetricsResponse(rsp *http.Response) (*ListMetricsResponse, error) 
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -24909,6 +25756,13 @@ func ParseListQueuesResponse(rsp *http.Response) (*ListQueuesResponse, error) {
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -25030,6 +25884,13 @@ func ParseListSecretsResponse(rsp *http.Response) (*ListSecretsResponse, error) 
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -25155,6 +26016,13 @@ func ParseDeleteSecretResponse(rsp *http.Response) (*DeleteSecretResponse, error
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
@@ -25292,6 +26160,13 @@ func ParseGetSecretResponse(rsp *http.Response) (*GetSecretResponse, error) {
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -25420,6 +26295,13 @@ func ParsePutSecretResponse(rsp *http.Response) (*PutSecretResponse, error) {
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
@@ -25567,6 +26449,13 @@ func ParseGetStatusResponse(rsp *http.Response) (*GetStatusResponse, error) {
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -25688,6 +26577,13 @@ func ParseGetOwnTenantResponse(rsp *http.Response) (*GetOwnTenantResponse, error
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -25811,6 +26707,13 @@ func ParseListTenantsResponse(rsp *http.Response) (*ListTenantsResponse, error) 
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -25932,6 +26835,13 @@ func ParseCreateTenantResponse(rsp *http.Response) (*CreateTenantResponse, error
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
@@ -26086,6 +26996,13 @@ func ParseDeleteTenantResponse(rsp *http.Response) (*DeleteTenantResponse, error
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -26222,6 +27139,13 @@ func ParseGetTenantResponse(rsp *http.Response) (*GetTenantResponse, error) {
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -26350,6 +27274,13 @@ func ParseUpdateTenantResponse(rsp *http.Response) (*UpdateTenantResponse, error
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
@@ -26494,6 +27425,13 @@ func ParseActivateTenantResponse(rsp *http.Response) (*ActivateTenantResponse, e
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -26629,6 +27567,13 @@ func ParseSuspendTenantResponse(rsp *http.Response) (*SuspendTenantResponse, err
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
@@ -26766,6 +27711,13 @@ func ParseListWorkersResponse(rsp *http.Response) (*ListWorkersResponse, error) 
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -26874,6 +27826,13 @@ func ParseGetHealthResponse(rsp *http.Response) (*GetHealthResponse, error) {
 		}
 		response.JSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -26928,6 +27887,13 @@ func ParseGetLivenessResponse(rsp *http.Response) (*GetLivenessResponse, error) 
 		}
 		response.JSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -26974,6 +27940,13 @@ func ParseGetReadinessResponse(rsp *http.Response) (*GetReadinessResponse, error
 			return nil, err
 		}
 		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
@@ -27028,6 +28001,13 @@ func ParseInternalHealthResponse(rsp *http.Response) (*InternalHealthResponse, e
 			return nil, err
 		}
 		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest ServiceNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest ServiceTooLarge
@@ -27096,6 +28076,13 @@ func ParseInternalBatchCreateJobsResponse(rsp *http.Response) (*InternalBatchCre
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest ServiceNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest ServiceTooLarge
@@ -27218,6 +28205,13 @@ func ParseInternalCreateJobResponse(rsp *http.Response) (*InternalCreateJobRespo
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest ServiceNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest ServiceTooLarge
@@ -27348,6 +28342,13 @@ func ParseInternalPauseJobResponse(rsp *http.Response) (*InternalPauseJobRespons
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest ServiceNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest ServiceConflict
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -27476,6 +28477,13 @@ func ParseInternalResumeJobResponse(rsp *http.Response) (*InternalResumeJobRespo
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest ServiceNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest ServiceConflict
@@ -27606,6 +28614,13 @@ func ParseInternalGetJobStatusResponse(rsp *http.Response) (*InternalGetJobStatu
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest ServiceNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest ServiceTooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -27720,6 +28735,13 @@ func ParseInternalTriggerJobResponse(rsp *http.Response) (*InternalTriggerJobRes
 			return nil, err
 		}
 		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest ServiceNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest ServiceConflict

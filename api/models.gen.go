@@ -3280,6 +3280,9 @@ type JobNotFound = Error
 // KeyReused The form of every error.
 type KeyReused = Error
 
+// NotAcceptable The form of every error.
+type NotAcceptable = Error
+
 // NotRetryable The form of every error.
 type NotRetryable = Error
 
@@ -3309,6 +3312,9 @@ type ServiceInvalid = ServiceError
 
 // ServiceKeyReused The form of every error below `/internal`.
 type ServiceKeyReused = ServiceError
+
+// ServiceNotAcceptable The form of every error below `/internal`.
+type ServiceNotAcceptable = ServiceError
 
 // ServiceNotFound The form of every error below `/internal`.
 type ServiceNotFound = ServiceError

@@ -4206,6 +4206,8 @@ type JobNotFoundJSONResponse Error
 
 type KeyReusedJSONResponse Error
 
+type NotAcceptableJSONResponse Error
+
 type NotRetryableJSONResponse Error
 
 type PreconditionFailedJSONResponse Error
@@ -4241,6 +4243,8 @@ type ServiceInternalJSONResponse ServiceError
 type ServiceInvalidJSONResponse ServiceError
 
 type ServiceKeyReusedJSONResponse ServiceError
+
+type ServiceNotAcceptableJSONResponse ServiceError
 
 type ServiceNotFoundJSONResponse ServiceError
 
@@ -4366,6 +4370,20 @@ func (response ListAPIKeys403JSONResponse) VisitListAPIKeysResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAPIKeys406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListAPIKeys406JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4511,6 +4529,20 @@ func (response CreateAPIKey403JSONResponse) VisitCreateAPIKeyResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKey406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response CreateAPIKey406JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4688,6 +4720,20 @@ func (response DeleteAPIKey404JSONResponse) VisitDeleteAPIKeyResponse(w http.Res
 	return err
 }
 
+type DeleteAPIKey406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response DeleteAPIKey406JSONResponse) VisitDeleteAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteAPIKey413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response DeleteAPIKey413JSONResponse) VisitDeleteAPIKeyResponse(w http.ResponseWriter) error {
@@ -4833,6 +4879,20 @@ func (response GetAPIKey404JSONResponse) VisitGetAPIKeyResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKey406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetAPIKey406JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4983,6 +5043,20 @@ func (response RotateAPIKey404JSONResponse) VisitRotateAPIKeyResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateAPIKey406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response RotateAPIKey406JSONResponse) VisitRotateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5138,6 +5212,20 @@ func (response ListAudit403JSONResponse) VisitListAuditResponse(w http.ResponseW
 	return err
 }
 
+type ListAudit406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListAudit406JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListAudit413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response ListAudit413JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
@@ -5273,6 +5361,20 @@ func (response VerifyAudit403JSONResponse) VisitVerifyAuditResponse(w http.Respo
 	return err
 }
 
+type VerifyAudit406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response VerifyAudit406JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type VerifyAudit413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response VerifyAudit413JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
@@ -5404,6 +5506,20 @@ func (response ListCalendars403JSONResponse) VisitListCalendarsResponse(w http.R
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListCalendars406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListCalendars406JSONResponse) VisitListCalendarsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5558,6 +5674,20 @@ func (response CreateCalendar403JSONResponse) VisitCreateCalendarResponse(w http
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCalendar406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response CreateCalendar406JSONResponse) VisitCreateCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5760,6 +5890,20 @@ func (response ImportCalendar403JSONResponse) VisitImportCalendarResponse(w http
 	return err
 }
 
+type ImportCalendar406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ImportCalendar406JSONResponse) VisitImportCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ImportCalendar409JSONResponse struct{ ConflictJSONResponse }
 
 func (response ImportCalendar409JSONResponse) VisitImportCalendarResponse(w http.ResponseWriter) error {
@@ -5947,6 +6091,20 @@ func (response DeleteCalendar404JSONResponse) VisitDeleteCalendarResponse(w http
 	return err
 }
 
+type DeleteCalendar406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response DeleteCalendar406JSONResponse) VisitDeleteCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteCalendar409JSONResponse struct{ ConflictJSONResponse }
 
 func (response DeleteCalendar409JSONResponse) VisitDeleteCalendarResponse(w http.ResponseWriter) error {
@@ -6120,6 +6278,20 @@ func (response GetCalendar404JSONResponse) VisitGetCalendarResponse(w http.Respo
 	return err
 }
 
+type GetCalendar406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetCalendar406JSONResponse) VisitGetCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetCalendar413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response GetCalendar413JSONResponse) VisitGetCalendarResponse(w http.ResponseWriter) error {
@@ -6277,6 +6449,20 @@ func (response UpdateCalendar404JSONResponse) VisitUpdateCalendarResponse(w http
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateCalendar406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response UpdateCalendar406JSONResponse) VisitUpdateCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6460,6 +6646,20 @@ func (response ListExecutions403JSONResponse) VisitListExecutionsResponse(w http
 	return err
 }
 
+type ListExecutions406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListExecutions406JSONResponse) VisitListExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListExecutions413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response ListExecutions413JSONResponse) VisitListExecutionsResponse(w http.ResponseWriter) error {
@@ -6591,6 +6791,20 @@ func (response BulkCancelExecutions403JSONResponse) VisitBulkCancelExecutionsRes
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkCancelExecutions406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response BulkCancelExecutions406JSONResponse) VisitBulkCancelExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6747,6 +6961,20 @@ func (response BulkRetryExecutions403JSONResponse) VisitBulkRetryExecutionsRespo
 	return err
 }
 
+type BulkRetryExecutions406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response BulkRetryExecutions406JSONResponse) VisitBulkRetryExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type BulkRetryExecutions413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response BulkRetryExecutions413JSONResponse) VisitBulkRetryExecutionsResponse(w http.ResponseWriter) error {
@@ -6898,6 +7126,20 @@ func (response GetExecutionStats403JSONResponse) VisitGetExecutionStatsResponse(
 	return err
 }
 
+type GetExecutionStats406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetExecutionStats406JSONResponse) VisitGetExecutionStatsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetExecutionStats413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response GetExecutionStats413JSONResponse) VisitGetExecutionStatsResponse(w http.ResponseWriter) error {
@@ -7043,6 +7285,20 @@ func (response GetExecution404JSONResponse) VisitGetExecutionResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetExecution406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetExecution406JSONResponse) VisitGetExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7206,6 +7462,20 @@ func (response CancelExecution404JSONResponse) VisitCancelExecutionResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelExecution406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response CancelExecution406JSONResponse) VisitCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7388,6 +7658,20 @@ func (response RetryExecution404JSONResponse) VisitRetryExecutionResponse(w http
 	return err
 }
 
+type RetryExecution406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response RetryExecution406JSONResponse) VisitRetryExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RetryExecution409JSONResponse struct{ NotRetryableJSONResponse }
 
 func (response RetryExecution409JSONResponse) VisitRetryExecutionResponse(w http.ResponseWriter) error {
@@ -7551,6 +7835,20 @@ func (response ListJobs403JSONResponse) VisitListJobsResponse(w http.ResponseWri
 	return err
 }
 
+type ListJobs406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListJobs406JSONResponse) VisitListJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListJobs413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response ListJobs413JSONResponse) VisitListJobsResponse(w http.ResponseWriter) error {
@@ -7701,6 +7999,20 @@ func (response CreateJob403JSONResponse) VisitCreateJobResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateJob406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response CreateJob406JSONResponse) VisitCreateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7870,6 +8182,20 @@ func (response BulkPauseJobs403JSONResponse) VisitBulkPauseJobsResponse(w http.R
 	return err
 }
 
+type BulkPauseJobs406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response BulkPauseJobs406JSONResponse) VisitBulkPauseJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type BulkPauseJobs413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response BulkPauseJobs413JSONResponse) VisitBulkPauseJobsResponse(w http.ResponseWriter) error {
@@ -8021,6 +8347,20 @@ func (response BulkResumeJobs403JSONResponse) VisitBulkResumeJobsResponse(w http
 	return err
 }
 
+type BulkResumeJobs406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response BulkResumeJobs406JSONResponse) VisitBulkResumeJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type BulkResumeJobs413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response BulkResumeJobs413JSONResponse) VisitBulkResumeJobsResponse(w http.ResponseWriter) error {
@@ -8168,6 +8508,20 @@ func (response BulkStopJobs403JSONResponse) VisitBulkStopJobsResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BulkStopJobs406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response BulkStopJobs406JSONResponse) VisitBulkStopJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8324,6 +8678,20 @@ func (response BulkTriggerJobs403JSONResponse) VisitBulkTriggerJobsResponse(w ht
 	return err
 }
 
+type BulkTriggerJobs406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response BulkTriggerJobs406JSONResponse) VisitBulkTriggerJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type BulkTriggerJobs413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response BulkTriggerJobs413JSONResponse) VisitBulkTriggerJobsResponse(w http.ResponseWriter) error {
@@ -8471,6 +8839,20 @@ func (response ValidateJob403JSONResponse) VisitValidateJobResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateJob406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ValidateJob406JSONResponse) VisitValidateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8634,6 +9016,20 @@ func (response DeleteJob404JSONResponse) VisitDeleteJobResponse(w http.ResponseW
 	return err
 }
 
+type DeleteJob406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response DeleteJob406JSONResponse) VisitDeleteJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteJob413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response DeleteJob413JSONResponse) VisitDeleteJobResponse(w http.ResponseWriter) error {
@@ -8789,6 +9185,20 @@ func (response GetJob404JSONResponse) VisitGetJobResponse(w http.ResponseWriter)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJob406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetJob406JSONResponse) VisitGetJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8950,6 +9360,20 @@ func (response PatchJob404JSONResponse) VisitPatchJobResponse(w http.ResponseWri
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchJob406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response PatchJob406JSONResponse) VisitPatchJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9145,6 +9569,20 @@ func (response UpdateJob404JSONResponse) VisitUpdateJobResponse(w http.ResponseW
 	return err
 }
 
+type UpdateJob406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response UpdateJob406JSONResponse) VisitUpdateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type UpdateJob412JSONResponse struct{ PreconditionFailedJSONResponse }
 
 func (response UpdateJob412JSONResponse) VisitUpdateJobResponse(w http.ResponseWriter) error {
@@ -9325,6 +9763,20 @@ func (response ListBackfills404JSONResponse) VisitListBackfillsResponse(w http.R
 	return err
 }
 
+type ListBackfills406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListBackfills406JSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListBackfills413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response ListBackfills413JSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
@@ -9500,6 +9952,20 @@ func (response CreateBackfill404JSONResponse) VisitCreateBackfillResponse(w http
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBackfill406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response CreateBackfill406JSONResponse) VisitCreateBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9698,6 +10164,20 @@ func (response GetBackfill404JSONResponse) VisitGetBackfillResponse(w http.Respo
 	return err
 }
 
+type GetBackfill406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetBackfill406JSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetBackfill413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response GetBackfill413JSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
@@ -9844,6 +10324,20 @@ func (response CancelBackfill404JSONResponse) VisitCancelBackfillResponse(w http
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBackfill406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response CancelBackfill406JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10012,6 +10506,20 @@ func (response ListJobExecutions404JSONResponse) VisitListJobExecutionsResponse(
 	return err
 }
 
+type ListJobExecutions406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListJobExecutions406JSONResponse) VisitListJobExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListJobExecutions413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response ListJobExecutions413JSONResponse) VisitListJobExecutionsResponse(w http.ResponseWriter) error {
@@ -10168,6 +10676,20 @@ func (response PauseJob404JSONResponse) VisitPauseJobResponse(w http.ResponseWri
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseJob406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response PauseJob406JSONResponse) VisitPauseJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10362,6 +10884,20 @@ func (response ResumeJob404JSONResponse) VisitResumeJobResponse(w http.ResponseW
 	return err
 }
 
+type ResumeJob406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ResumeJob406JSONResponse) VisitResumeJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ResumeJob409JSONResponse struct{ ConflictJSONResponse }
 
 func (response ResumeJob409JSONResponse) VisitResumeJobResponse(w http.ResponseWriter) error {
@@ -10542,6 +11078,20 @@ func (response PreviewSchedule404JSONResponse) VisitPreviewScheduleResponse(w ht
 	return err
 }
 
+type PreviewSchedule406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response PreviewSchedule406JSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PreviewSchedule413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response PreviewSchedule413JSONResponse) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
@@ -10698,6 +11248,20 @@ func (response StopJob404JSONResponse) VisitStopJobResponse(w http.ResponseWrite
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StopJob406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response StopJob406JSONResponse) VisitStopJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10879,6 +11443,20 @@ func (response TriggerJob404JSONResponse) VisitTriggerJobResponse(w http.Respons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TriggerJob406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response TriggerJob406JSONResponse) VisitTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -11077,6 +11655,20 @@ func (response ValidateStoredJob404JSONResponse) VisitValidateStoredJobResponse(
 	return err
 }
 
+type ValidateStoredJob406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ValidateStoredJob406JSONResponse) VisitValidateStoredJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ValidateStoredJob413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response ValidateStoredJob413JSONResponse) VisitValidateStoredJobResponse(w http.ResponseWriter) error {
@@ -11243,6 +11835,20 @@ func (response ListJobVersions404JSONResponse) VisitListJobVersionsResponse(w ht
 	return err
 }
 
+type ListJobVersions406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListJobVersions406JSONResponse) VisitListJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListJobVersions413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response ListJobVersions413JSONResponse) VisitListJobVersionsResponse(w http.ResponseWriter) error {
@@ -11389,6 +11995,20 @@ func (response GetJobVersion404JSONResponse) VisitGetJobVersionResponse(w http.R
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJobVersion406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetJobVersion406JSONResponse) VisitGetJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -11540,6 +12160,20 @@ func (response CompareJobVersions404JSONResponse) VisitCompareJobVersionsRespons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompareJobVersions406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response CompareJobVersions406JSONResponse) VisitCompareJobVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -11705,6 +12339,20 @@ func (response RestoreJobVersion404JSONResponse) VisitRestoreJobVersionResponse(
 	return err
 }
 
+type RestoreJobVersion406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response RestoreJobVersion406JSONResponse) VisitRestoreJobVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RestoreJobVersion412JSONResponse struct{ PreconditionFailedJSONResponse }
 
 func (response RestoreJobVersion412JSONResponse) VisitRestoreJobVersionResponse(w http.ResponseWriter) error {
@@ -11854,6 +12502,20 @@ func (response GetMetrics403JSONResponse) VisitGetMetricsResponse(w http.Respons
 	return err
 }
 
+type GetMetrics406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetMetrics406JSONResponse) VisitGetMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetMetrics413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response GetMetrics413JSONResponse) VisitGetMetricsResponse(w http.ResponseWriter) error {
@@ -11985,6 +12647,20 @@ func (response ListMetrics403JSONResponse) VisitListMetricsResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMetrics406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListMetrics406JSONResponse) VisitListMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -12123,6 +12799,20 @@ func (response ListQueues403JSONResponse) VisitListQueuesResponse(w http.Respons
 	return err
 }
 
+type ListQueues406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListQueues406JSONResponse) VisitListQueuesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListQueues413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response ListQueues413JSONResponse) VisitListQueuesResponse(w http.ResponseWriter) error {
@@ -12254,6 +12944,20 @@ func (response ListSecrets403JSONResponse) VisitListSecretsResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSecrets406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListSecrets406JSONResponse) VisitListSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -12397,6 +13101,20 @@ func (response DeleteSecret404JSONResponse) VisitDeleteSecretResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteSecret406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response DeleteSecret406JSONResponse) VisitDeleteSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -12564,6 +13282,20 @@ func (response GetSecret404JSONResponse) VisitGetSecretResponse(w http.ResponseW
 	return err
 }
 
+type GetSecret406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetSecret406JSONResponse) VisitGetSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetSecret413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response GetSecret413JSONResponse) VisitGetSecretResponse(w http.ResponseWriter) error {
@@ -12720,6 +13452,20 @@ func (response PutSecret403JSONResponse) VisitPutSecretResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSecret406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response PutSecret406JSONResponse) VisitPutSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -12888,6 +13634,20 @@ func (response GetStatus403JSONResponse) VisitGetStatusResponse(w http.ResponseW
 	return err
 }
 
+type GetStatus406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetStatus406JSONResponse) VisitGetStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetStatus413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response GetStatus413JSONResponse) VisitGetStatusResponse(w http.ResponseWriter) error {
@@ -13018,6 +13778,20 @@ func (response GetOwnTenant403JSONResponse) VisitGetOwnTenantResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOwnTenant406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetOwnTenant406JSONResponse) VisitGetOwnTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -13153,6 +13927,20 @@ func (response ListTenants403JSONResponse) VisitListTenantsResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTenants406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListTenants406JSONResponse) VisitListTenantsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -13298,6 +14086,20 @@ func (response CreateTenant403JSONResponse) VisitCreateTenantResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTenant406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response CreateTenant406JSONResponse) VisitCreateTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -13481,6 +14283,20 @@ func (response DeleteTenant404JSONResponse) VisitDeleteTenantResponse(w http.Res
 	return err
 }
 
+type DeleteTenant406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response DeleteTenant406JSONResponse) VisitDeleteTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteTenant409JSONResponse struct{ ConflictJSONResponse }
 
 func (response DeleteTenant409JSONResponse) VisitDeleteTenantResponse(w http.ResponseWriter) error {
@@ -13644,6 +14460,20 @@ func (response GetTenant404JSONResponse) VisitGetTenantResponse(w http.ResponseW
 	return err
 }
 
+type GetTenant406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetTenant406JSONResponse) VisitGetTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetTenant413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response GetTenant413JSONResponse) VisitGetTenantResponse(w http.ResponseWriter) error {
@@ -13790,6 +14620,20 @@ func (response UpdateTenant404JSONResponse) VisitUpdateTenantResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateTenant406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response UpdateTenant406JSONResponse) VisitUpdateTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -13973,6 +14817,20 @@ func (response ActivateTenant404JSONResponse) VisitActivateTenantResponse(w http
 	return err
 }
 
+type ActivateTenant406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ActivateTenant406JSONResponse) VisitActivateTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ActivateTenant409JSONResponse struct{ ConflictJSONResponse }
 
 func (response ActivateTenant409JSONResponse) VisitActivateTenantResponse(w http.ResponseWriter) error {
@@ -14133,6 +14991,20 @@ func (response SuspendTenant404JSONResponse) VisitSuspendTenantResponse(w http.R
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendTenant406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response SuspendTenant406JSONResponse) VisitSuspendTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -14301,6 +15173,20 @@ func (response ListWorkers403JSONResponse) VisitListWorkersResponse(w http.Respo
 	return err
 }
 
+type ListWorkers406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListWorkers406JSONResponse) VisitListWorkersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListWorkers413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response ListWorkers413JSONResponse) VisitListWorkersResponse(w http.ResponseWriter) error {
@@ -14404,6 +15290,20 @@ func (response GetHealth400JSONResponse) VisitGetHealthResponse(w http.ResponseW
 	return err
 }
 
+type GetHealth406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetHealth406JSONResponse) VisitGetHealthResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetHealth413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response GetHealth413JSONResponse) VisitGetHealthResponse(w http.ResponseWriter) error {
@@ -14481,6 +15381,20 @@ func (response GetLiveness400JSONResponse) VisitGetLivenessResponse(w http.Respo
 	return err
 }
 
+type GetLiveness406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetLiveness406JSONResponse) VisitGetLivenessResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetLiveness413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response GetLiveness413JSONResponse) VisitGetLivenessResponse(w http.ResponseWriter) error {
@@ -14540,6 +15454,20 @@ func (response GetReadiness400JSONResponse) VisitGetReadinessResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetReadiness406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetReadiness406JSONResponse) VisitGetReadinessResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -14617,6 +15545,22 @@ func (response InternalHealth400JSONResponse) VisitInternalHealthResponse(w http
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalHealth406JSONResponse struct {
+	ServiceNotAcceptableJSONResponse
+}
+
+func (response InternalHealth406JSONResponse) VisitInternalHealthResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -14729,6 +15673,22 @@ func (response InternalBatchCreateJobs403JSONResponse) VisitInternalBatchCreateJ
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalBatchCreateJobs406JSONResponse struct {
+	ServiceNotAcceptableJSONResponse
+}
+
+func (response InternalBatchCreateJobs406JSONResponse) VisitInternalBatchCreateJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -14889,6 +15849,22 @@ func (response InternalCreateJob403JSONResponse) VisitInternalCreateJobResponse(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalCreateJob406JSONResponse struct {
+	ServiceNotAcceptableJSONResponse
+}
+
+func (response InternalCreateJob406JSONResponse) VisitInternalCreateJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -15068,6 +16044,22 @@ func (response InternalPauseJob404JSONResponse) VisitInternalPauseJobResponse(w 
 	return err
 }
 
+type InternalPauseJob406JSONResponse struct {
+	ServiceNotAcceptableJSONResponse
+}
+
+func (response InternalPauseJob406JSONResponse) VisitInternalPauseJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type InternalPauseJob409JSONResponse struct{ ServiceConflictJSONResponse }
 
 func (response InternalPauseJob409JSONResponse) VisitInternalPauseJobResponse(w http.ResponseWriter) error {
@@ -15239,6 +16231,22 @@ func (response InternalResumeJob404JSONResponse) VisitInternalResumeJobResponse(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalResumeJob406JSONResponse struct {
+	ServiceNotAcceptableJSONResponse
+}
+
+func (response InternalResumeJob406JSONResponse) VisitInternalResumeJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -15417,6 +16425,22 @@ func (response InternalGetJobStatus404JSONResponse) VisitInternalGetJobStatusRes
 	return err
 }
 
+type InternalGetJobStatus406JSONResponse struct {
+	ServiceNotAcceptableJSONResponse
+}
+
+func (response InternalGetJobStatus406JSONResponse) VisitInternalGetJobStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type InternalGetJobStatus413JSONResponse struct{ ServiceTooLargeJSONResponse }
 
 func (response InternalGetJobStatus413JSONResponse) VisitInternalGetJobStatusResponse(w http.ResponseWriter) error {
@@ -15560,6 +16584,22 @@ func (response InternalTriggerJob404JSONResponse) VisitInternalTriggerJobRespons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InternalTriggerJob406JSONResponse struct {
+	ServiceNotAcceptableJSONResponse
+}
+
+func (response InternalTriggerJob406JSONResponse) VisitInternalTriggerJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
 	_, err := buf.WriteTo(w)
 	return err
 }

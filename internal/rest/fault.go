@@ -28,6 +28,7 @@ const (
 	codeInvalid   = "VALIDATION_FAILED"
 	codeCron      = "INVALID_CRON_EXPRESSION"
 	codeConfig    = "INVALID_JOB_CONFIG"
+	codeAccept    = "NOT_ACCEPTABLE"
 	codeMethod    = "METHOD_NOT_ALLOWED"
 	codeTooLarge  = "BODY_TOO_LARGE"
 	codeMediaType = "UNSUPPORTED_MEDIA_TYPE"
@@ -44,6 +45,7 @@ var answers = []struct {
 	code   string
 }{
 	{fault.Invalid, codeMethod, http.StatusMethodNotAllowed, codeMethod},
+	{fault.Invalid, codeAccept, http.StatusNotAcceptable, codeAccept},
 	{fault.Invalid, codeTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge},
 	{fault.Invalid, codeMediaType, http.StatusUnsupportedMediaType, codeMediaType},
 	{fault.Invalid, "", http.StatusBadRequest, codeInvalid},

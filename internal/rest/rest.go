@@ -145,9 +145,10 @@ func New(d Deps) (http.Handler, error) {
 //  6. authenticate: who asks (401, or 429 where too many failed from the same
 //     address), whether a role allows it (403), whether the tenant may act, from
 //     there (403) and so often (429). Nothing of the body was read yet
-//  7. check: the body as strict JSON, then everything against the contract (400,
+//  7. negotiate: whether the caller can read the answer, which is JSON (406)
+//  8. check: the body as strict JSON, then everything against the contract (400,
 //     413, 415), so that handlers see only what it allows
-//  8. the handler, which may find more to refuse
+//  9. the handler, which may find more to refuse
 //
 // The page that shows the contract needs only the first five.
 func (s *server) routes(page http.Handler) http.Handler {
@@ -159,7 +160,7 @@ func (s *server) routes(page http.Handler) http.Handler {
 		router.Method(http.MethodGet, path, page)
 	}
 	router.Group(func(operations chi.Router) {
-		operations.Use(s.authenticate, s.check)
+		operations.Use(s.authenticate, s.negotiate, s.check)
 		strict := api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{
 			RequestErrorHandlerFunc:  s.refuseUndecoded,
 			ResponseErrorHandlerFunc: s.refuse,
