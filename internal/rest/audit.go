@@ -50,8 +50,12 @@ func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObje
 	if err != nil {
 		return nil, err
 	}
-	if p.From != nil && p.To != nil && !p.From.Before(*p.To) {
-		return nil, wrong(fault.Field{Path: "to", Rule: "order", Message: "must lie after from"})
+	fields := disordered("to", p.From, p.To)
+	fields = append(fields, unstorable("actor", orZero(p.Actor))...)
+	fields = append(fields, unstorable("action", orZero(p.Action))...)
+	fields = append(fields, unstorable("objectId", orZero(p.ObjectID))...)
+	if len(fields) > 0 {
+		return nil, wrong(fields...)
 	}
 	filter := audit.Filter{
 		Actor: orZero(p.Actor), Action: orZero(p.Action), ObjectType: string(orZero(p.ObjectType)), ObjectID: orZero(p.ObjectID),
