@@ -57,6 +57,9 @@ func (s *Store) Put(ctx context.Context, who tenant.Actor, d Draft) (stored Secr
 }
 
 func (s *Store) insert(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d Draft) (Secret, error) {
+	if _, err := tx.LockTenant(ctx, who.TenantID); err != nil {
+		return Secret{}, fmt.Errorf("lock the tenant: %w", err)
+	}
 	n, err := tx.CountSecrets(ctx, who.TenantID)
 	if err != nil {
 		return Secret{}, fmt.Errorf("count secrets: %w", err)

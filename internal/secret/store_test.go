@@ -167,6 +167,29 @@ func TestPutGetListDelete(t *testing.T) {
 	}
 }
 
+// However many put at once, the bound holds.
+func TestConcurrentPutsKeepTheBound(t *testing.T) {
+	t.Parallel()
+	b, keys := setup(t), ring(t, keyring.Generate("k1"))
+	b.exec(`INSERT INTO secrets (id, tenant_id, name, key_id, sealed, created_by, updated_by)
+		SELECT gen_random_uuid(), $1, 'n' || i, 'k1', '', 'ada', 'ada' FROM generate_series(1, 999) i`, b.ours.TenantID)
+	store := secret.NewStore(b.api, keys)
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			_, _, err := store.Put(t.Context(), b.ours, secret.Draft{Name: fmt.Sprint("late-", i), Value: keyring.NewText(canary)})
+			if err != nil && fault.KindOf(err) != fault.Conflict {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	var n int
+	if err := b.admin.QueryRow(t.Context(), "SELECT count(*) FROM secrets WHERE tenant_id = $1", b.ours.TenantID).Scan(&n); err != nil || n != 1000 {
+		t.Errorf("there are %d secrets, %v", n, err)
+	}
+}
+
 func TestWithoutKeysNothingIsStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
