@@ -34,8 +34,9 @@ UPDATE tenants SET name = @name, max_running = sqlc.narg(max_running), max_runni
 WHERE id = sqlc.arg(tenant_id) AND status IN ('active', 'suspended') RETURNING *;
 
 -- name: SetTenantStatus :one
--- A tenant that is being deleted stays so.
-UPDATE tenants SET status = @status, status_reason = @status_reason, updated_at = now()
+-- A tenant that is being deleted stays so, and asking again puts nothing off.
+UPDATE tenants SET status = @status, status_reason = @status_reason,
+       updated_at = CASE WHEN status = 'deleting' THEN updated_at ELSE now() END
 WHERE id = sqlc.arg(tenant_id) AND status = ANY (@before::text[]) RETURNING *;
 
 -- name: GetTenantUsage :one
@@ -97,8 +98,11 @@ SELECT DISTINCT e.tenant_id, e.job_id FROM active_executions e JOIN tenants t ON
 WHERE t.status <> 'active' AND (e.status <> 'running' OR e.cancel_requested_at IS NULL) LIMIT 200;
 
 -- name: ListDeletingTenants :many
--- Cross-tenant: the promoters, one of which purges them.
-SELECT id FROM tenants WHERE status = 'deleting' ORDER BY updated_at LIMIT 10;
+-- Cross-tenant: the promoters, one of which purges them. Not within half a
+-- minute: a request that a process admitted before it learned of the deletion
+-- (two seconds at most) may take fifteen more, and must not leave behind what
+-- nothing would remove.
+SELECT id FROM tenants WHERE status = 'deleting' AND updated_at < now() - interval '30 seconds' ORDER BY updated_at LIMIT 10;
 
 -- name: CountActiveOfTenant :one
 SELECT count(*) FROM active_executions WHERE tenant_id = @tenant_id;

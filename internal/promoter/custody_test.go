@@ -1,6 +1,7 @@
 package promoter_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -31,6 +32,26 @@ func (b *bundle) number(t *testing.T, sql string, args ...any) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// backdate makes the tenant's last change one of a while ago.
+func (b *bundle) backdate(t *testing.T, ago time.Duration) {
+	t.Helper()
+	tx, err := open(t, b.database.URL, postgres.API).Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{
+		fmt.Sprintf("SET LOCAL app.tenant_id = '%s'", b.who.TenantID),
+		fmt.Sprintf("UPDATE tenants SET updated_at = now() - interval '%d seconds' WHERE id = '%s'", int(ago.Seconds()), b.who.TenantID),
+	} {
+		if _, err := tx.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A suspended tenant's jobs are paused, what waits is cancelled, what runs is
@@ -100,8 +121,20 @@ func TestADeletedTenant(t *testing.T) {
 	if _, err := tenants.Delete(t.Context(), b.who.TenantID); err != nil {
 		t.Fatal(err)
 	}
-	if held, _, cancelled, purged := b.custody(t); held != 1 || cancelled != 1 || purged != 1 {
+	if held, _, cancelled, purged := b.custody(t); held != 1 || cancelled != 1 || purged != 0 {
 		t.Errorf("held %d, cancelled %d, purged %d", held, cancelled, purged)
+	}
+	// A request that was admitted before the deletion ends after it.
+	late := b.create(t, nil)
+	b.backdate(t, time.Minute)
+	if _, err := tenants.Delete(t.Context(), b.who.TenantID); err != nil { // again: it puts nothing off
+		t.Fatal(err)
+	}
+	if held, _, _, purged := b.custody(t); held != 1 || purged != 1 {
+		t.Errorf("half a minute later: held %d, purged %d", held, purged)
+	}
+	if _, err := b.jobs.Get(t.Context(), b.who, late.ID); err == nil {
+		t.Error("a job that was created late is left")
 	}
 	for _, table := range []string{"scheduled_jobs", "job_versions", "active_executions", "job_executions", "execution_days", "calendars", "api_keys", "secrets"} {
 		if n := b.number(t, "SELECT count(*) FROM "+table+" WHERE tenant_id = $1", b.who.TenantID); n != 0 {
