@@ -193,6 +193,9 @@ func (s *server) RestoreJobVersion(ctx context.Context, request api.RestoreJobVe
 		if len(fields) > 0 {
 			return nil, wrong(fields...)
 		}
+		if err := s.withinLimits(ctx, v.Spec); err != nil {
+			return nil, err
+		}
 		if restored, err = s.Jobs.Restore(ctx, who, request.ID, v, wanted); err != nil {
 			return nil, err
 		}

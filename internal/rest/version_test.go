@@ -17,6 +17,7 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 const mergePatch = "application/merge-patch+json"
@@ -226,6 +227,25 @@ func TestVersionsOfAJob(t *testing.T) {
 		t.Errorf("deleted: %d %s", got.status, got.body)
 	}
 	refused(t, b.do(t, restore), http.StatusNotFound, "JOB_NOT_FOUND")
+}
+
+// What the tenant may not define any more, an old version does not bring back.
+func TestARestoreKeepsTheLimitsOfTheTenant(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.makeJob(t, b.ours).ID
+	b.patch(t, id, `{"cronExpression":"* * * * * *"}`)
+	b.patch(t, id, `{"cronExpression":"0 0 9 * * *"}`)
+	spec := tenant.Spec{Name: "ours", Limits: tenant.Limits{MinIntervalSeconds: ptr(60)}}
+	if _, err := b.deps.Tenants.Change(t.Context(), b.ours.TenantID, spec); err != nil {
+		t.Fatal(err)
+	}
+	token := b.token(t, b.ours, identity.Developer)
+	restore := func(version string) answer {
+		return b.do(t, request{method: "POST", path: base + "/jobs/" + id.String() + "/versions/" + version + "/restore", token: token})
+	}
+	met(t, restore("2"), http.StatusForbidden, "QUOTA_EXCEEDED", "minIntervalSeconds", 60)
+	read[api.Job](t, restore("1"), http.StatusOK)
 }
 
 // A definition that is not valid any more is not brought back.
