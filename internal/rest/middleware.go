@@ -181,7 +181,7 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 // address with too many failures nobody is heard for a moment.
 func (s *server) identity(r *http.Request, operation *contract.Operation) (who identity.Principal, err error) {
 	c := callOf(r.Context())
-	bucket, failures := "auth:"+c.from.String(), quota.Rate{Quota: max(1, s.FailuresPerMinute), Window: time.Minute}
+	bucket, failures := "auth:"+guesser(c.from), quota.Rate{Quota: max(1, s.FailuresPerMinute), Window: time.Minute}
 	if wait := s.Buckets.Refused(bucket); wait > 0 {
 		return who, s.tooMany(failures, "authenticationFailures", wait, "too many requests from this address had no good token")
 	}
@@ -197,6 +197,17 @@ func (s *server) identity(r *http.Request, operation *contract.Operation) (who i
 		return who, s.tooMany(failures, "authenticationFailures", v.Retry, "too many requests from this address had no good token")
 	}
 	return who, err
+}
+
+// guesser names whom failures are counted for. Of IPv6 a subscriber has a
+// network of 64 bits at least, and would have a new address for each guess.
+func guesser(from netip.Addr) string {
+	if from.Is6() {
+		if network, err := from.Prefix(64); err == nil {
+			return network.String()
+		}
+	}
+	return from.String()
 }
 
 // mayAct asks for the permission first: somebody without any must not make a

@@ -221,6 +221,15 @@ func TestFailedAuthentications(t *testing.T) {
 		t.Errorf("the sixth guess: %d, Retry-After %q", got.Code, got.Header().Get("Retry-After"))
 	}
 	met(t, answer{status: got.Code, header: got.Header(), body: got.Body.String()}, http.StatusTooManyRequests, "RATE_LIMITED", "authenticationFailures", 5)
+	for i := range 5 {
+		try(fmt.Sprintf("[2001:db8:0:1::%d]:1", i), "guess", i)
+	}
+	if got := try("[2001:db8:0:1:ffff::1]:1", "guess", 6); got.Code != http.StatusTooManyRequests {
+		t.Errorf("another address of the same network of 64 bits: %d", got.Code)
+	}
+	if got := try("[2001:db8:0:2::1]:1", "guess", 6); got.Code != http.StatusUnauthorized {
+		t.Errorf("another network: %d", got.Code)
+	}
 	if got := try("192.0.2.2:1", "guess", 7); got.Code != http.StatusUnauthorized {
 		t.Errorf("another address: %d", got.Code)
 	}
