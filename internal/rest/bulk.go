@@ -83,7 +83,7 @@ func (s *server) run(ctx context.Context, b bulk) (api.BulkResult, error) {
 			continue
 		}
 		f, itsOwn := itemFault(err)
-		if !itsOwn {
+		if !itsOwn && !over {
 			over = true // what ails the service ails the next one too
 			s.Log.WarnContext(ctx, "bulk call cut short", "error", err)
 		}
