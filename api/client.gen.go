@@ -735,7 +735,7 @@ type ClientInterface interface {
 
 	// DeleteTenant Delete a tenant
 	//
-	// From now on nothing of it runs and its calls are refused, as by a suspension, for good. Everything of it is removed in pieces; its status is `deleting` meanwhile and then `deleted`, and only its id is kept. Deleting again changes nothing.
+	// From now on nothing of it runs and its calls are refused, as by a suspension, for good. Half a minute later everything of it begins to be removed, in pieces; its status is `deleting` meanwhile and then `deleted`. Its id, the record of its changes (`/audit`) and counts are kept. Deleting again changes nothing.
 	//
 	// Corresponds with DELETE /api/v1/scheduler/tenants/{id} (the `DeleteTenant` operationId).
 	DeleteTenant(ctx context.Context, id TenantID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2358,7 +2358,7 @@ func (c *Client) CreateTenant(ctx context.Context, body CreateTenantJSONRequestB
 
 // DeleteTenant Delete a tenant
 //
-// From now on nothing of it runs and its calls are refused, as by a suspension, for good. Everything of it is removed in pieces; its status is `deleting` meanwhile and then `deleted`, and only its id is kept. Deleting again changes nothing.
+// From now on nothing of it runs and its calls are refused, as by a suspension, for good. Half a minute later everything of it begins to be removed, in pieces; its status is `deleting` meanwhile and then `deleted`. Its id, the record of its changes (`/audit`) and counts are kept. Deleting again changes nothing.
 //
 // Corresponds with DELETE /api/v1/scheduler/tenants/{id} (the `DeleteTenant` operationId).
 func (c *Client) DeleteTenant(ctx context.Context, id TenantID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7643,7 +7643,7 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteTenantWithResponse Delete a tenant
 	//
-	// From now on nothing of it runs and its calls are refused, as by a suspension, for good. Everything of it is removed in pieces; its status is `deleting` meanwhile and then `deleted`, and only its id is kept. Deleting again changes nothing.
+	// From now on nothing of it runs and its calls are refused, as by a suspension, for good. Half a minute later everything of it begins to be removed, in pieces; its status is `deleting` meanwhile and then `deleted`. Its id, the record of its changes (`/audit`) and counts are kept. Deleting again changes nothing.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18457,7 +18457,7 @@ func (c *ClientWithResponses) CreateTenantWithResponse(ctx context.Context, body
 
 // DeleteTenantWithResponse Delete a tenant
 //
-// From now on nothing of it runs and its calls are refused, as by a suspension, for good. Everything of it is removed in pieces; its status is `deleting` meanwhile and then `deleted`, and only its id is kept. Deleting again changes nothing.
+// From now on nothing of it runs and its calls are refused, as by a suspension, for good. Half a minute later everything of it begins to be removed, in pieces; its status is `deleting` meanwhile and then `deleted`. Its id, the record of its changes (`/audit`) and counts are kept. Deleting again changes nothing.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -15,6 +15,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/rest/contract"
+	"github.com/scheduler-service/scheduler/internal/secret"
 )
 
 // hintPatience bounds how long a trigger waits for Redis: the execution stands
@@ -126,6 +128,10 @@ func (s *server) trigger(ctx context.Context, id uuid.UUID, body *api.TriggerReq
 func (s *server) checkOverrides(ctx context.Context, id uuid.UUID, parameters json.RawMessage) error {
 	if len(parameters) == 0 {
 		return nil
+	}
+	c := callOf(ctx)
+	if secret.Refers(parameters) && c.operation.Permission != contract.Service && !c.who.May("secrets:read") {
+		return fault.New(fault.Forbidden, "FORBIDDEN", "parameters that refer to secrets need the permission secrets:read too")
 	}
 	found, err := s.Jobs.Get(ctx, callOf(ctx).who.Actor, id)
 	if fault.KindOf(err) == fault.NotFound {

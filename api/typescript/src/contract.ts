@@ -1034,7 +1034,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a tenant
-         * @description From now on nothing of it runs and its calls are refused, as by a suspension, for good. Everything of it is removed in pieces; its status is `deleting` meanwhile and then `deleted`, and only its id is kept. Deleting again changes nothing.
+         * @description From now on nothing of it runs and its calls are refused, as by a suspension, for good. Half a minute later everything of it begins to be removed, in pieces; its status is `deleting` meanwhile and then `deleted`. Its id, the record of its changes (`/audit`) and counts are kept. Deleting again changes nothing.
          */
         delete: operations["deleteTenant"];
         options?: never;
@@ -3312,7 +3312,7 @@ export interface components {
         };
         TriggerRequest: {
             /**
-             * @description Override parts of the job's `config` for this run: `headers`, `body` and `query` of an `http` job, the parameters of a `function` job.
+             * @description Override parts of the job's `config` for this run: `headers`, `body` and `query` of an `http` job, the parameters of a `function` job. Ones that refer to secrets need the permission `secrets:read` too.
              * @example {
              *       "durationMs": 5
              *     }
