@@ -272,7 +272,7 @@ type ClientInterface interface {
 
 	// GetExecutionStats Count what executions came to
 	//
-	// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`.
+	// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`. Every execution of the range is read; where that takes longer than 5 s, the answer is 422 `STATS_RANGE_TOO_LARGE`.
 	//
 	// Corresponds with GET /api/v1/scheduler/executions/stats (the `GetExecutionStats` operationId).
 	GetExecutionStats(ctx context.Context, params *GetExecutionStatsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1325,7 +1325,7 @@ func (c *Client) BulkRetryExecutions(ctx context.Context, params *BulkRetryExecu
 
 // GetExecutionStats Count what executions came to
 //
-// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`.
+// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`. Every execution of the range is read; where that takes longer than 5 s, the answer is 422 `STATS_RANGE_TOO_LARGE`.
 //
 // Corresponds with GET /api/v1/scheduler/executions/stats (the `GetExecutionStats` operationId).
 func (c *Client) GetExecutionStats(ctx context.Context, params *GetExecutionStatsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7130,7 +7130,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetExecutionStatsWithResponse Count what executions came to
 	//
-	// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`.
+	// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`. Every execution of the range is read; where that takes longer than 5 s, the answer is 422 `STATS_RANGE_TOO_LARGE`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9973,6 +9973,8 @@ type GetExecutionStatsResponse struct {
 	JSON406 *NotAcceptable
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
+	// JSON422 the response for an HTTP 422 `application/json` response
+	JSON422 *StatsRangeTooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
 	JSON429 *RateLimited
 	// JSON500 the response for an HTTP 500 `application/json` response
@@ -10015,6 +10017,11 @@ func (r GetExecutionStatsResponse) GetJSON406() *NotAcceptable {
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
 func (r GetExecutionStatsResponse) GetJSON413() *TooLarge {
 	return r.JSON413
+}
+
+// GetJSON422 returns the response for an HTTP 422 `application/json` response
+func (r GetExecutionStatsResponse) GetJSON422() *StatsRangeTooLarge {
+	return r.JSON422
 }
 
 // GetJSON429 returns the response for an HTTP 429 `application/json` response
@@ -17602,7 +17609,7 @@ func (c *ClientWithResponses) BulkRetryExecutionsWithResponse(ctx context.Contex
 
 // GetExecutionStatsWithResponse Count what executions came to
 //
-// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`.
+// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`. Every execution of the range is read; where that takes longer than 5 s, the answer is 422 `STATS_RANGE_TOO_LARGE`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -21136,6 +21143,13 @@ func ParseGetExecutionStatsResponse(rsp *http.Response) (*GetExecutionStatsRespo
 			return nil, err
 		}
 		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest StatsRangeTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON422 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
 		var dest RateLimited

@@ -3334,6 +3334,9 @@ type ServiceUnavailable = ServiceError
 // ServiceUnsupported The form of every error below `/internal`.
 type ServiceUnsupported = ServiceError
 
+// StatsRangeTooLarge The form of every error.
+type StatsRangeTooLarge = Error
+
 // TenantNotFound The form of every error.
 type TenantNotFound = Error
 

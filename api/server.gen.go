@@ -4279,6 +4279,8 @@ type ServiceUnavailableJSONResponse struct {
 
 type ServiceUnsupportedJSONResponse ServiceError
 
+type StatsRangeTooLargeJSONResponse Error
+
 type TenantNotFoundJSONResponse Error
 
 type TooLargeJSONResponse Error
@@ -7150,6 +7152,20 @@ func (response GetExecutionStats413JSONResponse) VisitGetExecutionStatsResponse(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetExecutionStats422JSONResponse struct{ StatsRangeTooLargeJSONResponse }
+
+func (response GetExecutionStats422JSONResponse) VisitGetExecutionStatsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }

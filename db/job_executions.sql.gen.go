@@ -285,9 +285,9 @@ type SummarizeExecutionsRow struct {
 
 // What a tenant's executions of a range came to, in groups. Durations go into
 // buckets 5 % wide and the percentiles are read off those, so that nothing has
-// to be sorted: at most as many cells as groups times some 250. Reads
-// job_executions_list alone, where vacuum has been, and the partitions of the
-// range. The bounds of a bucket are exp(b / 20) milliseconds; below 20 ms it is
+// to be sorted: at most as many cells as groups times some 250. Reads every row
+// of the tenant in the range, from the partitions of the range: no index holds
+// what is counted. The bounds of a bucket are exp(b / 20) milliseconds; below 20 ms it is
 // one value.
 func (q *Queries) SummarizeExecutions(ctx context.Context, arg SummarizeExecutionsParams) ([]SummarizeExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, SummarizeExecutions,

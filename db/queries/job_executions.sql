@@ -58,9 +58,9 @@ SELECT drop_job_executions_partition()::text AS part;
 -- name: SummarizeExecutions :many
 -- What a tenant's executions of a range came to, in groups. Durations go into
 -- buckets 5 % wide and the percentiles are read off those, so that nothing has
--- to be sorted: at most as many cells as groups times some 250. Reads
--- job_executions_list alone, where vacuum has been, and the partitions of the
--- range. The bounds of a bucket are exp(b / 20) milliseconds; below 20 ms it is
+-- to be sorted: at most as many cells as groups times some 250. Reads every row
+-- of the tenant in the range, from the partitions of the range: no index holds
+-- what is counted. The bounds of a bucket are exp(b / 20) milliseconds; below 20 ms it is
 -- one value.
 WITH cells AS MATERIALIZED (
     SELECT CASE @group_by::text WHEN 'status' THEN h.status WHEN 'jobType' THEN h.job_type WHEN 'triggerType' THEN h.trigger_type

@@ -61,7 +61,7 @@ executor          | fault                                                       
 egress            |                                                                                            | ssrf                 |
 quota             | clock                                                                                      | go-redis             |
 queue             | clock fault                                                                                | asynq go-redis       |
-monitor           | db:store.go postgres queue tenant                                                          |                      |
+monitor           | db:store.go fault postgres queue tenant                                                    |                      |
 executor/http     | clock egress executor fault                                                                |                      |
 executor/function | executor fault                                                                             |                      |
 # the processes: the three of them never import one another

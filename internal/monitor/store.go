@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -89,7 +90,8 @@ func (s *Store) Members(ctx context.Context, who tenant.Actor) (members []Member
 }
 
 // Statistics counts what a tenant's executions came to. It reads every one of
-// the range, from an index that holds all that is counted.
+// the range; where that takes longer than a statement may, the error is Invalid
+// with the code STATS_RANGE_TOO_LARGE.
 func (s *Store) Statistics(ctx context.Context, who tenant.Actor, q Query) (answer Statistics, err error) {
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		p := db.SummarizeExecutionsParams{
@@ -100,7 +102,11 @@ func (s *Store) Statistics(ctx context.Context, who tenant.Actor, q Query) (answ
 			p.Unit = string(q.Group)
 		}
 		rows, err := tx.SummarizeExecutions(ctx, p)
-		if err != nil {
+		switch {
+		case postgres.TimedOut(err):
+			return fault.Wrap(fault.Invalid, "STATS_RANGE_TOO_LARGE",
+				"to count these executions takes longer than the 5 s that it may take: narrow from and to, or name a jobId, and add the answers up", err)
+		case err != nil:
 			return fmt.Errorf("count what executions came to: %w", err)
 		}
 		answer = Statistics{Groups: []Summary{}}

@@ -43,6 +43,18 @@ func Fault(err error) error {
 	return err
 }
 
+// TimedOut reports whether a statement ran for longer than the server lets one
+// run. Fault makes Unavailable of it, since most statements are short and the
+// server is to blame; who asks for one as long as a caller likes can tell.
+func TimedOut(err error) bool {
+	var pe *pgconn.PgError
+	return errors.As(err, &pe) && pe.Code == canceled
+}
+
+// canceled is what a statement ends with that took too long. We cancel none
+// ourselves, see withoutCancel.
+const canceled = "57014"
+
 // fromCode reads a SQLSTATE; see appendix A of PostgreSQL's manual.
 func fromCode(pe *pgconn.PgError, err error) error {
 	switch {
@@ -50,7 +62,7 @@ func fromCode(pe *pgconn.PgError, err error) error {
 		return fault.Wrap(fault.Internal, NoPartition, "no partition holds the row", err)
 	case pe.Code == "23505":
 		return fault.Wrap(fault.Conflict, "CONFLICT", "it exists already", err)
-	case pe.Code == "40001", pe.Code == "40P01", pe.Code == "55P03", pe.Code == "57014",
+	case pe.Code == "40001", pe.Code == "40P01", pe.Code == "55P03", pe.Code == canceled,
 		pe.Code == "25P03", pe.Code == "25006",
 		pe.Code[:2] == "08", pe.Code[:2] == "53", pe.Code[:2] == "57", pe.Code[:2] == "58":
 		return fault.Wrap(fault.Unavailable, "", "the database is busy or restarting", err)

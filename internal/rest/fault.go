@@ -48,6 +48,7 @@ var answers = []struct {
 	{fault.Invalid, codeAccept, http.StatusNotAcceptable, codeAccept},
 	{fault.Invalid, codeTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge},
 	{fault.Invalid, codeMediaType, http.StatusUnsupportedMediaType, codeMediaType},
+	{fault.Invalid, "STATS_RANGE_TOO_LARGE", http.StatusUnprocessableEntity, "STATS_RANGE_TOO_LARGE"},
 	{fault.Invalid, "", http.StatusBadRequest, codeInvalid},
 	{fault.Unauthenticated, "", http.StatusUnauthorized, "UNAUTHORIZED"},
 	{fault.Forbidden, "", http.StatusForbidden, "FORBIDDEN"},

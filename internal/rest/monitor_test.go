@@ -11,10 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/metric"
+	"github.com/scheduler-service/scheduler/internal/monitor"
+	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -228,4 +231,40 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%d are listed, want 2", len(few.Items))
 	}
 	refused(t, get(viewer, "/history?from=2026-01-01T00:00:00Z&to=2026-01-01T00:00:00Z"), http.StatusBadRequest, "VALIDATION_FAILED")
+}
+
+// Statistics that take longer than a statement may name the way out, and it is
+// one: a range with less in it is answered.
+func TestExecutionStatsOverTooMuch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token, id := b.token(t, b.ours, identity.Viewer), b.makeJob(t, b.ours).ID
+	b.over(t, b.ours, id, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), "completed", 1)
+	// A row that takes ten seconds to read stands for millions.
+	owner, err := pgx.Connect(t.Context(), b.database.OwnerURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owner.Close(t.Context())
+	if _, err := owner.Exec(t.Context(), `CREATE POLICY slow ON job_executions AS RESTRICTIVE FOR SELECT TO scheduler_api USING (pg_sleep(10)::text = '')`); err != nil {
+		t.Fatal(err)
+	}
+	impatient, err := postgres.Open(t.Context(), postgres.Config{URL: b.database.URL, Role: postgres.API, Name: "test", MaxConns: 1, StatementTimeout: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(impatient.Close)
+	b.deps.Monitor = monitor.NewStore(impatient)
+	b.handler = newHandler(t, b.deps)
+	path := base + "/executions/stats?from=2026-03-01T00:00:00Z&to=2026-03-0"
+	e := refused(t, b.do(t, request{method: "GET", path: path + "2T00:00:00Z", token: token}), http.StatusUnprocessableEntity, "STATS_RANGE_TOO_LARGE")
+	for _, way := range []string{"from and to", "jobId"} {
+		if !strings.Contains(e.Error.Message, way) {
+			t.Errorf("the message names no %s: %s", way, e.Error.Message)
+		}
+	}
+	got := read[api.ExecutionStats](t, b.do(t, request{method: "GET", path: path + "1T06:00:00Z", token: token}), http.StatusOK)
+	if got.Total.Count != 0 {
+		t.Errorf("counted %d, want none", got.Total.Count)
+	}
 }

@@ -328,7 +328,7 @@ export interface paths {
         };
         /**
          * Count what executions came to
-         * @description Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`.
+         * @description Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`. Every execution of the range is read; where that takes longer than 5 s, the answer is 422 `STATS_RANGE_TOO_LARGE`.
          */
         get: operations["getExecutionStats"];
         put?: never;
@@ -4013,6 +4013,26 @@ export interface components {
                 "application/json": components["schemas"]["ServiceError"];
             };
         };
+        /** @description `STATS_RANGE_TOO_LARGE`: to count what was asked for takes longer than 5 s. Ask for a shorter range, or for one job, and add the answers up. */
+        StatsRangeTooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "error": {
+                 *         "code": "STATS_RANGE_TOO_LARGE",
+                 *         "message": "to count these executions takes longer than the 5 s that it may take: narrow from and to, or name a jobId, and add the answers up",
+                 *         "details": []
+                 *       },
+                 *       "timestamp": "2026-03-01T09:00:00Z",
+                 *       "path": "/api/v1/scheduler/executions/stats"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /** @description `TENANT_NOT_FOUND`: there is no tenant with this id. */
         TenantNotFound: {
             headers: {
@@ -5025,6 +5045,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             406: components["responses"]["NotAcceptable"];
             413: components["responses"]["TooLarge"];
+            422: components["responses"]["StatsRangeTooLarge"];
             429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
