@@ -17,7 +17,7 @@ import (
 var (
 	tellingParts = []string{
 		"authorization", "password", "passwd", "passphrase", "secret", "token", "cookie", "apikey", "credential",
-		"privatekey", "signingkey", "accesskey", "signature",
+		"privatekey", "signingkey", "accesskey", "signature", "subscriptionkey", "functionskey", "sharedkey", "masterkey", "jwt", "sessionid",
 	}
 	tellingNames = []string{"key", "sig", "pwd", "pass", "auth", "xauth", "code"}
 )

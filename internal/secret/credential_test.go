@@ -23,6 +23,11 @@ func TestSplit(t *testing.T) {
 			`{"headers":{"Authorization":"***","Cookie":"***","X-Code":"c","x_api-Key":"***"}}`,
 			[]string{"headers.Authorization", "headers.Cookie", "headers.x_api-Key"},
 		},
+		{
+			"keys of gateways", `{"headers":{"Ocp-Apim-Subscription-Key":"a","X-Functions-Key":"b","X-JWT":"c","X-Session-Id":"d","X-Cache-Key":"e"}}`,
+			`{"headers":{"Ocp-Apim-Subscription-Key":"***","X-Cache-Key":"e","X-Functions-Key":"***","X-JWT":"***","X-Session-Id":"***"}}`,
+			[]string{"headers.Ocp-Apim-Subscription-Key", "headers.X-Functions-Key", "headers.X-JWT", "headers.X-Session-Id"},
+		},
 		{"query", `{"url":"https://a.example/p?sig=a%20b&x=1&token=2&token=3#f"}`, `{"url":"https://a.example/p?sig=***&x=1&token=***&token=***#f"}`, []string{"url", "url", "url"}},
 		{
 			"body", `{"body":{"user":"u","password":"p","deep":[{"client_secret":"s"}],"code":"c","tokens":["a"],"token":5,"note":""}}`,
