@@ -81,6 +81,7 @@ FROM backfills b
 JOIN scheduled_jobs j ON j.id = b.job_id
 JOIN job_versions v ON v.job_id = b.job_id AND v.version = b.job_version
 WHERE b.status = 'running' AND b.next_batch_at <= coalesce(sqlc.narg(now)::timestamptz, now())
+  AND NOT EXISTS (SELECT 1 FROM tenants t WHERE t.id = b.tenant_id AND t.status <> 'active')
 ORDER BY b.next_batch_at LIMIT @batch_size FOR NO KEY UPDATE OF b, j SKIP LOCKED;
 
 -- name: CountActiveByBackfills :many

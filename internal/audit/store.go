@@ -13,8 +13,9 @@ import (
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
-// pieceSize is how many entries of a chain are read at a time.
-const pieceSize = 1000
+// pieceSize is how many entries of a chain are read at a time: some 3 MB, if all
+// of them are as large as they may be.
+const pieceSize = 100
 
 // Store reads a tenant's record.
 type Store struct{ db *postgres.DB }

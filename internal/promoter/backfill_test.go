@@ -382,3 +382,25 @@ func TestBackfillOfADeletedJobIsCancelled(t *testing.T) {
 		t.Errorf("it is %s (-want +got):\n%s", got.Status, diff)
 	}
 }
+
+// The backfills of a suspended tenant wait, and go on where they were.
+func TestBackfillsOfASuspendedTenantWait(t *testing.T) {
+	t.Parallel()
+	p := setupPast(t)
+	b := p.ask(t, p.hourly(t, nil), 5, 6000)
+	tenants := p.tenants(t)
+	if _, err := tenants.Suspend(t.Context(), p.who.TenantID, "unpaid"); err != nil {
+		t.Fatal(err)
+	}
+	p.fill(t, p.promoter, time.Time{})
+	if got := p.get(t, b); got.Created != 0 || got.Status != backfill.Running {
+		t.Errorf("while suspended: %d made, %s", got.Created, got.Status)
+	}
+	if _, err := tenants.Activate(t.Context(), p.who.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	p.fill(t, p.promoter, time.Time{})
+	if got := p.get(t, b); got.Created == 0 {
+		t.Error("nothing was made once the tenant was active again")
+	}
+}

@@ -19,6 +19,10 @@ import (
 // the contract states it.
 const verifiedAtOnce = 10_000
 
+// verifiers bounds the requests that verify at a time in one process: each
+// reads up to 80,000 changes, and a tenant may ask as often as for anything else.
+const verifiers = 2
+
 // record makes the changes of a request be recorded as its caller's. It is the
 // one place that names callers: who may change something came through it.
 func record(ctx context.Context, r *http.Request, c *call) context.Context {
@@ -102,6 +106,12 @@ func (s *server) VerifyAudit(ctx context.Context, request api.VerifyAuditRequest
 		}
 		given[link.Strand] = true
 		from = append(from, link)
+	}
+	select {
+	case s.verifying <- struct{}{}:
+		defer func() { <-s.verifying }()
+	case <-ctx.Done():
+		return nil, fault.New(fault.Unavailable, "", "other verifications are under way, ask again")
 	}
 	reports, err := s.Audit.Verify(ctx, callOf(ctx).who.Actor, from, verifiedAtOnce)
 	if err != nil {

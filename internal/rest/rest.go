@@ -105,10 +105,12 @@ type server struct {
 	Deps
 	contract *contract.Contract
 	cursors  *cursor.Codec
-	health   cached[Health]
-	ready    cached[[]string]
-	started  time.Time
-	running  clock.Mark
+	// verifying holds one for each verification of the audit log under way.
+	verifying chan struct{}
+	health    cached[Health]
+	ready     cached[[]string]
+	started   time.Time
+	running   clock.Mark
 }
 
 // New makes the handler of the whole contract. It fails if the contract has an
@@ -122,7 +124,7 @@ func New(d Deps) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rest: %w", err)
 	}
-	s := &server{Deps: d, contract: loaded, cursors: cursors, started: clock.Now(), running: clock.Start()}
+	s := &server{Deps: d, contract: loaded, verifying: make(chan struct{}, verifiers), cursors: cursors, started: clock.Now(), running: clock.Start()}
 	document, err := api.GetSpecJSON()
 	if err != nil {
 		return nil, fmt.Errorf("rest: read the contract: %w", err)
