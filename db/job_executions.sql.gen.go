@@ -212,7 +212,8 @@ WITH cells AS MATERIALIZED (
                                 WHEN 'job' THEN h.job_id::text ELSE '' END AS key,
            CASE WHEN $1::text <> '' THEN date_trunc($1::text, h.scheduled_at, $4::text) ELSE '1970-01-01 00:00:00+00'::timestamptz END AS at,
            CASE WHEN h.duration_ms IS NULL OR h.status NOT IN ('completed', 'failed') THEN -1
-                ELSE floor(ln(greatest(h.duration_ms, 1)) * 20)::int END AS bucket,
+                WHEN h.duration_ms < 1 THEN 0
+                ELSE floor(ln(h.duration_ms) * 20)::int + 1 END AS bucket,
            count(*) AS rows,
            count(*) FILTER (WHERE h.status = 'completed') AS completed,
            count(*) FILTER (WHERE h.status = 'failed') AS failed,
@@ -287,8 +288,8 @@ type SummarizeExecutionsRow struct {
 // buckets 5 % wide and the percentiles are read off those, so that nothing has
 // to be sorted: at most as many cells as groups times some 250. Reads every row
 // of the tenant in the range, from the partitions of the range: no index holds
-// what is counted. The bounds of a bucket are exp(b / 20) milliseconds; below 20 ms it is
-// one value.
+// what is counted. Bucket 0 is what took less than 1 ms, bucket b begins at
+// exp((b - 1) / 20) milliseconds; below 20 ms it is one value.
 func (q *Queries) SummarizeExecutions(ctx context.Context, arg SummarizeExecutionsParams) ([]SummarizeExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, SummarizeExecutions,
 		arg.Unit,

@@ -60,14 +60,15 @@ SELECT drop_job_executions_partition()::text AS part;
 -- buckets 5 % wide and the percentiles are read off those, so that nothing has
 -- to be sorted: at most as many cells as groups times some 250. Reads every row
 -- of the tenant in the range, from the partitions of the range: no index holds
--- what is counted. The bounds of a bucket are exp(b / 20) milliseconds; below 20 ms it is
--- one value.
+-- what is counted. Bucket 0 is what took less than 1 ms, bucket b begins at
+-- exp((b - 1) / 20) milliseconds; below 20 ms it is one value.
 WITH cells AS MATERIALIZED (
     SELECT CASE @group_by::text WHEN 'status' THEN h.status WHEN 'jobType' THEN h.job_type WHEN 'triggerType' THEN h.trigger_type
                                 WHEN 'job' THEN h.job_id::text ELSE '' END AS key,
            CASE WHEN @unit::text <> '' THEN date_trunc(@unit::text, h.scheduled_at, @timezone::text) ELSE '1970-01-01 00:00:00+00'::timestamptz END AS at,
            CASE WHEN h.duration_ms IS NULL OR h.status NOT IN ('completed', 'failed') THEN -1
-                ELSE floor(ln(greatest(h.duration_ms, 1)) * 20)::int END AS bucket,
+                WHEN h.duration_ms < 1 THEN 0
+                ELSE floor(ln(h.duration_ms) * 20)::int + 1 END AS bucket,
            count(*) AS rows,
            count(*) FILTER (WHERE h.status = 'completed') AS completed,
            count(*) FILTER (WHERE h.status = 'failed') AS failed,

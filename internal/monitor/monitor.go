@@ -106,12 +106,12 @@ type Statistics struct {
 const steps = 20
 
 // durationOf is the middle of a bucket in milliseconds. The bucket of a small
-// duration holds one value, which is answered.
+// duration holds one value, which is answered; 0 is that of less than 1 ms.
 func durationOf(bucket int32) float64 {
-	if bucket < 0 {
+	if bucket <= 0 {
 		return 0
 	}
-	low, high := math.Exp(float64(bucket)/steps), math.Exp(float64(bucket+1)/steps)
+	low, high := math.Exp(float64(bucket-1)/steps), math.Exp(float64(bucket)/steps)
 	first, last := math.Ceil(low-1e-9), math.Ceil(high-1e-9)-1
 	if first >= last {
 		return first

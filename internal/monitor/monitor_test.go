@@ -10,13 +10,13 @@ import (
 func TestDurationsOfBuckets(t *testing.T) {
 	t.Parallel()
 	for ms := 1; ms < 100_000_000; ms += 1 + ms/37 {
-		bucket := int32(math.Floor(math.Log(float64(ms)) * steps))
+		bucket := int32(math.Floor(math.Log(float64(ms))*steps)) + 1
 		got := durationOf(bucket)
 		if ms < 20 && got != float64(ms) || math.Abs(got-float64(ms)) > 0.03*float64(ms) {
 			t.Fatalf("%d ms are read as %v", ms, got)
 		}
 	}
-	if durationOf(-1) != 0 {
-		t.Error("no duration is one")
+	if durationOf(-1) != 0 || durationOf(0) != 0 {
+		t.Error("no duration, or less than 1 ms, is one")
 	}
 }

@@ -110,6 +110,11 @@ func TestExecutionStats(t *testing.T) {
 	if small.Avg != 15 || small.P50 != 15 || small.P99 != 15 {
 		t.Errorf("a duration below 20 ms is %+v", small)
 	}
+	b.over(t, b.ours, two, at("2026-03-01T22:00:00Z"), "completed", 0, 0, 0, 1)
+	tiny := ask("groupBy=hour&jobId=" + two.String()).Groups
+	if d := tiny[len(tiny)-1].DurationMs.MustGet(); d.Avg != 0.25 || d.P50 != 0 || d.P99 != 1 {
+		t.Errorf("durations below 1 ms are %+v", d)
+	}
 	if none := ask("jobType=function"); none.Total.Count != 0 || !none.Total.DurationMs.IsNull() || !none.Total.SuccessRate.IsNull() {
 		t.Errorf("of nothing they are %+v", none)
 	}
