@@ -742,7 +742,7 @@ type ClientInterface interface {
 
 	// GetTenant Read a tenant
 	//
-	// For platform administrators; with how much of its limits it uses.
+	// For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says.
 	//
 	// Corresponds with GET /api/v1/scheduler/tenants/{id} (the `GetTenant` operationId).
 	GetTenant(ctx context.Context, id TenantID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2375,7 +2375,7 @@ func (c *Client) DeleteTenant(ctx context.Context, id TenantID, reqEditors ...Re
 
 // GetTenant Read a tenant
 //
-// For platform administrators; with how much of its limits it uses.
+// For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says.
 //
 // Corresponds with GET /api/v1/scheduler/tenants/{id} (the `GetTenant` operationId).
 func (c *Client) GetTenant(ctx context.Context, id TenantID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7652,7 +7652,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetTenantWithResponse Read a tenant
 	//
-	// For platform administrators; with how much of its limits it uses.
+	// For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18479,7 +18479,7 @@ func (c *ClientWithResponses) DeleteTenantWithResponse(ctx context.Context, id T
 
 // GetTenantWithResponse Read a tenant
 //
-// For platform administrators; with how much of its limits it uses.
+// For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says.
 //
 // Returns a wrapper object for the known response body format(s).
 //

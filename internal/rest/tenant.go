@@ -42,29 +42,31 @@ func (s *server) withinLimits(ctx context.Context, spec job.Spec) error {
 
 // GetOwnTenant is GET /tenant.
 func (s *server) GetOwnTenant(ctx context.Context, _ api.GetOwnTenantRequestObject) (api.GetOwnTenantResponseObject, error) {
-	view, err := s.tenantWithUsage(ctx, callOf(ctx).who.Actor.TenantID)
+	view, err := s.tenantWithUsage(ctx, callOf(ctx).who.Actor.TenantID, s.Limits)
 	if err != nil {
 		return nil, err
 	}
 	return api.GetOwnTenant200JSONResponse(view), nil
 }
 
-// GetTenant is GET /tenants/{id}.
+// GetTenant is GET /tenants/{id}: the limits are those that PUT takes, so that
+// sending them back does not make today's configuration the tenant's own.
 func (s *server) GetTenant(ctx context.Context, request api.GetTenantRequestObject) (api.GetTenantResponseObject, error) {
-	view, err := s.tenantWithUsage(ctx, request.ID)
+	view, err := s.tenantWithUsage(ctx, request.ID, tenant.Limits{})
 	if err != nil {
 		return nil, err
 	}
 	return api.GetTenant200JSONResponse(view), nil
 }
 
-// tenantWithUsage shows the limits that hold.
-func (s *server) tenantWithUsage(ctx context.Context, id uuid.UUID) (api.TenantWithUsage, error) {
+// tenantWithUsage shows the limits that it has of its own, or those that hold
+// with these defaults.
+func (s *server) tenantWithUsage(ctx context.Context, id uuid.UUID, defaults tenant.Limits) (api.TenantWithUsage, error) {
 	found, used, err := s.Tenants.Get(ctx, id)
 	if err != nil {
 		return api.TenantWithUsage{}, err
 	}
-	found.Limits = found.Limits.WithDefaults(s.Limits)
+	found.Limits = found.Limits.WithDefaults(defaults)
 	v := viewTenant(found)
 	view := api.TenantWithUsage{
 		ID: v.ID, Name: v.Name, Status: v.Status, StatusReason: v.StatusReason, Limits: v.Limits, AllowedIps: v.AllowedIps,

@@ -258,6 +258,10 @@ func TestPlatformAdministratorsKeepTenants(t *testing.T) {
 	if n, _ := own.Limits.RequestsPerSecond.Get(); n != 1_000_000 {
 		t.Errorf("a limit that it has not is %d, want that of the configuration", n)
 	}
+	kept := read[api.TenantWithUsage](t, b.do(t, request{method: "GET", path: path, token: platform}), http.StatusOK)
+	if n, _ := kept.Limits.MaxJobs.Get(); n != 3 || !kept.Limits.RequestsPerSecond.IsNull() {
+		t.Errorf("who keeps it sees %+v, want its own limits alone, as PUT takes them", kept)
+	}
 	for _, wrong := range []string{
 		`{"name":"x","allowedIps":["192.0.2.1/24"]}`, `{"name":"x","allowedIps":["192.0.2.1"]}`, `{"name":"x","limits":{"maxRunningByType":{"shell":1}}}`,
 		`{"name":"x","limits":{"maxJobs":-1}}`, `{"name":"x","limits":{"jobTypes":["shell"]}}`, `{"name":""}`, `{"name":"x","status":"active"}`,

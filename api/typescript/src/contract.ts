@@ -1023,7 +1023,7 @@ export interface paths {
         };
         /**
          * Read a tenant
-         * @description For platform administrators; with how much of its limits it uses.
+         * @description For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says.
          */
         get: operations["getTenant"];
         /**
