@@ -93,11 +93,11 @@ Paste this first: a token of the demo tenant, valid for %s, and the address.
   export TOKEN=%s
   export API=%s/api/v1/scheduler
 
-Create a job that calls the echo endpoint every 5 seconds, list its executions, run it now, delete it:
+Create a job that calls the echo endpoint every 5 seconds, run it now, list its executions, delete it (wait a little before each):
 
   JOB=$(curl -sS "$API/jobs" -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"name":"hello","cronExpression":"*/5 * * * * *","jobType":"http","config":{"url":"%s","method":"POST","body":{"hello":"world"}}}' | tee /dev/stderr | sed 's/.*"id":"\([^"]*\)".*/\1/')
-  curl -sS "$API/jobs/$JOB/executions?limit=3" -H "Authorization: Bearer $TOKEN"
   curl -sS -X POST "$API/jobs/$JOB/trigger" -H "Authorization: Bearer $TOKEN"
+  curl -sS "$API/jobs/$JOB/executions?limit=3" -H "Authorization: Bearer $TOKEN"
   curl -sS -X DELETE "$API/jobs/$JOB" -H "Authorization: Bearer $TOKEN" -w '%%{http_code}\n'
 
 The whole API, to read and to try out: %s/docs

@@ -40,6 +40,9 @@ func TestTheDevelopmentTokenIsBelieved(t *testing.T) {
 		if !strings.Contains(out.String(), "valid for "+says+",") {
 			t.Errorf("bound %q: %s", bound, out.String())
 		}
+		if run, list := strings.Index(out.String(), "/trigger"), strings.Index(out.String(), "/executions?"); run < 0 || list < run {
+			t.Error("pasted at once, the list is read before anything can have run")
+		}
 		found := regexp.MustCompile(`TOKEN=(\S+)`).FindStringSubmatch(out.String())
 		tokens, _, err := newTokens(c.API.Tokens, nil)
 		if err != nil || found == nil {
