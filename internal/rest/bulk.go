@@ -127,7 +127,7 @@ func itemFault(err error) (f *fault.Error, itsOwn bool) {
 func (s *server) targets(ctx context.Context, b bulk) (targets []target, p page, more bool, err error) {
 	switch {
 	case (b.ids == nil) == (b.filter == nil):
-		return nil, p, false, wrong(fault.Field{Path: "ids", Rule: "required", Message: "give either ids or filter"})
+		return nil, p, false, wrong(fault.Field{Path: "ids", Rule: "required", Message: "give either ids or filter, and not both"})
 	case b.ids != nil && b.cursor != nil:
 		return nil, p, false, wrong(fault.Field{Path: "cursor", Rule: "unexpected", Message: "is for a filter"})
 	case b.ids != nil:
