@@ -102,9 +102,15 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 		"a promoter that went on with a wrong clock": {func(e *evidence) {
 			at := e.rows[0].createdAt
 			e.faults = []fault{{kind: "skew promoters", begun: at.Add(-3 * time.Second), healed: at.Add(time.Second), skews: []skewed{
-				{by: time.Minute, begun: at.Add(-3 * time.Second), end: at.Add(time.Second), everybody: true, alarms: 5, answers: 5},
+				{by: time.Minute, begun: at.Add(-3 * time.Second), end: at.Add(3 * time.Second), everybody: true, alarms: 5, answers: 5},
 			}}}
 		}, []string{"I30"}},
+		"a promoter that began with a wrong clock and decided with a right one": {func(e *evidence) {
+			at := e.rows[0].createdAt
+			e.faults = []fault{{kind: "skew promoters", begun: at.Add(-3 * time.Second), healed: at.Add(time.Second), skews: []skewed{
+				{by: time.Minute, begun: at.Add(-3 * time.Second), end: at.Add(time.Second), everybody: true, alarms: 5, answers: 5},
+			}}}
+		}, nil},
 		"a promoter without an alarm": {func(e *evidence) {
 			at := e.rows[0].createdAt
 			e.faults = []fault{{kind: "skew promoter", begun: at, healed: at, skews: []skewed{{by: -time.Minute, begun: at, end: at, answers: 5}}}}

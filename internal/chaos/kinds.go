@@ -38,7 +38,7 @@ func kinds() []kind {
 		{"freeze api", 1, sec, 5 * sec, "api", "", needNothing, freeze},
 		{"restart", 2, sec, 2 * sec, "any", "", needNothing, kill(syscall.SIGTERM)},
 		{"skew promoter", 2, 4 * sec, 10 * sec, "promoter", "", needSkew, skew},
-		{"skew promoters", 1, 4 * sec, 8 * sec, "", "", needSkew, skewAll("promoter")},
+		{"skew promoters", 1, 8 * sec, 12 * sec, "", "", needSkew, skewAll("promoter")},
 		{"skew worker", 2, 3 * sec, 10 * sec, "worker", "", needSkew, skew},
 		{"skew api", 1, 3 * sec, 10 * sec, "api", "", needSkew, skew},
 	}, redisKinds(), postgresKinds())
