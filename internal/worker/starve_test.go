@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/worker"
@@ -17,14 +15,17 @@ import (
 // counts, ten seconds for each step of priority.
 func TestNothingStarves(t *testing.T) {
 	t.Parallel()
+	// Of six runs each, within which the single one has begun. Looks shuffle what
+	// stands close together, so that workers ask for different runs: it may miss
+	// a few, and without its share or its age it would miss all.
+	const rounds = 15
 	for _, test := range []struct {
 		name     string
 		priority int // of the stream
 		age      time.Duration
-		rounds   int // of six runs each, within which the single one has begun
 	}{
-		{"beside another lane's stream", 9, 0, 3},
-		{"beside a stream of its lane, after it waited", 2, 21 * time.Second, 1},
+		{"beside another lane's stream", 9, 0},
+		{"beside a stream of its lane, after it waited", 2, 21 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -41,36 +42,11 @@ func TestNothingStarves(t *testing.T) {
 				if b.reached(single.ID) != execution.Pending {
 					break
 				}
-				if round == test.rounds {
+				if round == rounds {
 					t.Fatalf("not begun after %d rounds", round)
 				}
 				eventually(t, "the slots are free", func() bool { return len(b.ids("SELECT id FROM active_executions WHERE status = 'running'")) == 0 })
 			}
 		})
-	}
-}
-
-// A run that has waited less than its steps of priority are worth does not go
-// first: ageing is no lottery.
-func TestUrgentGoesFirstWithinALane(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	begun := make(chan uuid.UUID, 20)
-	end := make(chan struct{})
-	b.run = func(_ context.Context, run executor.Run) executor.Outcome {
-		begun <- run.ExecutionID
-		<-end
-		return executor.Outcome{}
-	}
-	w := b.start(func(c *worker.Config) { c.Slots = 6 })
-	defer close(end)
-	like := b.pending(nil)
-	b.exec("UPDATE active_executions SET available_at = now() + interval '1 hour'")
-	single := b.pending(nil)
-	b.exec("UPDATE active_executions SET pooled = true, available_at = now() - interval '10 s' WHERE id = $1", single.ID)
-	b.many(like, 12, 2, 0)
-	b.poll(w)
-	if got := b.reached(single.ID); got != execution.Pending {
-		t.Errorf("it is %s before runs that are two steps more urgent and came ten seconds later", got)
 	}
 }
