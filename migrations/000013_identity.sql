@@ -36,8 +36,9 @@ GRANT SELECT, DELETE ON api_keys TO scheduler_engine;
 -- NULL is always: as the processes' configuration says.
 ALTER TABLE tenants
     DROP CONSTRAINT tenants_status_check,
-    -- Of a deleting tenant everything is removed in pieces; of a deleted one
-    -- this row alone is left, so that no token brings it back to life.
+    -- Of a deleting tenant everything that it had is removed in pieces. This row
+    -- is left, so that no token brings it back to life, and so are the audit log
+    -- and its counts, which are zero.
     ADD CONSTRAINT tenants_status_check CHECK (status IN ('active', 'suspended', 'deleting', 'deleted')),
     ADD COLUMN status_reason          text    NOT NULL DEFAULT '' CHECK (length(status_reason) <= 500),
     ADD COLUMN max_jobs               integer CHECK (max_jobs BETWEEN 0 AND 10000000),
