@@ -15,7 +15,6 @@ const (
 	roundTrips = "scheduler_database_round_trips_total"
 	executions = "scheduler_executions_total"
 	stale      = "scheduler_stale_completions_total"
-	redispatch = "scheduler_redispatched_total"
 )
 
 // series are the values of one scrape, by name and labels as they are written.
@@ -68,7 +67,7 @@ func (s series) sum(name string, label ...string) (total float64) {
 
 // counters are what the product's processes count, all of them together.
 type counters struct {
-	executions, roundTrips, stale, redispatched float64
+	executions, roundTrips, stale float64
 }
 
 func (s *stack) counters(ctx context.Context) (c counters, err error) {
@@ -80,7 +79,6 @@ func (s *stack) counters(ctx context.Context) (c counters, err error) {
 		c.executions += found.sum(executions)
 		c.roundTrips += found.sum(roundTrips)
 		c.stale += found.sum(stale)
-		c.redispatched += found.sum(redispatch)
 	}
 	return c, nil
 }
@@ -88,6 +86,6 @@ func (s *stack) counters(ctx context.Context) (c counters, err error) {
 func (c counters) since(earlier counters) counters {
 	return counters{
 		executions: c.executions - earlier.executions, roundTrips: c.roundTrips - earlier.roundTrips,
-		stale: c.stale - earlier.stale, redispatched: c.redispatched - earlier.redispatched,
+		stale: c.stale - earlier.stale,
 	}
 }

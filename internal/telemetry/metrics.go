@@ -102,7 +102,7 @@ func (m *Metrics) registerProtocol(in promauto.Factory) {
 	m.reclaimed = in.NewCounterVec(counter("scheduler_reclaimed_total",
 		"Executions taken from a worker."), []string{"reason"})
 	m.redispatched = in.NewCounterVec(counter("scheduler_redispatched_total",
-		"Hints sent again."), []string{"reason"})
+		"Executions that workers look for because their hint did not come or is lost."), []string{"reason"})
 	m.disowned = in.NewCounter(counter("scheduler_disowned_total",
 		"Executions that the database gave to a worker which does not run them."))
 	m.selfFence = in.NewCounter(counter("scheduler_self_fence_total",
@@ -193,7 +193,9 @@ func (m *Metrics) Reclaimed(reason string, n int) {
 	m.reclaimed.WithLabelValues(reason).Add(float64(n))
 }
 
-// Redispatched counts hints sent again ("lost", "redis_generation").
+// Redispatched counts executions that went to the pool, where workers look for
+// them, because their hint did not come ("lost") or went with Redis
+// ("redis_generation").
 func (m *Metrics) Redispatched(reason string, n int) {
 	m.redispatched.WithLabelValues(reason).Add(float64(n))
 }
