@@ -161,8 +161,12 @@ func TestStartOfNothing(t *testing.T) {
 func TestHasArgument(t *testing.T) {
 	t.Parallel()
 	const spaced = "two words"
-	cmd := exec.Command("/bin/sh", "-c", "read -r _", spaced)
+	cmd := exec.Command("/bin/sh", "-c", "echo; read -r _", spaced)
 	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,6 +174,11 @@ func TestHasArgument(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
+	// Start returns once the kernel has closed the files that an exec closes,
+	// and the arguments appear after that: only a process that speaks has them.
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
 	for arg, want := range map[string]bool{spaced: true, "-c": true, "wor": false, spaced + "s": false} {
 		if got := HasArgument(pid, arg); got != want {
 			t.Errorf("%q: %v", arg, got)
