@@ -2,9 +2,6 @@ package execution_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -13,57 +10,12 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
-
-// said takes down the statement that a generated method sends.
-type said struct {
-	sql  string
-	args []any
-}
-
-var errSaid = errors.New("taken down")
-
-func (s *said) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	s.sql, s.args = sql, args
-	return pgconn.CommandTag{}, errSaid
-}
-
-func (s *said) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
-	s.sql, s.args = sql, args
-	return nil, errSaid
-}
-
-func (s *said) QueryRow(context.Context, string, ...any) pgx.Row {
-	panic("no statement of one row here")
-}
-
-func (s *said) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults {
-	panic("no batch here")
-}
-
-// node is a step of a plan as EXPLAIN (ANALYZE, FORMAT JSON) tells it.
-type node struct {
-	Type     string  `json:"Node Type"`
-	Relation string  `json:"Relation Name"`
-	Index    string  `json:"Index Name"`
-	Loops    float64 `json:"Actual Loops"`
-	Rows     float64 `json:"Actual Rows"`
-	Dropped  float64 `json:"Rows Removed by Filter"`
-	Plans    []node  `json:"Plans"`
-}
-
-func (n node) walk(visit func(node)) {
-	visit(n)
-	for _, below := range n.Plans {
-		below.walk(visit)
-	}
-}
 
 // Lists and numbers touch the partitions of the months that are asked for and
 // no others, by an index, and read about as many rows as they answer.
@@ -112,13 +64,13 @@ func TestReadersTouchWhatTheyAreAskedFor(t *testing.T) {
 			var read, sequential []string
 			touched := 0.0
 			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-				plan := explain(t, conn, mode, tenantID, test.ask)
+				plan := pgtest.Explain(t, conn, mode, tenantID, func(_ context.Context, s *pgtest.Statement) error { return test.ask(db.New(s)) })
 				read, sequential, touched = nil, nil, 0
-				plan.walk(func(n node) {
+				plan.Walk(func(n pgtest.PlanNode) {
 					if n.Relation == "" || n.Loops == 0 {
 						return
 					}
-					touched = max(touched, n.Loops*(n.Rows+n.Dropped))
+					touched = max(touched, n.Touched())
 					if strings.HasPrefix(n.Relation, "job_executions") {
 						read = append(read, n.Relation)
 					}
@@ -165,30 +117,4 @@ func history(t *testing.T) (conn *pgx.Conn, tenantID, jobID uuid.UUID) {
 		t.Fatal(err)
 	}
 	return conn, tenantID, jobID
-}
-
-// explain runs a statement of a tenant and says how.
-func explain(t *testing.T, conn *pgx.Conn, mode string, tenantID uuid.UUID, ask func(*db.Queries) error) node {
-	t.Helper()
-	var s said
-	if err := ask(db.New(&s)); !errors.Is(err, errSaid) {
-		t.Fatal(err)
-	}
-	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	if _, err := tx.Exec(t.Context(), "SELECT set_config('app.tenant_id', $1, true), set_config('plan_cache_mode', $2, true)", tenantID.String(), mode); err != nil {
-		t.Fatal(err)
-	}
-	var raw []byte
-	if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+s.sql, s.args...).Scan(&raw); err != nil {
-		t.Fatal(fmt.Errorf("%w: %s", err, s.sql))
-	}
-	var plans []struct{ Plan node }
-	if err := json.Unmarshal(raw, &plans); err != nil || len(plans) != 1 {
-		t.Fatal(err, len(plans))
-	}
-	return plans[0].Plan
 }

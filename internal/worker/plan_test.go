@@ -2,67 +2,14 @@ package worker_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
-
-// said takes down the statement that a generated method sends.
-type said struct {
-	sql  string
-	args []any
-}
-
-var errSaid = errors.New("taken down")
-
-func (s *said) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	s.sql, s.args = sql, args
-	return pgconn.CommandTag{}, errSaid
-}
-
-func (s *said) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
-	s.sql, s.args = sql, args
-	return nil, errSaid
-}
-
-func (s *said) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
-	s.sql, s.args = sql, args
-	return unsaid{}
-}
-
-func (s *said) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults {
-	panic("no batch here")
-}
-
-// unsaid is the row that nobody sent.
-type unsaid struct{}
-
-func (unsaid) Scan(...any) error { return errSaid }
-
-// node is a step of a plan as EXPLAIN (ANALYZE, FORMAT JSON) tells it.
-type node struct {
-	Loops   float64 `json:"Actual Loops"`
-	Rows    float64 `json:"Actual Rows"`
-	Joined  float64 `json:"Rows Removed by Join Filter"`
-	Dropped float64 `json:"Rows Removed by Filter"`
-	Plans   []node  `json:"Plans"`
-}
-
-// touched is how many rows the plan produced, compared or threw away.
-func (n node) touched() float64 {
-	total := n.Loops * (n.Rows + n.Joined + n.Dropped)
-	for _, below := range n.Plans {
-		total += below.touched()
-	}
-	return total
-}
 
 // TestStatementsStandBadStatistics has the table taken for empty, as vacuum
 // leaves it between two bursts, and then filled. The work of a statement must
@@ -117,11 +64,7 @@ func TestStatementsStandBadStatistics(t *testing.T) {
 			return err
 		}},
 	} {
-		statement := &said{}
-		if err := test.call(t.Context(), db.New(statement)); !errors.Is(err, errSaid) {
-			t.Fatal(err)
-		}
-		if got := explain(t, conn, statement).touched(); got > 60*asked {
+		if got := touched(t, conn, test.call); got > 60*asked {
 			t.Errorf("%s: %.0f rows were touched for %d of %d executions", test.name, got, asked, waiting)
 		}
 	}
@@ -161,22 +104,13 @@ func fill(t *testing.T, conn *pgx.Conn, worker, token uuid.UUID, n int) []uuid.U
 	return ids
 }
 
-func explain(t *testing.T, conn *pgx.Conn, s *said) node {
+// touched is how many rows the whole plan of a statement produced, compared or
+// threw away.
+func touched(t *testing.T, conn *pgx.Conn, ask func(context.Context, *db.Queries) error) (total float64) {
 	t.Helper()
-	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	var text []byte
-	if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+s.sql, s.args...).Scan(&text); err != nil {
-		t.Fatal(err)
-	}
-	var plans []struct{ Plan node }
-	if err := json.Unmarshal(text, &plans); err != nil {
-		t.Fatal(err)
-	}
-	return plans[0].Plan
+	plan := pgtest.Explain(t, conn, "auto", uuid.Nil, func(ctx context.Context, s *pgtest.Statement) error { return ask(ctx, db.New(s)) })
+	plan.Walk(func(n pgtest.PlanNode) { total += n.Touched() })
+	return total
 }
 
 // Who is next, and what a page of executions waits for, follows from a stretch
@@ -212,21 +146,20 @@ func TestNextInLineReadsLittle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := &said{}
-	_, err = db.New(next).ListNextExecutions(t.Context(), db.ListNextExecutionsParams{
-		MaxRunning: 1000, TenantIds: []uuid.UUID{who}, WindowSize: window, Most: 10, KeyTenantIds: []uuid.UUID{who}, Keys: []string{"key-20"},
-	})
-	if !errors.Is(err, errSaid) {
-		t.Fatal(err)
+	next := func(ctx context.Context, q *db.Queries) error {
+		_, err := q.ListNextExecutions(ctx, db.ListNextExecutionsParams{
+			MaxRunning: 1000, TenantIds: []uuid.UUID{who}, WindowSize: window, Most: 10, KeyTenantIds: []uuid.UUID{who}, Keys: []string{"key-20"},
+		})
+		return err
 	}
-	obstacles := &said{}
-	if _, err := db.New(obstacles).ListObstacles(t.Context(), db.ListObstaclesParams{TenantID: who, Ids: ids}); !errors.Is(err, errSaid) {
-		t.Fatal(err)
+	obstacles := func(ctx context.Context, q *db.Queries) error {
+		_, err := q.ListObstacles(ctx, db.ListObstaclesParams{TenantID: who, Ids: ids})
+		return err
 	}
-	if got := explain(t, conn, next).touched(); got > 30*window {
+	if got := touched(t, conn, next); got > 30*window {
 		t.Errorf("next: %.0f rows were touched for the first of %d", got, waiting)
 	}
-	if got := explain(t, conn, obstacles).touched(); got > 30*window {
+	if got := touched(t, conn, obstacles); got > 30*window {
 		t.Errorf("obstacles: %.0f rows were touched for a page of %d", got, len(ids))
 	}
 }

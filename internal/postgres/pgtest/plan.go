@@ -1,0 +1,105 @@
+package pgtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// errTakenDown is what a Statement answers instead of rows.
+var errTakenDown = errors.New("taken down")
+
+// Statement takes down what a generated method sends instead of sending it, so
+// that a test can ask for its plan: db.New takes one for a connection.
+type Statement struct {
+	sql  string
+	args []any
+}
+
+// Exec takes the statement down and fails.
+func (s *Statement) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	s.sql, s.args = sql, args
+	return pgconn.CommandTag{}, errTakenDown
+}
+
+// Query takes the statement down and fails.
+func (s *Statement) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	s.sql, s.args = sql, args
+	return nil, errTakenDown
+}
+
+// QueryRow takes the statement down and answers a row that fails.
+func (s *Statement) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
+	s.sql, s.args = sql, args
+	return takenDown{}
+}
+
+// SendBatch panics: a batch has no plan of its own.
+func (s *Statement) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults {
+	panic("pgtest: a batch has no plan")
+}
+
+type takenDown struct{}
+
+func (takenDown) Scan(...any) error { return errTakenDown }
+
+// PlanNode is a step of a plan that was run, with the steps below it, as EXPLAIN
+// (ANALYZE, FORMAT JSON) tells it. Row counts are those of one loop.
+type PlanNode struct {
+	Type     string     `json:"Node Type"`
+	Relation string     `json:"Relation Name"`
+	Index    string     `json:"Index Name"`
+	Loops    float64    `json:"Actual Loops"`
+	Rows     float64    `json:"Actual Rows"`
+	Joined   float64    `json:"Rows Removed by Join Filter"`
+	Filtered float64    `json:"Rows Removed by Filter"`
+	Plans    []PlanNode `json:"Plans"`
+}
+
+// Walk visits the step and all below it.
+func (n PlanNode) Walk(visit func(PlanNode)) {
+	visit(n)
+	for _, below := range n.Plans {
+		below.Walk(visit)
+	}
+}
+
+// Touched is how many rows the step itself produced, compared and threw away.
+func (n PlanNode) Touched() float64 { return n.Loops * (n.Rows + n.Joined + n.Filtered) }
+
+// Explain runs what ask sends to the Statement, of a tenant (uuid.Nil: of none)
+// and with a plan_cache_mode ("auto" where nothing is to be forced), tells how
+// it was run and takes it back.
+func Explain(t testing.TB, conn *pgx.Conn, mode string, tenantID uuid.UUID, ask func(context.Context, *Statement) error) PlanNode {
+	t.Helper()
+	var s Statement
+	if err := ask(t.Context(), &s); !errors.Is(err, errTakenDown) {
+		t.Fatalf("no statement was sent: %v", err)
+	}
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	tenant := tenantID.String()
+	if tenantID == uuid.Nil {
+		tenant = ""
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT set_config('app.tenant_id', $1, true), set_config('plan_cache_mode', $2, true)", tenant, mode); err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+s.sql, s.args...).Scan(&text); err != nil {
+		t.Fatalf("%v: %s", err, s.sql)
+	}
+	var plans []struct{ Plan PlanNode }
+	if err := json.Unmarshal(text, &plans); err != nil || len(plans) != 1 {
+		t.Fatal(err, len(plans))
+	}
+	return plans[0].Plan
+}
