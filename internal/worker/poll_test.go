@@ -55,15 +55,18 @@ func (b *bundle) poll(w member) int {
 	return won
 }
 
-// many makes n rows of one job that wait in the pool, of a priority, the first made age ago
-// and each a millisecond after the one before.
+// many makes n rows like one that must not be over yet: of its job, waiting in the
+// pool, of a priority, the first made age ago and each a millisecond after the one before.
 func (b *bundle) many(like execution.Execution, n, priority int, age time.Duration) {
 	b.t.Helper()
-	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
+	made := b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
 		timeout_ms, concurrency_limit, pooled, available_at, sweep_at, created_at)
 		SELECT gen_random_uuid(), tenant_id, job_id, job_version, now() - $2::interval + i * interval '1 ms', 'manual', job_type, $3, max_attempts, timeout_ms,
 		       0, true, now() - $2::interval + i * interval '1 ms', 'infinity', now()
 		FROM active_executions, generate_series(1, $4::int) i WHERE id = $1`, like.ID, age, priority, n)
+	if made != n {
+		b.t.Fatalf("%d rows were made, want %d: did a worker take the pattern?", made, n)
+	}
 }
 
 func TestPollTakesWhatMayStartAndNothingElse(t *testing.T) {
@@ -209,9 +212,9 @@ func TestSeekRunsEverythingOnce(t *testing.T) {
 		return executor.Outcome{}
 	}
 	seek := func(w *worker.Worker, ctx context.Context) error { return w.Seek(ctx) }
+	b.many(b.pending(nil), 500, 5, time.Second)
 	b.startWith(nil, seek)
 	b.startWith(func(c *worker.Config) { c.Slots = 30 }, seek)
-	b.many(b.pending(nil), 500, 5, time.Second)
 	retried := b.pending(func(s *job.Spec) { s.Config, s.Retry.MaxRetries, s.Retry.DelayMS = []byte(`{"n":2}`), 1, 200 })
 	limited := b.pending(func(s *job.Spec) { s.MaxConcurrent = 2 })
 	ids := []uuid.UUID{limited.ID}

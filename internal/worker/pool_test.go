@@ -77,11 +77,14 @@ func (b *bundle) until() (release func(), running func() map[uuid.UUID]int) {
 func (b *bundle) line(like execution.Execution, tenant uuid.UUID, n int, age time.Duration) {
 	b.t.Helper()
 	b.exec("INSERT INTO running_counts (tenant_id) VALUES ($1) ON CONFLICT DO NOTHING", tenant)
-	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
+	made := b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
 		timeout_ms, pooled, available_at, sweep_at, created_at)
 		SELECT gen_random_uuid(), $2, job_id, job_version, now() - $3::interval, 'manual', job_type, 9, max_attempts, timeout_ms,
 		       true, now() - $3::interval + i * interval '1 us', 'infinity', now()
 		FROM active_executions, generate_series(1, $4::int) i WHERE id = $1`, like.ID, tenant, age, n)
+	if made != n {
+		b.t.Fatalf("%d rows were made, want %d", made, n)
+	}
 }
 
 // A tenant with a long line, old and urgent, leaves the others their turns.

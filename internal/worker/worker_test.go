@@ -181,16 +181,18 @@ func (b *bundle) reaches(id uuid.UUID, status execution.Status) (e execution.Exe
 	return e
 }
 
-func (b *bundle) exec(sql string, args ...any) {
+func (b *bundle) exec(sql string, args ...any) (rows int) {
 	b.t.Helper()
 	conn, err := pgx.Connect(b.t.Context(), b.database.AdminURL)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	defer conn.Close(b.t.Context())
-	if _, err := conn.Exec(b.t.Context(), sql, args...); err != nil {
+	tag, err := conn.Exec(b.t.Context(), sql, args...)
+	if err != nil {
 		b.t.Fatal(err)
 	}
+	return int(tag.RowsAffected())
 }
 
 func within[T any](t *testing.T, what string, from <-chan T) (got T) {
