@@ -2357,7 +2357,7 @@ type Metrics struct {
 	// Example: 4
 	ActiveWorkers int64 `json:"activeWorkers"`
 
-	// AverageExecutionMs How long a last attempt took, in milliseconds; null where none has a duration.
+	// AverageExecutionMs How long the last attempts of executions that completed or failed took, in milliseconds, as `durationMs.avg` of `GET /executions/stats`; null where there are none.
 	//
 	// Example: 130.5
 	AverageExecutionMs nullable.Nullable[float64] `json:"averageExecutionMs"`

@@ -42,7 +42,7 @@ type Outcomes struct {
 	Skipped                      int64         // due instants that were skipped or missed, by record
 	TimedOut                     int64         // of those that failed, how many by TIMEOUT
 	Retried                      int64         // of those that completed or failed, how many took more than one attempt
-	Timed                        int64         // how many have a duration
+	Timed                        int64         // of those that completed or failed, how many have a duration
 	Duration                     time.Duration // of these, all together
 }
 
@@ -77,8 +77,9 @@ func (o Outcomes) share(part int64) *float64 {
 	return &share
 }
 
-// AverageDuration is how long an execution's last attempt took; nil when none has
-// a duration.
+// AverageDuration is how long the last attempt of an execution that completed or
+// failed took, as the statistics of package monitor count it; nil when there are
+// none.
 func (o Outcomes) AverageDuration() *time.Duration {
 	if o.Timed <= 0 {
 		return nil

@@ -2690,7 +2690,7 @@ export interface components {
         Metrics: components["schemas"]["MetricsCount"] & {
             /**
              * Format: double
-             * @description How long a last attempt took, in milliseconds; null where none has a duration.
+             * @description How long the last attempts of executions that completed or failed took, in milliseconds, as `durationMs.avg` of `GET /executions/stats`; null where there are none.
              * @example 130.5
              */
             averageExecutionMs: number | null;
