@@ -261,3 +261,38 @@ func TestSQLStandsInQueries(t *testing.T) {
 		}
 	}
 }
+
+// unplanned are lists of pages whose plans need no test, each with the reason.
+var unplanned = map[string]string{
+	"ListNextInLine":  "a piece of one job's line, in the order of an index with few rows behind it",
+	"ListLiveWorkers": "the whole table is the live workers and those of the last day",
+}
+
+// A list that reads more than its page costs all tenants, and nobody sees it
+// while tables are small: each has its plan looked at in some plan_test.go.
+func TestListsHaveTheirPlansTested(t *testing.T) {
+	t.Parallel()
+	called := map[string]bool{}
+	for _, s := range tree(t) {
+		if !strings.HasSuffix(s.path, "plan_test.go") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if selected, ok := n.(*ast.SelectorExpr); ok {
+				called[selected.Sel.Name] = true
+			}
+			return true
+		})
+	}
+	for _, q := range readQueries(t) {
+		paged := strings.Contains(q.text, "LIMIT @page_size")
+		if _, exempt := unplanned[q.name]; paged && !called[q.name] && !exempt {
+			t.Errorf("%s: %s answers pages, and no plan_test.go looks at its plan", q.at, q.name)
+		}
+	}
+	for name := range unplanned {
+		if called[name] {
+			t.Errorf("the plan of %s is looked at: remove it from the list", name)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package rest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+)
+
+// each is how many rows crowd makes of each tenant and job.
+const each = 300
+
+// crowd fills the tables of the smaller lists, for ten tenants with one job each.
+const crowd = `
+CREATE TEMPORARY TABLE t AS SELECT gen_random_uuid() AS id, gen_random_uuid() AS job, now() - n * interval '1 minute' AS at FROM generate_series(1, 10) n;
+CREATE TEMPORARY TABLE r AS SELECT t.*, n, t.at - n * interval '1 s' AS made FROM t, generate_series(1, 300) n;
+INSERT INTO tenants (id, name, created_at) SELECT id, 'x', at FROM t;
+INSERT INTO tenants (id, name, created_at) SELECT gen_random_uuid(), 'x', made FROM r;
+INSERT INTO scheduled_jobs (id, tenant_id, name, created_by, job_type, config, max_attempts, timeout_seconds) SELECT job, id, 'x', 'ada', 'http', '{}', 1, 1 FROM t;
+INSERT INTO job_versions (job_id, version, tenant_id, spec, created_by) SELECT job, n, id, '{}', 'ada' FROM r;
+INSERT INTO api_keys (id, tenant_id, name, prefix, hash, scopes, created_by, created_at) SELECT gen_random_uuid(), id, 'x', 'x', sha256('x'), '{}', 'ada', made FROM r;
+INSERT INTO calendars (id, tenant_id, name, days, created_at) SELECT gen_random_uuid(), id, 'c' || n, '[]', made FROM r;
+INSERT INTO secrets (id, tenant_id, name, key_id, sealed, created_by, updated_by, created_at) SELECT gen_random_uuid(), id, 's' || n, 'k', 'x', 'ada', 'ada', made FROM r;
+INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, total, requested_by, created_at)
+	SELECT gen_random_uuid(), id, job, 1, made, at, made, 1, 1, 'ada', made FROM r;
+INSERT INTO audit_log (tenant_id, strand, seq, at, actor_kind, actor, address, request_id, action, object_type, object_id, change, prev_hash, hash)
+	SELECT id, 0, n, made, 'user', 'ada', '', '', 'x', 'job', 'o' || n % 10, 'update', sha256('x'), sha256('x') FROM r;
+INSERT INTO metric_history SELECT id, made, true, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM r`
+
+// The smaller lists read the page that they answer, by an index, whatever else
+// the tables hold; those of one job at most what that job has. Executions and jobs have such tests of their own, because there
+// is more to them.
+func TestListsReadAPage(t *testing.T) {
+	t.Parallel()
+	const page = 20
+	conn, err := pgx.Connect(t.Context(), pgtest.New(t).AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	if _, err := conn.PgConn().Exec(t.Context(), crowd).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	var tenantID, jobID uuid.UUID
+	if err := conn.QueryRow(t.Context(), "SELECT id, job FROM t ORDER BY at OFFSET 5 LIMIT 1").Scan(&tenantID, &jobID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.PgConn().Exec(t.Context(), "ANALYZE; SET ROLE scheduler_api; SET app.platform = 'on'").ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	far, object := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), "o3"
+	entries := db.ListAuditEntriesParams{TenantID: tenantID, BeforeAt: far, BeforeStrand: 8, PageSize: page}
+	ofObject := entries
+	ofObject.ObjectID = &object
+	empty := map[string]bool{"active_executions": true, "audit_heads": true}
+	for _, test := range []struct {
+		name string
+		most float64 // rows that one step touches
+		ask  func(context.Context, *db.Queries) error
+	}{
+		{"API keys", page, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListApiKeys(ctx, db.ListApiKeysParams{TenantID: tenantID, BeforeCreatedAt: far, PageSize: page})
+			return err
+		}},
+		{"audit", page, func(ctx context.Context, q *db.Queries) error { _, err := q.ListAuditEntries(ctx, entries); return err }},
+		{"audit of an object", 10 * page, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListAuditEntries(ctx, ofObject)
+			return err
+		}},
+		{"audit, to verify", page, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListAuditLinks(ctx, db.ListAuditLinksParams{TenantID: tenantID, FromSeq: 100, PageSize: page})
+			return err
+		}},
+		{"backfills", each, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListBackfillsByJob(ctx, db.ListBackfillsByJobParams{TenantID: tenantID, JobID: jobID, BeforeCreatedAt: far, PageSize: page})
+			return err
+		}},
+		{"calendars", page, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListCalendars(ctx, db.ListCalendarsParams{TenantID: tenantID, BeforeCreatedAt: far, PageSize: page})
+			return err
+		}},
+		{"versions", each, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListJobVersions(ctx, db.ListJobVersionsParams{TenantID: tenantID, JobID: jobID, BeforeVersion: 200, PageSize: page})
+			return err
+		}},
+		{"secrets", page, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListSecrets(ctx, db.ListSecretsParams{TenantID: tenantID, BeforeCreatedAt: far, PageSize: page})
+			return err
+		}},
+		{"tenants", page, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListTenants(ctx, db.ListTenantsParams{BeforeCreatedAt: far, PageSize: page})
+			return err
+		}},
+		{"metrics", page, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListMetrics(ctx, db.ListMetricsParams{TenantID: tenantID, FromAt: time.Unix(0, 0), ToAt: far, PageSize: page})
+			return err
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+				plan := pgtest.Explain(t, conn, mode, tenantID, func(ctx context.Context, s *pgtest.Statement) error { return test.ask(ctx, db.New(s)) })
+				plan.Walk(func(n pgtest.PlanNode) {
+					if n.Relation != "" && n.Loops > 0 && (n.Touched() > test.most || n.Type == "Seq Scan" && !empty[n.Relation]) {
+						t.Errorf("%s: %s on %s %s touches %.0f rows, want %.0f at most", mode, n.Type, n.Relation, n.Index, n.Touched(), test.most)
+					}
+				})
+			}
+		})
+	}
+}
