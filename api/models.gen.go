@@ -3078,7 +3078,7 @@ type TenantWithUsage struct {
 
 // TriggerRequest defines model for TriggerRequest.
 type TriggerRequest struct {
-	// Parameters Override parts of the job's `config` for this run: `headers`, `body` and `query` of an `http` job, the parameters of a `function` job. Ones that refer to secrets need the permission `secrets:read` too.
+	// Parameters Override parts of the job's `config` for this run: `headers`, `body` and `query` of an `http` job, the parameters of a `function` job. Ones that refer to secrets need the permission `secrets:use` too.
 	//
 	// Example: {"durationMs":5}
 	Parameters json.RawMessage `json:"parameters,omitempty"`

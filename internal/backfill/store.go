@@ -73,6 +73,9 @@ func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.U
 	if fields := secret.Inline(r.Parameters); len(fields) > 0 {
 		return Backfill{}, fault.Wrong("VALIDATION_FAILED", "the parameters are not valid: see details", fields...)
 	}
+	if err := secret.MayPass(who, nil, nil, r.Parameters); err != nil {
+		return Backfill{}, err
+	}
 	version, p, err := prepare(ctx, tx, who, jobID, r)
 	if err != nil {
 		return Backfill{}, err

@@ -91,6 +91,9 @@ type demand struct {
 	job        uuid.UUID
 	trigger    Trigger
 	parameters json.RawMessage
+	// before is the configuration that the parameters were given for; nil where
+	// they are new.
+	before json.RawMessage
 }
 
 func request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (Execution, error) {
@@ -103,6 +106,9 @@ func request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (
 	}
 	if err != nil {
 		return Execution{}, fmt.Errorf("read job: %w", err)
+	}
+	if err := secret.MayPass(who, d.before, j.Config, d.parameters); err != nil {
+		return Execution{}, err
 	}
 	admission, err := admit(ctx, tx, j)
 	if err != nil {

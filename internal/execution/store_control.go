@@ -2,6 +2,7 @@ package execution
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -9,7 +10,9 @@ import (
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -99,11 +102,34 @@ func retry(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID)
 	if !old.Status.Terminal() {
 		return Execution{}, stateFault("EXECUTION_NOT_OVER", "the execution is not over: cancel it first, or wait", old.Status)
 	}
-	e, err := request(ctx, tx, who, demand{job: old.JobID, trigger: Retry, parameters: old.Parameters})
+	again := demand{job: old.JobID, trigger: Retry, parameters: old.Parameters}
+	if who.NoSecrets && secret.Refers(old.Parameters) {
+		if again.before, err = configOf(ctx, tx, who, old); err != nil {
+			return Execution{}, err
+		}
+	}
+	e, err := request(ctx, tx, who, again)
 	if fault.KindOf(err) == fault.NotFound {
 		return Execution{}, fault.New(fault.Conflict, "CONFLICT", "the job of this execution was deleted: there is nothing left to run")
 	}
 	return e, err
+}
+
+// configOf is the configuration that an execution runs with, as it is stored;
+// nil where it is not there any more.
+func configOf(ctx context.Context, tx *postgres.Tx, who tenant.Actor, e Execution) (json.RawMessage, error) {
+	rows, err := tx.GetJobVersions(ctx, db.GetJobVersionsParams{TenantID: who.TenantID, JobID: e.JobID, Versions: []int32{int32(e.JobVersion)}})
+	if err != nil {
+		return nil, fmt.Errorf("read job version: %w", err)
+	}
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	var spec job.Spec
+	if err := json.Unmarshal(rows[0].Spec, &spec); err != nil {
+		return nil, fmt.Errorf("read version %d of job %s: %w", e.JobVersion, e.JobID, err)
+	}
+	return spec.Config, nil
 }
 
 // stateFault is a Conflict with the state of an execution, under a code of its

@@ -33,6 +33,7 @@ var least = map[Permission]Role{
 	"executions:control": Operator,
 	"jobs:write":         Developer,
 	"secrets:read":       Developer,
+	"secrets:use":        Developer,
 	"secrets:write":      Developer,
 	"keys:read":          Admin,
 	"keys:write":         Admin,

@@ -119,6 +119,9 @@ func (s *Store) replace(ctx context.Context, who tenant.Actor, id uuid.UUID, e e
 			return fault.New(fault.Conflict, "PRECONDITION_FAILED",
 				fmt.Sprintf("the job is at version %d now: read it again and repeat the change", old.Version))
 		}
+		if err := secret.MayUse(who, old.Config, spec.Config); err != nil {
+			return err
+		}
 		before, stored := secret.Version{Tenant: who.TenantID, Job: id, Number: old.Version}, old.Config
 		if e.restored != 0 { // its credentials come back with it
 			before.Number, stored = e.restored, spec.Config

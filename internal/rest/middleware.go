@@ -218,6 +218,7 @@ func (s *server) mayAct(ctx context.Context, c *call, answer http.Header) (err e
 	if !service && !c.who.May(identity.Permission(c.operation.Permission)) {
 		return fault.New(fault.Forbidden, "FORBIDDEN", "this needs the permission "+c.operation.Permission+", which none of the token's roles grants")
 	}
+	c.who.Actor.NoSecrets = !service && !c.who.May("secrets:use")
 	if c.tenant, err = s.Tenants.Terms(ctx, c.who.Actor.TenantID); err != nil {
 		return err
 	}

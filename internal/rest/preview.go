@@ -11,6 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/schedule"
+	"github.com/scheduler-service/scheduler/internal/secret"
 )
 
 const (
@@ -46,7 +47,10 @@ func (s *server) ValidateStoredJob(ctx context.Context, request api.ValidateStor
 		if spec, err = s.validSpec(ctx, *request.Body); err != nil {
 			return nil, err
 		}
-	} else if fields, err := s.faultsOf(ctx, spec); err != nil {
+		if err := secret.MayUse(who, found.Config, spec.Config); err != nil {
+			return nil, err
+		}
+	} else if fields, err := s.storedFaultsOf(ctx, spec); err != nil {
 		return nil, err
 	} else if len(fields) > 0 {
 		return nil, wrong(fields...)

@@ -12,6 +12,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/schedule"
+	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 // newSpec translates the contract's definition of a job into the domain's, with
@@ -50,14 +51,14 @@ func (s *server) newSpec(ctx context.Context, body api.JobSpec) (job.Spec, []fau
 		spec.Interval = job.Duration(interval)
 	}
 	spec = spec.WithDefaults()
-	more, err := s.faultsOf(ctx, spec)
+	more, err := s.faultsOf(ctx, callOf(ctx).who.Actor, spec)
 	return spec, append(fields, more...), err
 }
 
 // faultsOf lists everything that the domain and the job type find wrong with a
 // definition that is new now.
-func (s *server) faultsOf(ctx context.Context, spec job.Spec) ([]fault.Field, error) {
-	calendars, err := s.Jobs.Contents(ctx, callOf(ctx).who.Actor, spec.Calendars)
+func (s *server) faultsOf(ctx context.Context, who tenant.Actor, spec job.Spec) ([]fault.Field, error) {
+	calendars, err := s.Jobs.Contents(ctx, who, spec.Calendars)
 	fields, err := fieldsOf(err)
 	if err != nil {
 		return nil, err
@@ -66,11 +67,19 @@ func (s *server) faultsOf(ctx context.Context, spec job.Spec) ([]fault.Field, er
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := s.Jobs.CheckSecrets(ctx, callOf(ctx).who.Actor, spec.Config, fresh(ctx))
+	secrets, err := s.Jobs.CheckSecrets(ctx, who, spec.Config, fresh(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return slices.Concat(fields, more, s.CheckConfig(spec.Type, spec.Config), secrets), nil
+}
+
+// storedFaultsOf is faultsOf for a definition that was stored once: which secrets
+// it names, whoever reads it knows.
+func (s *server) storedFaultsOf(ctx context.Context, spec job.Spec) ([]fault.Field, error) {
+	who := callOf(ctx).who.Actor
+	who.NoSecrets = false
+	return s.faultsOf(ctx, who, spec)
 }
 
 // fresh tells whether a definition that a request holds is of no stored job.

@@ -186,7 +186,7 @@ func (s *server) RestoreJobVersion(ctx context.Context, request api.RestoreJobVe
 		return nil, err
 	}
 	if len(changes) > 0 {
-		fields, err := s.faultsOf(ctx, v.Spec)
+		fields, err := s.storedFaultsOf(ctx, v.Spec)
 		if err != nil {
 			return nil, err
 		}

@@ -146,22 +146,3 @@ func Inline(parameters json.RawMessage) []fault.Field {
 	slices.SortFunc(fields, func(a, b fault.Field) int { return strings.Compare(a.Path, b.Path) })
 	return fields
 }
-
-// sameOrigin tells whether two configurations call the same scheme, host and
-// port, so that a credential kept from one may go to the other.
-func sameOrigin(a, b json.RawMessage) bool {
-	originOf := func(config json.RawMessage) string {
-		var c struct {
-			URL string `json:"url"`
-		}
-		if json.Unmarshal(config, &c) != nil {
-			return ""
-		}
-		target, err := url.Parse(c.URL)
-		if err != nil {
-			return "?"
-		}
-		return strings.ToLower(target.Scheme + "://" + target.Host)
-	}
-	return originOf(a) == originOf(b)
-}

@@ -16,7 +16,12 @@ import (
 // of another, Protect tells.
 func (v *Vault) Check(ctx context.Context, tx *postgres.Tx, who tenant.Actor, config json.RawMessage, fresh bool) ([]fault.Field, error) {
 	p := v.protect(config, fresh)
-	if len(p.Names) > 0 {
+	if fresh {
+		if err := MayUse(who, nil, config); err != nil {
+			return nil, err
+		}
+	}
+	if len(p.Names) > 0 && !who.NoSecrets { // who may use none is not told which there are
 		known, err := tx.ListSecretNames(ctx, db.ListSecretNamesParams{TenantID: who.TenantID, Names: p.Names})
 		if err != nil {
 			return nil, fmt.Errorf("look for secrets: %w", err)
@@ -30,6 +35,9 @@ func (v *Vault) Check(ctx context.Context, tx *postgres.Tx, who tenant.Actor, co
 // a job, inside the transaction that does so: until it ends, no secret that is
 // named goes. What is wrong is an Invalid fault that lists it.
 func (v *Vault) Protect(ctx context.Context, tx *postgres.Tx, who tenant.Actor, config json.RawMessage) (Protected, error) {
+	if err := MayUse(who, nil, config); err != nil {
+		return Protected{}, err
+	}
 	p := v.protect(config, true)
 	if err := hold(ctx, tx, who, &p); err != nil {
 		return Protected{}, err
@@ -53,7 +61,7 @@ func (v *Vault) ProtectNext(ctx context.Context, tx *postgres.Tx, before Version
 		if err != nil {
 			return Protected{}, fmt.Errorf("open the credentials of version %d of job %s: %w", before.Number, before.Job, err)
 		}
-		p.keep(texts, sameOrigin(stored, config))
+		p.keep(texts, sameTarget(stored, config))
 	}
 	return p, p.wrong()
 }

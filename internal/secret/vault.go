@@ -90,7 +90,7 @@ func (p *Protected) keep(before map[string]string, sameTarget bool) {
 		case !ok:
 			p.refuse(c, "masked", "is *** where nothing is stored; give the value itself, or {{secret:name}}")
 		case !sameTarget:
-			p.refuse(c, "masked", "is ***, and the URL's scheme, host or port is another; give the value again, so that it goes where it is meant to")
+			p.refuse(c, "masked", "is ***, and the target (the URL's scheme, host or port, or the function) is another; give the value again, so that it goes where it is meant to")
 		default:
 			p.credentials[i].text = keyring.NewText(text)
 		}

@@ -19,6 +19,9 @@ import (
 type Actor struct {
 	TenantID uuid.UUID
 	Subject  string // the user or the service, as the token names it; for the record
+	// NoSecrets is somebody who may not have a secret sent anywhere that it is
+	// not sent already (package secret, MayUse).
+	NoSecrets bool
 }
 
 // Status says whether a tenant may act.

@@ -3312,7 +3312,7 @@ export interface components {
         };
         TriggerRequest: {
             /**
-             * @description Override parts of the job's `config` for this run: `headers`, `body` and `query` of an `http` job, the parameters of a `function` job. Ones that refer to secrets need the permission `secrets:read` too.
+             * @description Override parts of the job's `config` for this run: `headers`, `body` and `query` of an `http` job, the parameters of a `function` job. Ones that refer to secrets need the permission `secrets:use` too.
              * @example {
              *       "durationMs": 5
              *     }

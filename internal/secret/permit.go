@@ -1,0 +1,76 @@
+package secret
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// MayUse refuses a configuration that sends a secret where the stored one (nil:
+// none) does not, to somebody who may not do that: whoever chooses the target of
+// a secret can read it there. A reference may stay where it stands, as long as
+// the target does. The refusal is Forbidden and lists the references.
+func MayUse(who tenant.Actor, stored, config json.RawMessage) error {
+	if !who.NoSecrets || !Refers(config) {
+		return nil
+	}
+	var granted []use
+	if sameTarget(stored, config) {
+		granted, _ = references("config", stored, nil)
+	}
+	wanted, _ := references("config", config, nil)
+	return forbidden(slices.DeleteFunc(wanted, func(u use) bool { return slices.Contains(granted, u) }))
+}
+
+// MayPass is MayUse for the parameters of a trigger or backfill of a job with
+// this configuration. Parameters that were meant for a configuration before
+// (nil: new ones) may go to the same target again.
+func MayPass(who tenant.Actor, before, config, parameters json.RawMessage) error {
+	if !who.NoSecrets || before != nil && sameTarget(before, config) {
+		return nil
+	}
+	uses, _ := references("parameters", parameters, nil)
+	return forbidden(uses)
+}
+
+func forbidden(uses []use) error {
+	if len(uses) == 0 {
+		return nil
+	}
+	f := fault.New(fault.Forbidden, "FORBIDDEN", "referring to a secret needs the permission secrets:use: ask for a role or an API key that has it. "+
+		"Without it, references may stay as they stand while the target (the URL's scheme, host and port, or the function) stays too")
+	for _, u := range uses {
+		f.Fields = append(f.Fields, fault.Field{Path: u.path, Rule: "permission", Message: fmt.Sprintf("refers to the secret %q", u.name)})
+	}
+	return f
+}
+
+// sameTarget tells whether two configurations send what they send to the same
+// place: scheme, host and port of a URL, or the function or command.
+func sameTarget(a, b json.RawMessage) bool {
+	at, ok := targetOf(a)
+	to, also := targetOf(b)
+	return ok && also && slices.Equal(at, to)
+}
+
+func targetOf(config json.RawMessage) ([]string, bool) {
+	var c struct {
+		URL          string `json:"url"`
+		ModulePath   string `json:"modulePath"`
+		FunctionName string `json:"functionName"`
+		Command      string `json:"command"`
+	}
+	if json.Unmarshal(config, &c) != nil {
+		return nil, false
+	}
+	target, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, false
+	}
+	return []string{strings.ToLower(target.Scheme), strings.ToLower(target.Host), c.ModulePath, c.FunctionName, c.Command}, true
+}
