@@ -1635,9 +1635,12 @@ type Execution struct {
 	WorkerID  nullable.Nullable[openapi_types.UUID] `json:"workerId"`
 }
 
-// ExecutionBulk Either `ids` or `filter` has to be given.
+// ExecutionBulk Exactly one of `ids`, `filter` and `all` has to be given. A filter has at least one condition: everything has to be asked for as `all`, so that a filter that was left empty by mistake does nothing.
 type ExecutionBulk struct {
-	// Cursor The `nextCursor` of the call before, with the same filter.
+	// All All executions that the call can act on: for a cancel what waits and runs, for a retry what failed.
+	All *bool `json:"all,omitempty"`
+
+	// Cursor The `nextCursor` of the call before, with the same `filter` or `all`.
 	Cursor *string `json:"cursor,omitempty"`
 
 	// DryRun Answers what would be acted on and changes nothing.
@@ -1647,7 +1650,7 @@ type ExecutionBulk struct {
 	Filter *ExecutionSelection   `json:"filter,omitempty"`
 	Ids    *[]openapi_types.UUID `json:"ids,omitempty"`
 
-	// Limit How many items a filter selects at most in this call.
+	// Limit How many items `filter` or `all` selects at most in this call.
 	Limit *int `json:"limit,omitempty"`
 }
 
@@ -2051,19 +2054,22 @@ type JobBatch struct {
 	Jobs []JobSpec `json:"jobs"`
 }
 
-// JobBulk Either `ids` or `filter` has to be given.
+// JobBulk Exactly one of `ids`, `filter` and `all` has to be given. A filter has at least one condition: everything has to be asked for as `all`, so that a filter that was left empty by mistake does nothing.
 type JobBulk struct {
-	// Cursor The `nextCursor` of the call before, with the same filter.
+	// All All jobs.
+	All *bool `json:"all,omitempty"`
+
+	// Cursor The `nextCursor` of the call before, with the same `filter` or `all`.
 	Cursor *string `json:"cursor,omitempty"`
 
 	// DryRun Answers what would be acted on and changes nothing.
 	DryRun *bool `json:"dryRun,omitempty"`
 
-	// Filter Which jobs, newest first; all that is given has to fit, and an empty object is all jobs.
+	// Filter Which jobs, newest first; all that is given has to fit. `tagMatch` says how `tags` are meant and is no condition by itself.
 	Filter *JobSelection         `json:"filter,omitempty"`
 	Ids    *[]openapi_types.UUID `json:"ids,omitempty"`
 
-	// Limit How many items a filter selects at most in this call.
+	// Limit How many items `filter` or `all` selects at most in this call.
 	Limit *int `json:"limit,omitempty"`
 
 	// Reason For a pause and a stop.
@@ -2109,7 +2115,7 @@ type JobPage struct {
 // Example: {"endDate":null,"timezone":"Asia/Shanghai"}
 type JobPatch = json.RawMessage
 
-// JobSelection Which jobs, newest first; all that is given has to fit, and an empty object is all jobs.
+// JobSelection Which jobs, newest first; all that is given has to fit. `tagMatch` says how `tags` are meant and is no condition by itself.
 type JobSelection struct {
 	CreatedBy *string    `json:"createdBy,omitempty"`
 	JobType   *[]JobType `json:"jobType,omitempty"`
@@ -2335,7 +2341,7 @@ type LimitMet struct {
 	// Example: maxJobs
 	Name string `json:"name"`
 
-	// ResetAt When it is free again by itself; null where waiting does not help.
+	// ResetAt When it is free again by itself, in whole seconds, as `Retry-After` has it; null where waiting does not help.
 	ResetAt nullable.Nullable[time.Time] `json:"resetAt"`
 
 	// Value Example: 100

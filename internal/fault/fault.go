@@ -106,10 +106,14 @@ func Wrong(code, message string, fields ...Field) *Error {
 }
 
 // Exceeded makes the error of a limit that was met: TooMany where waiting
-// until its reset helps, and Forbidden where it does not.
+// until its reset helps, and Forbidden where it does not. The reset is put off
+// to the next whole second, which is what Retry-After can say.
 func Exceeded(limit Limit, message string, now time.Time) *Error {
 	e := &Error{Kind: Forbidden, Code: "QUOTA_EXCEEDED", Message: message, Limit: &limit}
 	if !limit.Reset.IsZero() {
+		if whole := limit.Reset.Truncate(time.Second); whole.Before(limit.Reset) {
+			limit.Reset = whole.Add(time.Second)
+		}
 		e.Kind, e.RetryAfter = TooMany, max(limit.Reset.Sub(now), time.Second)
 	}
 	return e

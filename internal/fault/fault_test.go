@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/scheduler-service/scheduler/internal/fault"
 )
@@ -44,5 +45,26 @@ func TestErrorKeepsItsCause(t *testing.T) {
 	wrong := fault.Wrong("VALIDATION_FAILED", "bad", fault.Field{Path: "name", Message: "is empty"}, fault.Field{Path: "tags[1]", Message: "is too long"})
 	if got, want := wrong.Error(), "bad; name: is empty; tags[1]: is too long"; got != want {
 		t.Errorf("Error() = %q, want %q", got, want)
+	}
+}
+
+// A reset is put off to a whole second, and what is to be waited reaches it.
+func TestExceededInWholeSeconds(t *testing.T) {
+	t.Parallel()
+	second := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+	for _, test := range []struct{ now, reset, want time.Duration }{
+		{0, time.Second, time.Second},
+		{0, time.Nanosecond, time.Second},
+		{900 * time.Millisecond, 950 * time.Millisecond, time.Second},
+		{900 * time.Millisecond, 1050 * time.Millisecond, 2 * time.Second},
+	} {
+		now := second.Add(test.now)
+		err := fault.Exceeded(fault.Limit{Name: "n", Reset: second.Add(test.reset)}, "no", now)
+		if got := err.Limit.Reset; !got.Equal(second.Add(test.want)) || now.Add(err.RetryAfter).Before(got) || err.Kind != fault.TooMany {
+			t.Errorf("%+v: reset %v, wait %v", test, got, err.RetryAfter)
+		}
+	}
+	if err := fault.Exceeded(fault.Limit{Name: "n"}, "no", second); err.Kind != fault.Forbidden || err.RetryAfter != 0 {
+		t.Errorf("without a reset: %+v", err)
 	}
 }

@@ -26,13 +26,20 @@ const (
 	// bulkPatience is when a call begins nothing more; well below patience.
 	bulkPatience = 8 * time.Second
 	notReached   = "NOT_REACHED"
+	onlyOne      = "give exactly one of ids, filter and all"
 )
+
+// everything stands for the filter of a call that asks for all.
+type everything struct {
+	All bool `json:"all"`
+}
 
 // bulk is one call that acts on many things, each for itself.
 type bulk struct {
 	ids    []uuid.UUID
 	dryRun bool
-	// filter is what selects the things where no ids are given; nil is none.
+	// filter is what selects the things where no ids are given, everything where
+	// all are asked for; nil is none.
 	filter any
 	limit  *int
 	cursor *string
@@ -48,6 +55,27 @@ type bulk struct {
 type target struct {
 	id    uuid.UUID
 	place cursor.Place
+}
+
+// choose keeps what selects the things: nothing where ids are given.
+func choose[F any](b *bulk, filter *F, all bool) error {
+	switch {
+	case all && (filter != nil || b.ids != nil):
+		return wrong(fault.Field{Path: "all", Rule: "unexpected", Message: onlyOne})
+	case all:
+		b.filter = everything{All: true}
+	case filter != nil:
+		b.filter = *filter
+	}
+	return nil
+}
+
+// orRun runs a call by ids, unless it was refused already.
+func (s *server) orRun(ctx context.Context, b bulk, err error) (api.BulkResult, error) {
+	if err != nil {
+		return api.BulkResult{}, err
+	}
+	return s.run(ctx, b)
 }
 
 // run acts on everything that is asked for, until it takes too long.
@@ -127,9 +155,9 @@ func itemFault(err error) (f *fault.Error, itsOwn bool) {
 func (s *server) targets(ctx context.Context, b bulk) (targets []target, p page, more bool, err error) {
 	switch {
 	case (b.ids == nil) == (b.filter == nil):
-		return nil, p, false, wrong(fault.Field{Path: "ids", Rule: "required", Message: "give either ids or filter, and not both"})
+		return nil, p, false, wrong(fault.Field{Path: "ids", Rule: "required", Message: onlyOne})
 	case b.ids != nil && b.cursor != nil:
-		return nil, p, false, wrong(fault.Field{Path: "cursor", Rule: "unexpected", Message: "is for a filter"})
+		return nil, p, false, wrong(fault.Field{Path: "cursor", Rule: "unexpected", Message: "is for a filter, or for all"})
 	case b.ids != nil:
 		for _, id := range b.ids {
 			targets = append(targets, target{id: id})

@@ -103,11 +103,13 @@ func (s *server) onJobs(ctx context.Context, body api.JobBulk, act func(uuid.UUI
 	who := callOf(ctx).who.Actor
 	b := bulk{ids: orZero(body.Ids), dryRun: orZero(body.DryRun), limit: body.Limit, cursor: body.Cursor, act: act}
 	b.look = func(id uuid.UUID) error { _, err := s.Jobs.Get(ctx, who, id); return err }
-	if body.Filter == nil {
-		return s.run(ctx, b)
+	if body.Filter != nil && isTagMatchAlone(*body.Filter) {
+		return api.BulkResult{}, wrong(fault.Field{Path: "filter", Rule: "minProperties", Message: "has no condition: tagMatch is one only with tags"})
 	}
-	wanted := *body.Filter
-	b.filter = wanted
+	wanted := orZero(body.Filter)
+	if err := choose(&b, body.Filter, orZero(body.All)); err != nil || b.filter == nil {
+		return s.orRun(ctx, b, err)
+	}
 	b.find = func(p page) ([]target, error) {
 		filter := job.Filter{
 			Tags: orZero(wanted.Tags), AnyTag: wanted.TagMatch != nil && *wanted.TagMatch == "any", Text: orZero(wanted.Q),
@@ -132,6 +134,13 @@ func (s *server) onJobs(ctx context.Context, body api.JobBulk, act func(uuid.UUI
 	return s.run(ctx, b)
 }
 
+// isTagMatchAlone finds the filter that looks like one and selects everything.
+func isTagMatchAlone(f api.JobSelection) bool {
+	match := f.TagMatch
+	f.TagMatch = nil
+	return match != nil && f == (api.JobSelection{})
+}
+
 // onExecutions acts on executions; statuses are those of a filter that names
 // none.
 func (s *server) onExecutions(ctx context.Context, body api.ExecutionBulk, statuses []execution.Status,
@@ -140,15 +149,14 @@ func (s *server) onExecutions(ctx context.Context, body api.ExecutionBulk, statu
 	who := callOf(ctx).who.Actor
 	b := bulk{ids: orZero(body.Ids), dryRun: orZero(body.DryRun), limit: body.Limit, cursor: body.Cursor, act: act}
 	b.look = func(id uuid.UUID) error { _, err := s.Executions.Get(ctx, who, id); return err }
-	if body.Filter == nil {
-		return s.run(ctx, b)
+	wanted := orZero(body.Filter)
+	if err := choose(&b, body.Filter, orZero(body.All)); err != nil || b.filter == nil {
+		return s.orRun(ctx, b, err)
 	}
-	wanted := *body.Filter
 	if fields := disordered("to", wanted.From, wanted.To); len(fields) > 0 {
 		fields[0].Path = "filter.to"
 		return api.BulkResult{}, wrong(fields...)
 	}
-	b.filter = wanted
 	b.find = func(p page) ([]target, error) {
 		filter := execution.Filter{
 			JobID: wanted.JobID, TriggeredBy: orZero(wanted.TriggeredBy), From: wanted.From, To: wanted.To, Statuses: statuses, Limit: p.limit + 1,

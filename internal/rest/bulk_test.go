@@ -95,7 +95,7 @@ func TestBulkOnJobs(t *testing.T) {
 	if _, done, faults := b.bulk(t, "/jobs/bulk/resume", `{"dryRun":true,"ids":`+ids(t, jobs[0], theirs)+`}`); len(done) != 1 || faults[theirs] != "JOB_NOT_FOUND" {
 		t.Errorf("a dry run by ids does %v and refuses %v", done, faults)
 	}
-	if _, done, _ := b.bulk(t, "/jobs/bulk/resume", `{"filter":{}}`); len(done) != 5 || status(jobs[4]) != "active " {
+	if _, done, _ := b.bulk(t, "/jobs/bulk/resume", `{"all":true}`); len(done) != 5 || status(jobs[4]) != "active " {
 		t.Errorf("resumed %d", len(done))
 	}
 	// A key makes each run once, also when the call is another.
@@ -128,7 +128,7 @@ func TestBulkOnExecutions(t *testing.T) {
 	if diff := cmp.Diff([]uuid.UUID{waits, runs}, done); diff != "" || len(faults) != 0 {
 		t.Errorf("cancelled by filter: %s; faults %v", diff, faults)
 	}
-	result, done, _ := b.bulk(t, "/executions/bulk/retry", `{"filter":{}}`)
+	result, done, _ := b.bulk(t, "/executions/bulk/retry", `{"all":true}`)
 	if len(done) != 1 || done[0] != failed || result.Done[0].ExecutionID.IsNull() {
 		t.Errorf("made again: %+v", result)
 	}
@@ -146,18 +146,32 @@ func TestBulkRefusesWhatItCannotMean(t *testing.T) {
 		many = append(many, uuid.New())
 	}
 	for body, field := range map[string]string{
-		`{}`:                     "ids",
-		`{"ids":[],"filter":{}}`: "ids",
-		`{"filter":{},"ids":` + ids(t, many[0]) + `}`:  "ids",
-		`{"ids":` + ids(t, many...) + `}`:              "ids",
-		`{"filter":{"name":"x"}}`:                      "filter.name",
-		`{"filter":{},"cursor":"x"}`:                   "cursor",
-		`{"ids":` + ids(t, many[0]) + `,"cursor":"x"}`: "cursor",
-		`{"filter":{},"limit":1001}`:                   "limit",
+		`{}`:                                         "ids",
+		`{"all":false}`:                              "ids",
+		`{"filter":{}}`:                              "filter",
+		`{"filter":{},"all":true}`:                   "filter",
+		`{"all":"true"}`:                             "all",
+		`{"ids":[],"filter":{"q":"x"}}`:              "ids",
+		`{"filter":{"tagMatch":"any"}}`:              "filter",
+		`{"filter":{"q":"x"},"all":true}`:            "all",
+		`{"all":true,"ids":` + ids(t, many[0]) + `}`: "all",
+		`{"filter":{"q":"x"},"ids":` + ids(t, many[0]) + `}`: "ids",
+		`{"ids":` + ids(t, many...) + `}`:                    "ids",
+		`{"filter":{"name":"x"}}`:                            "filter.name",
+		`{"filter":{"q":"x"},"cursor":"x"}`:                  "cursor",
+		`{"all":true,"cursor":"x"}`:                          "cursor",
+		`{"ids":` + ids(t, many[0]) + `,"cursor":"x"}`:       "cursor",
+		`{"filter":{"q":"x"},"limit":1001}`:                  "limit",
 	} {
 		e := refused(t, b.do(t, request{method: "POST", path: base + "/jobs/bulk/stop", token: token, body: body}), http.StatusBadRequest, "VALIDATION_FAILED")
 		if len(e.Error.Details) != 1 || e.Error.Details[0].Field != field {
 			t.Errorf("%.60s: details are %+v", body, e.Error.Details)
+		}
+	}
+	for body, field := range map[string]string{`{}`: "ids", `{"filter":{}}`: "filter", `{"filter":{"status":["pending"]},"all":true}`: "all"} {
+		e := refused(t, b.do(t, request{method: "POST", path: base + "/executions/bulk/cancel", token: token, body: body}), http.StatusBadRequest, "VALIDATION_FAILED")
+		if len(e.Error.Details) != 1 || e.Error.Details[0].Field != field {
+			t.Errorf("%s: details are %+v", body, e.Error.Details)
 		}
 	}
 	e := refused(t, b.do(t, request{

@@ -78,13 +78,16 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case fault.Unauthenticated:
 		w.Header().Set("WWW-Authenticate", challenge(r))
 	case fault.TooMany, fault.Unavailable:
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(max(f.RetryAfter, time.Second).Seconds()))))
+		w.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(max(f.RetryAfter, time.Second))))
 	}
 	if status == http.StatusRequestEntityTooLarge {
 		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
 	s.writeError(w, r, status, code, f)
 }
+
+// wholeSeconds rounds up: nobody should come back too early.
+func wholeSeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
 func (s *server) writeError(w http.ResponseWriter, r *http.Request, status int, code string, f *fault.Error) {
 	limit := maxDetails

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -238,15 +237,21 @@ func (s *server) mayAsk(ctx context.Context, c *call, answer http.Header) error 
 	rate := quota.Rate{Quota: max(1, orZero(c.tenant.Limits.RequestsPerSecond)), Window: time.Second}
 	v := s.Buckets.Take(ctx, "tenant:"+c.tenant.ID.String(), rate)
 	answer.Set("RateLimit-Policy", fmt.Sprintf(`"tenant";q=%d;w=1`, rate.Quota))
-	answer.Set("RateLimit", fmt.Sprintf(`"tenant";r=%d;t=%d`, v.Remaining, int(math.Ceil(v.Reset.Seconds()))))
-	if v.OK {
-		return nil
+	var err *fault.Error
+	reset := v.Reset
+	if !v.OK {
+		err = s.tooMany(rate, "requestsPerSecond", v.Retry, fmt.Sprintf("this tenant may make %d requests a second", rate.Quota))
+		reset = err.RetryAfter // what Retry-After and resetAt say
 	}
-	return s.tooMany(rate, "requestsPerSecond", v.Retry, fmt.Sprintf("this tenant may make %d requests a second", rate.Quota))
+	answer.Set("RateLimit", fmt.Sprintf(`"tenant";r=%d;t=%d`, v.Remaining, wholeSeconds(reset)))
+	if err != nil {
+		return err
+	}
+	return nil
 }
 
 // tooMany is the answer to who asks too often.
-func (s *server) tooMany(rate quota.Rate, name string, wait time.Duration, message string) error {
+func (s *server) tooMany(rate quota.Rate, name string, wait time.Duration, message string) *fault.Error {
 	now := s.Clock()
 	e := fault.Exceeded(fault.Limit{Name: name, Value: int64(rate.Quota), Reset: now.Add(wait)}, message, now)
 	e.Code = "RATE_LIMITED"

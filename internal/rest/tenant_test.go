@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -41,6 +42,29 @@ func met(t *testing.T, got answer, status int, code, name string, value int64) {
 	waits := status == http.StatusTooManyRequests
 	if e.Error.Limit.ResetAt.IsNull() == waits || (got.header.Get("Retry-After") != "") != waits {
 		t.Errorf("reset %v, Retry-After %q with %d", e.Error.Limit.ResetAt, got.header.Get("Retry-After"), status)
+	}
+	if waits {
+		sameWait(t, got, e)
+	}
+}
+
+// sameWait demands that header and body say the same of when to come back, in
+// whole seconds.
+func sameWait(t *testing.T, got answer, e api.Error) {
+	t.Helper()
+	reset := e.Error.Limit.ResetAt.MustGet()
+	if want := `"resetAt":"` + reset.UTC().Format("2006-01-02T15:04:05Z") + `"`; !strings.Contains(got.body, want) {
+		t.Errorf("resetAt is not in whole seconds: %s", got.body)
+	}
+	if e.Error.Code != "RATE_LIMITED" {
+		return // by the database's clock
+	}
+	retry, err := strconv.Atoi(got.header.Get("Retry-After"))
+	if left := reset.Sub(e.Timestamp); err != nil || left > time.Duration(retry)*time.Second || left <= time.Duration(retry-1)*time.Second {
+		t.Errorf("Retry-After is %q, resetAt %v after the answer", got.header.Get("Retry-After"), left)
+	}
+	if limit := got.header.Get("RateLimit"); limit != "" && limit != fmt.Sprintf(`"tenant";r=0;t=%d`, retry) {
+		t.Errorf("RateLimit is %s with Retry-After %d", limit, retry)
 	}
 }
 
@@ -217,7 +241,7 @@ func TestFailedAuthentications(t *testing.T) {
 		}
 	}
 	got := try("192.0.2.1:2", "guess", 6)
-	if seconds, err := strconv.Atoi(got.Header().Get("Retry-After")); got.Code != http.StatusTooManyRequests || err != nil || seconds < 1 || seconds > 12 {
+	if seconds, err := strconv.Atoi(got.Header().Get("Retry-After")); got.Code != http.StatusTooManyRequests || err != nil || seconds < 1 || seconds > 13 { // the reset is a whole second
 		t.Errorf("the sixth guess: %d, Retry-After %q", got.Code, got.Header().Get("Retry-After"))
 	}
 	met(t, answer{status: got.Code, header: got.Header(), body: got.Body.String()}, http.StatusTooManyRequests, "RATE_LIMITED", "authenticationFailures", 5)

@@ -1983,9 +1983,14 @@ export interface components {
             /** Format: uuid */
             workerId: string | null;
         };
-        /** @description Either `ids` or `filter` has to be given. */
+        /** @description Exactly one of `ids`, `filter` and `all` has to be given. A filter has at least one condition: everything has to be asked for as `all`, so that a filter that was left empty by mistake does nothing. */
         ExecutionBulk: {
-            /** @description The `nextCursor` of the call before, with the same filter. */
+            /**
+             * @description All executions that the call can act on: for a cancel what waits and runs, for a retry what failed.
+             * @default false
+             */
+            all?: boolean;
+            /** @description The `nextCursor` of the call before, with the same `filter` or `all`. */
             cursor?: string;
             /**
              * @description Answers what would be acted on and changes nothing.
@@ -1995,7 +2000,7 @@ export interface components {
             filter?: components["schemas"]["ExecutionSelection"];
             ids?: string[];
             /**
-             * @description How many items a filter selects at most in this call.
+             * @description How many items `filter` or `all` selects at most in this call.
              * @default 1000
              */
             limit?: number;
@@ -2372,9 +2377,14 @@ export interface components {
         JobBatch: {
             jobs: components["schemas"]["JobSpec"][];
         };
-        /** @description Either `ids` or `filter` has to be given. */
+        /** @description Exactly one of `ids`, `filter` and `all` has to be given. A filter has at least one condition: everything has to be asked for as `all`, so that a filter that was left empty by mistake does nothing. */
         JobBulk: {
-            /** @description The `nextCursor` of the call before, with the same filter. */
+            /**
+             * @description All jobs.
+             * @default false
+             */
+            all?: boolean;
+            /** @description The `nextCursor` of the call before, with the same `filter` or `all`. */
             cursor?: string;
             /**
              * @description Answers what would be acted on and changes nothing.
@@ -2384,7 +2394,7 @@ export interface components {
             filter?: components["schemas"]["JobSelection"];
             ids?: string[];
             /**
-             * @description How many items a filter selects at most in this call.
+             * @description How many items `filter` or `all` selects at most in this call.
              * @default 1000
              */
             limit?: number;
@@ -2429,7 +2439,7 @@ export interface components {
          *     }
          */
         JobPatch: Record<string, unknown>;
-        /** @description Which jobs, newest first; all that is given has to fit, and an empty object is all jobs. */
+        /** @description Which jobs, newest first; all that is given has to fit. `tagMatch` says how `tags` are meant and is no condition by itself. */
         JobSelection: {
             createdBy?: string;
             jobType?: components["schemas"]["JobType"][];
@@ -2674,7 +2684,7 @@ export interface components {
             name: string;
             /**
              * Format: date-time
-             * @description When it is free again by itself; null where waiting does not help.
+             * @description When it is free again by itself, in whole seconds, as `Retry-After` has it; null where waiting does not help.
              */
             resetAt: string | null;
             /**

@@ -134,6 +134,11 @@ func message(v *openapi3.SchemaError) string {
 		return fmt.Sprintf("must have at least %s", count(s.MinLength, "character"))
 	case "maxLength":
 		return fmt.Sprintf("must have at most %s", count(*s.MaxLength, "character"))
+	case "minProperties":
+		if words, ok := s.Extensions["x-empty-means"].(string); ok {
+			return words
+		}
+		return fmt.Sprintf("must have at least %s", count(s.MinProps, "field"))
 	case "minItems":
 		return fmt.Sprintf("must have at least %s", count(s.MinItems, "item"))
 	case "maxItems":
