@@ -186,7 +186,7 @@ func (s *stack) hire(role string, n int) (*member, error) {
 
 // equip gives a process its configuration.
 func (s *stack) equip(m *member, c Config) error {
-	addr, err := freeAddr()
+	addr, err := devstack.FreeAddr()
 	if err != nil {
 		return err
 	}
@@ -319,14 +319,4 @@ func tenantID(n int) uuid.UUID {
 	id := uuid.MustParse("c4a05c4a-0000-4000-8000-000000000000")
 	binary.BigEndian.PutUint16(id[14:], uint16(n+1)) //nolint:gosec // there are a few
 	return id
-}
-
-// freeAddr is an address that nobody listened on a moment ago.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a loopback listener does not wait
-	if err != nil {
-		return "", err
-	}
-	defer l.Close() //nolint:errcheck // it was only asked for its port
-	return l.Addr().String(), nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/devstack"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/queue/redistest"
@@ -243,15 +243,14 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// freeAddr is an address that nobody listened on a moment ago.
+// freeAddr is an address that nobody listens on.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := devstack.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 func command(ctx context.Context, path string, env ...string) *exec.Cmd {
