@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 )
 
 type run func() int
@@ -33,7 +34,7 @@ func TestMainStopsThenLooksForLeaks(t *testing.T) {
 			if tc.stop != nil {
 				AtEnd(tc.stop)
 			}
-			if got := Main(tc.run); got != tc.want {
+			if got := within(time.Second, tc.run); got != tc.want {
 				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})
