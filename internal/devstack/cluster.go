@@ -152,7 +152,7 @@ func (c *cluster) probe(ctx context.Context, acc child.Account, dir string) erro
 	if !acc.Reaches(dir) {
 		return fmt.Errorf("%s may not enter %s", acc, dir)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := acc.Command(ctx, serverEnv(), c.bins.initdb(), "--version").Run(); err != nil {
 		return fmt.Errorf("%s cannot run %s: %w", acc, c.bins.initdb(), err)

@@ -190,9 +190,7 @@ func TestStaleLockFiles(t *testing.T) {
 			if err := again.Stop(); err != nil {
 				t.Error(err)
 			}
-			if !child.HasArgument(bystander.PID(), "1000") {
-				t.Error("the bystander was ended")
-			}
+			eventually(t, "the bystander", func() bool { return child.HasArgument(bystander.PID(), "1000") })
 		})
 	}
 }
@@ -217,7 +215,7 @@ func TestSurvivorIsStopped(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- survivor.Wait() }()
-	eventually(t, "the survivor's lock file", func() bool { return exists(filepath.Join(c.data, "postmaster.pid")) })
+	eventually(t, "the survivor", func() bool { return c.ready(survivor.Process.Pid) })
 	second := startPostgres(t, o)
 	if err := <-ended; err != nil {
 		t.Errorf("it was not stopped in order: %v", err)

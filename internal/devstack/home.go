@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -122,7 +123,10 @@ func (h *home) close() {
 		_ = os.RemoveAll(h.socket)
 	}
 	if !h.durable {
-		_ = os.RemoveAll(h.dir)
+		// Who sweeps meanwhile may have put a lock where there was none any more.
+		for tries := 0; os.RemoveAll(h.dir) != nil && tries < 100; tries++ {
+			runtime.Gosched()
+		}
 	}
 	_ = h.lock.Close()
 }

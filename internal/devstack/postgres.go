@@ -243,12 +243,12 @@ func (p *Postgres) Leave() (pid int, err error) {
 // sessions and writes everything out; SIGQUIT leaves that to the next start.
 // SIGTERM is none of them: it waits until the last client leaves.
 func stopSteps(durable bool) []child.Step {
-	patience := 10 * time.Second
+	patience := 30 * time.Second
 	if durable {
 		patience = 45 * time.Second
 	}
 	return []child.Step{
 		{Signal: syscall.SIGINT, Within: patience},
-		{Signal: syscall.SIGQUIT, Within: 5 * time.Second},
+		{Signal: syscall.SIGQUIT, Within: 15 * time.Second},
 	}
 }

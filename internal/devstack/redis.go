@@ -155,15 +155,15 @@ const redisSocket = "redis.sock"
 // whether it was asked, for which a throwaway is not worth waiting.
 func redisStopSteps(durable bool) []child.Step {
 	if !durable {
-		return []child.Step{{Signal: syscall.SIGKILL, Within: 10 * time.Second}}
+		return []child.Step{{Signal: syscall.SIGKILL, Within: time.Minute}}
 	}
-	return []child.Step{{Signal: syscall.SIGTERM, Within: 10 * time.Second}}
+	return []child.Step{{Signal: syscall.SIGTERM, Within: 30 * time.Second}}
 }
 
 // endRedis ends the server that a killed process left behind on the socket, and
 // waits until it has written everything and gone.
 func endRedis(ctx context.Context, socket string) error {
-	err := until(ctx, 10*time.Second, func() (bool, error) {
+	err := until(ctx, 30*time.Second, func() (bool, error) {
 		_, err := say(socket, "SHUTDOWN")
 		return errors.Is(err, errNoServer), nil
 	})

@@ -91,7 +91,7 @@ func (p *Postgres) Crash(ctx context.Context, sig syscall.Signal) error {
 		return fmt.Errorf("crash PostgreSQL: %w", err)
 	}
 	<-p.process.Done()
-	return until(ctx, 10*time.Second, func() (bool, error) { return !inhabited(p.cluster.data), nil })
+	return until(ctx, time.Minute, func() (bool, error) { return !inhabited(p.cluster.data), nil })
 }
 
 // inhabited reports whether a process works in the data directory: the

@@ -14,7 +14,7 @@ import (
 // which takes writes once it is promoted, and can have a standby itself.
 func TestStandbyTakesOver(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := openDir(t)
 	first := startPostgres(t, Options{Dir: filepath.Join(dir, "1"), Durable: true, Settings: []string{"work_mem=5MB"}, Env: []string{"PGTZ=UTC"}})
 	if got := ask(t, first.AdminURL, "SHOW work_mem"); got != "5MB" {
 		t.Errorf("work_mem is %s", got)
@@ -48,7 +48,7 @@ func TestStandbyTakesOver(t *testing.T) {
 
 func TestStandbyRefuses(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := openDir(t)
 	first := startPostgres(t, Options{Dir: filepath.Join(dir, "1"), Durable: true})
 	if _, err := first.Standby(t.Context(), Options{Dir: filepath.Join(dir, "2")}, "s", ""); err == nil {
 		t.Error("a throwaway became a standby")
@@ -81,7 +81,7 @@ func follow(t *testing.T, p *Postgres, dir string) *Postgres {
 func eventuallyIs(t *testing.T, url, query, want string) {
 	t.Helper()
 	got := ""
-	err := until(t.Context(), 20*time.Second, func() (bool, error) { got = ask(t, url, query); return got == want, nil })
+	err := until(t.Context(), 2*time.Minute, func() (bool, error) { got = ask(t, url, query); return got == want, nil })
 	if err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatalf("%s: %q, want %q", query, got, want)
 	}

@@ -89,7 +89,7 @@ func (a Account) Command(ctx context.Context, env []string, name string, args ..
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = "/"
 	cmd.Env = env
-	cmd.WaitDelay = time.Second // what it started may hold its output open
+	cmd.WaitDelay = 10 * time.Second // what it started may hold its output open
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if a.other {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}

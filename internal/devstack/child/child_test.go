@@ -36,17 +36,18 @@ func TestMain(m *testing.M) {
 
 func sleeper() *exec.Cmd { return Self().Command(context.Background(), nil, "/bin/sleep", "1000") }
 
-// eventually fails the test unless the condition holds within ten seconds.
+// eventually fails the test unless the condition holds within a minute, which
+// is much also for a machine that does other things.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%s: not within ten seconds", what)
+			t.Fatalf("%s: not within a minute", what)
 		case <-tick.C:
 		}
 	}
@@ -79,9 +80,8 @@ func TestChildEndsWithAKilledParent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !HasArgument(pid, "1000") {
-				t.Fatalf("process %d is no sleeper", pid)
-			}
+			// It is started before its arguments can be read.
+			eventually(t, "the sleeper", func() bool { return HasArgument(pid, "1000") })
 			if err := parent.Process.Signal(how); err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestChildHasAGroupOfItsOwn(t *testing.T) {
 	if group, err := syscall.Getpgid(p.PID()); err != nil || group != p.PID() {
 		t.Errorf("group %d, error %v: Ctrl-C would end it before us", group, err)
 	}
-	if err := p.Stop(Step{syscall.SIGINT, 10 * time.Second}); err != nil {
+	if err := p.Stop(Step{syscall.SIGINT, time.Minute}); err != nil {
 		t.Error(err)
 	}
 }
@@ -109,7 +109,7 @@ func TestStop(t *testing.T) {
 	t.Parallel()
 	const deaf = "trap '' INT; trap 'exit 3' QUIT; echo ready; while :; do sleep 0.01; done"
 	const polite = "trap 'exit 0' INT; echo ready; while :; do sleep 0.01; done"
-	short, long := 20*time.Millisecond, 10*time.Second
+	short, long := 20*time.Millisecond, time.Minute
 	for _, tc := range []struct {
 		name, script string
 		steps        []Step
