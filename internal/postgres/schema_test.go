@@ -140,7 +140,7 @@ func TestEveryTenantTableForcesRowLevelSecurity(t *testing.T) {
 			}
 		}
 	}
-	if rows.Err() != nil || tables < 8 || partitions != partition.Ahead+1 {
+	if rows.Err() != nil || tables < 8 || partitions < partition.Ahead+1 {
 		t.Errorf("%d tables, %d partitions: %v", tables, partitions, rows.Err())
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/scheduler-service/scheduler/internal/devstack"
 	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
@@ -131,11 +132,25 @@ func (s *server) exec(ctx context.Context, statements ...string) error {
 
 func execOn(ctx context.Context, conn *pgx.Conn, statements ...string) error {
 	for _, statement := range statements {
-		if _, err := conn.Exec(ctx, statement); err != nil {
+		if err := execPatiently(ctx, conn, statement); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// execPatiently tries again while somebody is connected to the database that a
+// statement copies, renames or drops: a session that was ended, and autovacuum,
+// take a moment to leave, for which PostgreSQL itself waits five seconds only.
+func execPatiently(ctx context.Context, conn *pgx.Conn, statement string) error {
+	const tries, inUse = 12, "55006"
+	for try := 1; ; try++ {
+		_, err := conn.Exec(ctx, statement)
+		var refused *pgconn.PgError
+		if try == tries || !errors.As(err, &refused) || refused.Code != inUse {
+			return err
+		}
+	}
 }
 
 // ownLock excludes the other packages' tests on a server that is not ours
@@ -235,9 +250,23 @@ func (s *server) build(ctx context.Context, conn *pgx.Conn, name string) error {
 	if err := postgres.EnsureLogin(ctx, ownerURL, s.url(unfinished, s.login)); err != nil {
 		return err
 	}
+	if err := makeLastMonth(ctx, ownerURL); err != nil {
+		return err
+	}
 	return execOn(ctx, conn,
 		fmt.Sprintf("ALTER ROLE %s PASSWORD '%s'", s.login, s.password),
 		"ALTER DATABASE "+unfinished+" RENAME TO "+name)
+}
+
+// makeLastMonth makes the partition of the month before this one: tests write
+// what was over some minutes ago, also in the first minutes of a month.
+func makeLastMonth(ctx context.Context, ownerURL string) error {
+	conn, err := pgx.Connect(ctx, ownerURL)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return execOn(ctx, conn, "SELECT create_job_executions_partition(now() - interval '1 month')")
 }
 
 // migrationsHash names the schema: the text of every migration.

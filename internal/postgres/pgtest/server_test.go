@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"context"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -42,7 +43,26 @@ func hosted(t *testing.T) (pg *devstack.Postgres, address string) {
 		t.Fatal(err)
 	}
 	u.User = url.UserPassword("postgres", "sesame")
+	untilRefused(t, pg.AdminURL)
 	return pg, u.String()
+}
+
+// untilRefused waits until an address is refused: the server is told to read its
+// rules again, and does so when it comes to it.
+func untilRefused(t *testing.T, address string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, address)
+		if err != nil && ctx.Err() == nil {
+			return
+		}
+		if err != nil {
+			t.Fatal("the server did not read its rules")
+		}
+		_ = conn.Close(ctx)
+	}
 }
 
 func dial(t *testing.T, address string) *pgx.Conn {
