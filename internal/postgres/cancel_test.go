@@ -52,12 +52,19 @@ func TestNobodyCutsTheWaitForTheStandbyShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hasty, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := db.Pool().Exec(hasty, "INSERT INTO kept VALUES (1)"); err == nil {
+	const waits = "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+	hasty, leave := context.WithCancel(t.Context())
+	defer leave()
+	left := make(chan error, 1)
+	go func() {
+		_, err := db.Pool().Exec(hasty, "INSERT INTO kept VALUES (1)")
+		left <- err
+	}()
+	until(t, "the commit waits", func() bool { return ask(waits) == 1 })
+	leave()
+	if err := <-left; err == nil {
 		t.Fatal("the commit did not wait")
 	}
-	const waits = "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 	// A cancellation would have come on a connection of its own by now.
 	quiet, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -77,7 +84,7 @@ func TestNobodyCutsTheWaitForTheStandbyShort(t *testing.T) {
 // until waits for a condition.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -70,7 +70,7 @@ func tenantTables(t *testing.T, admin *pgx.Conn) []tenantTable {
 		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
 		  AND (c.relname = 'tenants' OR EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped))
 		  -- the partitions of this month; the others are empty and alike
-		  AND (NOT c.relispartition OR c.relname LIKE '%' || to_char(now(), 'YYYY_MM'))
+		  AND (NOT c.relispartition OR c.relname LIKE '%' || to_char(now() AT TIME ZONE 'UTC', 'YYYY_MM'))
 		ORDER BY c.relispartition, c.relname`)
 	if err != nil {
 		t.Fatal(err)
