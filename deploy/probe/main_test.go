@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
@@ -14,12 +15,16 @@ func TestProbe(t *testing.T) {
 		}
 	}))
 	defer server.Close()
+	encrypted := httptest.NewTLSServer(server.Config.Handler)
+	defer encrypted.Close()
 	tests := []struct {
 		name string
 		args []string
 		ok   bool
 	}{
 		{"200", []string{"probe", server.URL + "/fine"}, true},
+		{"200 over TLS", []string{"probe", strings.Replace(encrypted.URL, "https", "http", 1) + "/fine"}, true},
+		{"503 over TLS", []string{"probe", strings.Replace(encrypted.URL, "https", "http", 1) + "/"}, false},
 		{"503", []string{"probe", server.URL + "/"}, false},
 		{"nobody listens", []string{"probe", "http://127.0.0.1:1/"}, false},
 		{"no URL", []string{"probe"}, false},

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/audit"
 	"github.com/scheduler-service/scheduler/internal/backfill"
 	"github.com/scheduler-service/scheduler/internal/calendar"
+	"github.com/scheduler-service/scheduler/internal/certificate"
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/execution"
@@ -106,6 +108,15 @@ func defaultLimits(c config.API) tenant.Limits {
 // handlers are the servers of the API: one, or two where /internal has an
 // address of its own.
 func (p process) handlers(c config.API, listener net.Listener, deps rest.Deps) ([]func(context.Context) error, error) {
+	var serve []func(context.Context) error
+	var encrypted *tls.Config
+	if c.TLSCertFile != "" {
+		pair, err := certificate.Open(certificate.Files{Chain: c.TLSCertFile, Key: c.TLSKeyFile, Log: p.log})
+		if err != nil {
+			return nil, err
+		}
+		serve, encrypted = append(serve, pair.Run), pair.Config()
+	}
 	sides := map[rest.Side]net.Listener{rest.Whole: listener}
 	if c.InternalAddr != "" {
 		internal, err := net.Listen("tcp", c.InternalAddr)
@@ -114,7 +125,6 @@ func (p process) handlers(c config.API, listener net.Listener, deps rest.Deps) (
 		}
 		sides = map[rest.Side]net.Listener{rest.Public: listener, rest.Internal: internal}
 	}
-	var serve []func(context.Context) error
 	for side, on := range sides {
 		deps.Side = side
 		handler, err := rest.New(deps)
@@ -122,7 +132,7 @@ func (p process) handlers(c config.API, listener net.Listener, deps rest.Deps) (
 			return nil, err
 		}
 		serve = append(serve, func(ctx context.Context) error {
-			return rest.Serve(ctx, rest.Server{Listener: on, Handler: handler, Log: p.log, Notice: c.ShutdownNotice, Drain: requestDrain})
+			return rest.Serve(ctx, rest.Server{Listener: on, Handler: handler, Log: p.log, TLS: encrypted, Notice: c.ShutdownNotice, Drain: requestDrain})
 		})
 	}
 	return serve, nil

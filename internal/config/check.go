@@ -20,6 +20,7 @@ func check(loaded any, found *problems) {
 		checkBackend(loaded.Stores, found)
 		checkPorts(loaded, found)
 		checkTokens(loaded.Tokens, found)
+		checkTLS(loaded, found)
 	case Promoter:
 		checkBackend(loaded.Stores, found)
 	case Worker:
@@ -28,6 +29,7 @@ func check(loaded any, found *problems) {
 	case Standalone:
 		checkPorts(loaded.API, found)
 		checkTokens(loaded.API.Tokens, found)
+		checkTLS(loaded.API, found)
 		checkLease(loaded.Worker.Lease, found)
 		if loaded.API.DatabaseURL.IsZero() != loaded.Migrate.OwnerURL.IsZero() {
 			found.add("DATABASE_URL", "and DATABASE_OWNER_URL belong together; give both, or neither for a private server")
@@ -58,6 +60,14 @@ func checkTokens(tokens Tokens, found *problems) {
 		found.add("JWT_JWKS_URL", "and JWT_SECRET are both set; give one of them, so that there is one way to sign a token")
 	case tokens.CursorSecret.Reveal() == "":
 		found.add("CURSOR_SECRET", "is not set; with JWT_JWKS_URL give at least 32 random bytes, such as `openssl rand -base64 48` prints")
+	}
+}
+
+// checkTLS wants a certificate with its key. Whether the files are good, whoever
+// opens them says.
+func checkTLS(api API, found *problems) {
+	if (api.TLSCertFile == "") != (api.TLSKeyFile == "") {
+		found.add("TLS_CERT_FILE", "and TLS_KEY_FILE belong together; give both, or neither where a proxy encrypts")
 	}
 }
 

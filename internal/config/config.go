@@ -104,6 +104,8 @@ type API struct {
 	InternalAddr     string         `env:"INTERNAL_ADDR" default:"" form:"address" doc:"address that /internal is served on, and then only there; empty: on HTTP_ADDR"`
 	ServiceTokens    []Secret       `env:"INTERNAL_SERVICE_TOKEN" default:"" min:"32" max:"2" doc:"what other services of the platform send as X-Service-Token; two while the token is changed; empty: /internal answers 401"`
 	HTTPAddr         string         `env:"HTTP_ADDR" default:":3009" form:"address" doc:"address that the REST API listens on"`
+	TLSCertFile      string         `env:"TLS_CERT_FILE" default:"" doc:"file with the certificate of HTTP_ADDR and INTERNAL_ADDR and those between it and the root, in PEM, with TLS_KEY_FILE; TLS 1.3 is spoken then and nothing else; the files are looked at every 5 s; empty: TLS is the proxy's"`
+	TLSKeyFile       string         `env:"TLS_KEY_FILE" default:"" doc:"file with the certificate's private key, in PEM, which not everybody may read"`
 	JobTimeout       time.Duration  `env:"SCHEDULER_JOB_TIMEOUT_MS" default:"300000" min:"1000" max:"86400000" doc:"time limit of one attempt of a job that names none, in whole seconds"`
 	TenantMaxRunning int            `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"executions that one tenant may run at once, on all workers together, where the tenant has no limit of its own; 0: any number; the same in every process"`
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"networks that jobs may reach although they are private; the same for API and worker"`

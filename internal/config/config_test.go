@@ -235,6 +235,9 @@ func TestRulesBetweenVariables(t *testing.T) {
 		{"three heartbeats fill the fence", []string{"SCHEDULER_HEARTBEAT_MS", "2500", "SCHEDULER_FENCE_MS", "7500"}, "SCHEDULER_HEARTBEAT_MS: 2500 times three is not below SCHEDULER_FENCE_MS, 7500"},
 		{"the fence is the lease", []string{"SCHEDULER_FENCE_MS", "10000"}, "SCHEDULER_FENCE_MS: 10000 is not below SCHEDULER_LEASE_TTL_MS, 10000"},
 		{"one port twice", []string{"HTTP_ADDR", "0.0.0.0:9464"}, "PROMETHEUS_PORT: 9464 is the port of HTTP_ADDR too"},
+		{"a certificate without its key", []string{"TLS_CERT_FILE", "tls.crt"}, "TLS_CERT_FILE: and TLS_KEY_FILE belong together"},
+		{"a key without its certificate", []string{"TLS_KEY_FILE", "tls.key"}, "TLS_CERT_FILE: and TLS_KEY_FILE belong together"},
+		{"both", []string{"TLS_CERT_FILE", "tls.crt", "TLS_KEY_FILE", "tls.key"}, ""},
 		{"one port, metrics off", []string{"HTTP_ADDR", "0.0.0.0:9464", "METRICS_ENABLED", "false"}, ""},
 	}
 	for _, tt := range tests {

@@ -1,8 +1,10 @@
 package rest_test
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -252,4 +254,19 @@ func TestContentTypes(t *testing.T) {
 	}
 	// Nobody's body is read before it is known who asks.
 	refused(t, b.do(t, request{method: "POST", path: base + "/jobs", body: strings.Repeat("x", 2<<20)}), http.StatusUnauthorized, "UNAUTHORIZED")
+}
+
+// Browsers are told to come back encrypted by answers that are.
+func TestStrictTransportSecurity(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, encrypted := range []*tls.ConnectionState{nil, {}} {
+		sent := httptest.NewRequest("GET", "http://localhost/health/live", nil)
+		sent.TLS = encrypted
+		recorder := httptest.NewRecorder()
+		b.handler.ServeHTTP(recorder, sent)
+		if got := recorder.Result().Header.Get("Strict-Transport-Security"); (got != "") != (encrypted != nil) {
+			t.Errorf("encrypted: %v, the header is %q", encrypted != nil, got)
+		}
+	}
 }

@@ -113,6 +113,9 @@ func (s *server) harden(next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		if r.TLS != nil { // without it browsers would ignore the header (RFC 6797, section 8.1)
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))

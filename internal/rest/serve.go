@@ -3,6 +3,7 @@ package rest
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,6 +37,8 @@ type Server struct {
 	// Drain bounds how long requests that are being answered may take after
 	// that.
 	Drain time.Duration
+	// TLS, where not nil, is how connections are encrypted.
+	TLS *tls.Config
 	// MaxConns bounds the connections that are open at once; zero means 10,000.
 	MaxConns int
 }
@@ -66,8 +69,12 @@ func Serve(ctx context.Context, s Server) error {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 	}
+	listener := capped(s.Listener, cmp.Or(s.MaxConns, maxConns))
+	if s.TLS != nil { // a handshake has the time of the headers
+		listener = tls.NewListener(listener, s.TLS)
+	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(capped(s.Listener, cmp.Or(s.MaxConns, maxConns))) }()
+	go func() { ended <- server.Serve(listener) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("rest: serve: %w", err)
