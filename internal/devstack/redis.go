@@ -90,6 +90,22 @@ func (r *Redis) Halt() error {
 	return r.process.Stop(redisStopSteps(r.home.durable)...)
 }
 
+// Freeze has the server stand still, which takes connections and answers
+// nothing, until Thaw, Halt or Restart. A miniredis cannot do it.
+func (r *Redis) Freeze() error { return r.signal(syscall.SIGSTOP) }
+
+// Thaw has a frozen server go on.
+func (r *Redis) Thaw() error { return r.signal(syscall.SIGCONT) }
+
+func (r *Redis) signal(sig syscall.Signal) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mini != nil || r.stopped {
+		return errStopped
+	}
+	return syscall.Kill(r.process.PID(), sig)
+}
+
 // Restart stops the server and starts it again on the same address, for tests
 // of what its clients make of that. A throwaway comes back empty. A miniredis
 // cannot do it.

@@ -66,6 +66,23 @@ func (s *Server) Halt(t testing.TB) {
 	}
 }
 
+// Freeze has the server take connections and answer nothing, until Thaw, Halt
+// or the end of the test.
+func (s *Server) Freeze(t testing.TB) {
+	t.Helper()
+	if err := s.redis.Freeze(); err != nil {
+		t.Fatalf("freeze Redis: %v", err)
+	}
+}
+
+// Thaw has a frozen server go on.
+func (s *Server) Thaw(t testing.TB) {
+	t.Helper()
+	if err := s.redis.Thaw(); err != nil {
+		t.Fatalf("thaw Redis: %v", err)
+	}
+}
+
 // Restart brings the server back on the same address, empty, as after a crash
 // that lost everything.
 func (s *Server) Restart(t testing.TB) {
