@@ -80,8 +80,6 @@ func TestTLS(t *testing.T) {
 // address, nor the name of an inside server.
 func TestFailuresKeepSecrets(t *testing.T) {
 	t.Parallel()
-	closed := serveOn(t, "127.0.0.1:0", func(http.ResponseWriter, *http.Request) {})
-	closed.Close()
 	endless := func(start, piece string) func(net.Conn) {
 		return func(conn net.Conn) {
 			_, _ = bufio.NewReader(conn).ReadString('\n')
@@ -96,7 +94,7 @@ func TestFailuresKeepSecrets(t *testing.T) {
 		_ = conn.(*net.TCPConn).SetLinger(0)
 	}
 	for _, test := range []struct{ name, url, want string }{
-		{"closed port", closed.URL, "the target refused the connection"},
+		{"closed port", closedPort(t), "the target refused the connection"},
 		{"no such name", "http://nowhere.test", "the host name does not resolve"},
 		{"reset", serveRaw(t, reset), "the target reset the connection"},
 		{"closed without an answer", serveRaw(t, func(conn net.Conn) { _, _ = bufio.NewReader(conn).ReadString('\n') }), "the target "},

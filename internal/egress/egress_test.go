@@ -8,16 +8,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
 	"github.com/scheduler-service/scheduler/internal/egress"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
 // client makes a client that is closed at the end of the test.
 func client(t *testing.T, config egress.Config) *egress.Client {
@@ -137,3 +137,16 @@ func dnsReply(question []byte, answer func(name string) []netip.Addr) []byte {
 
 // quiet is a log for servers whose complaints are expected.
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
+
+// closedPort is a URL of a port on which nobody listens, now or later: a
+// connection has it.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	server := serveOn(t, "127.0.0.1:0", func(http.ResponseWriter, *http.Request) {})
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return "http://" + conn.LocalAddr().String()
+}

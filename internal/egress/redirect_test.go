@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -78,6 +79,25 @@ func TestFinalStatusIsHandedBack(t *testing.T) {
 	}
 }
 
+// serveOnOnePort serves on two addresses, on a port that is free on both.
+func serveOnOnePort(t *testing.T, handler http.HandlerFunc) (first, second *httptest.Server) {
+	t.Helper()
+	for range 100 {
+		first := serveOn(t, "127.0.0.1:0", handler)
+		_, port, _ := net.SplitHostPort(first.Listener.Addr().String())
+		if l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.2:"+port); err == nil {
+			second := httptest.NewUnstartedServer(handler)
+			_ = second.Listener.Close()
+			second.Listener = l
+			second.Start()
+			t.Cleanup(second.Close)
+			return first, second
+		}
+	}
+	t.Fatal("no port is free on both addresses")
+	return nil, nil
+}
+
 // The canary is a header that net/http itself would send on.
 func TestHeadersStayWithTheirHost(t *testing.T) {
 	t.Parallel()
@@ -93,9 +113,7 @@ func TestHeadersStayWithTheirHost(t *testing.T) {
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		}
 	}
-	home := serveOn(t, "127.0.0.1:0", record)
-	_, port, _ := net.SplitHostPort(home.Listener.Addr().String())
-	foreign := serveOn(t, "127.0.0.2:"+port, record)
+	home, foreign := serveOnOnePort(t, record)
 	sibling := serveOn(t, "127.0.0.1:0", record)
 	all := seen{Canary: "secret", Authorization: "Bearer secret", Cookie: "a=b", Agent: "test"}
 	none := seen{Agent: "test"}

@@ -1,9 +1,10 @@
 package telemetry
 
 import (
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,14 +14,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"go.uber.org/goleak"
 
+	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/executor/function"
 	"github.com/scheduler-service/scheduler/internal/fault"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
 // with makes an executor with one function test.f.
 func with(f function.Function) *function.Executor {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -210,8 +211,13 @@ func TestFailures(t *testing.T) {
 	redirect := func(to string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) }
 	}
-	gone := serve(t, func(http.ResponseWriter, *http.Request) {})
-	gone.Close()
+	// On the port of a connection nobody listens, now or later.
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", serve(t, func(http.ResponseWriter, *http.Request) {}).Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	gone := &httptest.Server{URL: "http://" + conn.LocalAddr().String()}
 	for _, test := range []struct {
 		name    string
 		handler http.HandlerFunc // nil is a port that is closed

@@ -6,20 +6,21 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"go.uber.org/goleak"
 
+	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
 	"github.com/scheduler-service/scheduler/internal/egress"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	httpjob "github.com/scheduler-service/scheduler/internal/executor/http"
 	"github.com/scheduler-service/scheduler/internal/fault"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
 // now is when the tests take place.
 var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
