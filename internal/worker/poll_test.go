@@ -76,9 +76,9 @@ func TestPollTakesWhatMayStartAndNothingElse(t *testing.T) {
 	w := b.start(nil)
 	free := b.pending(nil)
 	late, ended, hinted := b.pending(nil), b.pending(nil), b.pending(nil)
-	b.exec("UPDATE active_executions SET available_at = now() + interval '10 s' WHERE id = $1", late.ID)
+	b.exec("UPDATE active_executions SET available_at = now() + interval '1 hour' WHERE id = $1", late.ID)
 	b.exec("UPDATE active_executions SET cancel_requested_at = now() WHERE id = $1", ended.ID)
-	b.exec("UPDATE active_executions SET pooled = false, sweep_at = now() + interval '5 s' WHERE id = $1", hinted.ID)
+	b.exec("UPDATE active_executions SET pooled = false, sweep_at = now() + interval '1 hour' WHERE id = $1", hinted.ID)
 	if won := b.poll(w); won != 1 {
 		t.Errorf("%d claimed, want the one that may start and has no hint", won)
 	}

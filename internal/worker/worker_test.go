@@ -31,7 +31,7 @@ import (
 )
 
 // limit is how long a test waits for something that must happen.
-const limit = 20 * time.Second
+const limit = time.Minute
 
 // sent is a hint that a worker sent.
 type sent struct {
@@ -131,7 +131,7 @@ func (b *bundle) start(edit func(*worker.Config)) member {
 func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worker, context.Context) error) member {
 	b.t.Helper()
 	c := worker.Config{
-		Host: "test", PID: 1, Slots: 10, Heartbeat: 250 * time.Millisecond, Fence: 5 * time.Second, Lease: 10 * time.Second, Drain: limit,
+		Host: "test", PID: 1, Slots: 10, Heartbeat: 250 * time.Millisecond, Fence: 30 * time.Second, Lease: limit, Drain: limit,
 		TenantMaxRunning: 1000,
 	}
 	if edit != nil {
@@ -255,7 +255,7 @@ func TestFailedAttemptIsRetriedAndThenFails(t *testing.T) {
 		return executor.Outcome{Err: &executor.Error{Type: executor.NetworkError, Message: "refused at attempt " + strconv.Itoa(run.Attempt)}}
 	}
 	w := b.start(nil)
-	e := b.pending(func(s *job.Spec) { s.Retry.MaxRetries, s.Retry.DelayMS, s.Retry.Jitter = 1, 700, 0 })
+	e := b.pending(func(s *job.Spec) { s.Retry.MaxRetries, s.Retry.DelayMS, s.Retry.Jitter = 1, 60_000, 0 })
 	b.handle(w, e.ID)
 	waiting := b.reaches(e.ID, execution.Retrying)
 	if waiting.AvailableAt == nil || len(waiting.Attempts) != 1 || waiting.Attempts[0].Error.Message != "refused at attempt 1" {
