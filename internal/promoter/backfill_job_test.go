@@ -100,9 +100,9 @@ func TestUpkeepMakesPartitionsForBackfills(t *testing.T) {
 	t.Parallel()
 	p := setupPast(t)
 	j := p.hourly(t, nil)
-	_, _, err := p.backfills.Create(t.Context(), p.who, j.ID, backfill.Request{
-		From: p.midnight.AddDate(0, -12, 0), To: p.midnight.AddDate(0, -12, 1),
-	}, idempotency.Key{})
+	from := p.midnight.AddDate(0, -12, 0) // eleven months back on the last of a February that is one day longer
+	back := 12*(p.midnight.Year()-from.Year()) + int(p.midnight.Month()-from.Month())
+	_, _, err := p.backfills.Create(t.Context(), p.who, j.ID, backfill.Request{From: from, To: from.AddDate(0, 0, 1)}, idempotency.Key{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +113,8 @@ func TestUpkeepMakesPartitionsForBackfills(t *testing.T) {
 	if err := p.engine.Pool().QueryRow(t.Context(), "SELECT count(*) FROM pg_inherits WHERE inhparent = 'job_executions'::regclass").Scan(&partitions); err != nil {
 		t.Fatal(err)
 	}
-	if partitions != 12+1+3 {
-		t.Errorf("%d partitions, want a year back and three months ahead", partitions)
+	if partitions != back+1+3 {
+		t.Errorf("%d partitions, want %d months back and three ahead", partitions, back)
 	}
 }
 

@@ -59,7 +59,7 @@ func (b *bundle) untilBlocked(t *testing.T) {
 	defer conn.Close(t.Context())
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(20 * time.Second)
+	limit := time.After(time.Minute)
 	for waiting := 0; waiting == 0; {
 		select {
 		case <-limit:

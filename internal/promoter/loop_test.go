@@ -37,12 +37,12 @@ func TestRunPromotesWhenDue(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- p.Run(ctx) }()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for len(b.rows(t, j)) < 3 {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-deadline:
-			t.Fatal("three instants were not promoted within 20 s")
+			t.Fatal("three instants were not promoted within a minute")
 		}
 	}
 	if err := p.Ready(); err != nil {
