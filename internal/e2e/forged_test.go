@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -40,8 +41,8 @@ func TestForgedHintsStartNothing(t *testing.T) {
 	holder, gated := s.trigger(job.ID), s.trigger(job.ID)
 	s.exec("UPDATE active_executions SET available_at = now() + interval '1 hour' WHERE id = ANY ($1)",
 		[]uuid.UUID{later.ID, foreign.ID, holder.ID})
-	scheduled := call("due in a year")
-	scheduled.CronExpression = nullable.NewNullableWithValue("0 0 0 1 1 *")
+	scheduled := call("due in half a year")
+	scheduled.CronExpression = nullable.NewNullableWithValue(fmt.Sprintf("0 0 0 1 %d *", s.now().AddDate(0, 6, 0).Month()))
 	s.create(scheduled)
 
 	s.worker()

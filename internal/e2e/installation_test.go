@@ -46,7 +46,7 @@ func program(t *testing.T, name string) string {
 		if programs.dir, programs.err = os.MkdirTemp("", "e2e"); programs.err != nil {
 			return
 		}
-		build := exec.Command("go", "build", "-o", programs.dir+string(filepath.Separator), "./cmd/...")
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", programs.dir+string(filepath.Separator), "./cmd/...")
 		build.Dir = filepath.Join("..", "..")
 		if out, err := build.CombinedOutput(); err != nil {
 			programs.err = fmt.Errorf("build the programs: %w\n%s", err, out)
@@ -215,7 +215,7 @@ func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(limit):
 		p.t.Errorf("%s ignores SIGTERM", p.name)
 		_ = p.cmd.Process.Kill()
 		<-p.done

@@ -137,8 +137,8 @@ func wholePath(t *testing.T, s *installation) {
 		return done.Status == api.ExecutionStatusCompleted
 	})
 	started, err := done.StartedAt.Get()
-	if err != nil || started.Sub(at) > time.Second || started.Before(at) {
-		t.Errorf("started at %v, want within a second of %v: %v", started, at, err)
+	if err != nil || started.Sub(at) > time.Second+noise || started.Before(at) {
+		t.Errorf("started at %v, want within a second of %v on a quiet machine: %v", started, at, err)
 	}
 	result, _ := json.Marshal(done.Result)
 	if !json.Valid(result) || done.RetryCount != 0 || done.TriggerType != api.TriggerTypeScheduled {
