@@ -102,13 +102,13 @@ locked AS MATERIALIZED (
       AND ((e.status IN ('pending', 'retrying') AND e.available_at <= clock.at)
            OR (e.status = 'running' AND e.lease_token = $2 AND e.worker_id = $1))
       AND (e.concurrency_limit = 0 AND e.concurrency_key IS NULL OR e.status = 'running')
-      AND e.cancel_requested_at IS NULL
+      AND e.job_type = ANY ($5::text[]) AND e.cancel_requested_at IS NULL
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $1 AND NOT w.dead AND w.expires_at > clock.at)
     FOR UPDATE OF e SKIP LOCKED
 ),
 held AS MATERIALIZED (
     SELECT c.tenant_id,
-           coalesce(t.max_running, nullif($5::int, 0), 1000000) - c.running AS free,
+           coalesce(t.max_running, nullif($6::int, 0), 1000000) - c.running AS free,
            coalesce((t.max_running_by_type->>'http')::int, 1000000) - c.running_http AS free_http,
            coalesce((t.max_running_by_type->>'function')::int, 1000000) - c.running_function AS free_function,
            coalesce((t.max_running_by_type->>'command')::int, 1000000) - c.running_command AS free_command
@@ -159,6 +159,7 @@ type ClaimExecutionsParams struct {
 	LeaseToken *uuid.UUID
 	Now        *time.Time
 	Ids        []uuid.UUID
+	JobTypes   []string
 	MaxRunning int32
 }
 
@@ -180,8 +181,8 @@ type ClaimExecutionsRow struct {
 	DueAt       time.Time
 }
 
-// Cross-tenant: the worker. Takes what is pending and available, while this
-// worker's lease stands. The attempt is counted here, so that a run that kills
+// Cross-tenant: the worker. Takes what is pending and available and of a type
+// that it runs, while this worker's lease stands. The attempt is counted here, so that a run that kills
 // its worker is bounded. A claim whose commit was ambiguous is repeated with
 // the same token and finds its own rows. Locked rows are another's: skipped.
 // Rows of this table are found by an array of ids and by no join, here and
@@ -200,6 +201,7 @@ func (q *Queries) ClaimExecutions(ctx context.Context, arg ClaimExecutionsParams
 		arg.LeaseToken,
 		arg.Now,
 		arg.Ids,
+		arg.JobTypes,
 		arg.MaxRunning,
 	)
 	if err != nil {
@@ -244,7 +246,7 @@ wanted AS (
                 ELSE row_number() OVER (PARTITION BY e.tenant_id, e.concurrency_key ORDER BY e.priority DESC, e.scheduled_at, e.id) END AS key_place
     FROM active_executions e, clock
     WHERE e.id = ANY ($4::uuid[]) AND e.status IN ('pending', 'retrying') AND e.available_at <= clock.at
-      AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND e.cancel_requested_at IS NULL
+      AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND e.job_type = ANY ($5::text[]) AND e.cancel_requested_at IS NULL
       AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $1 AND NOT w.dead AND w.expires_at > clock.at)
 ),
@@ -264,7 +266,7 @@ locked AS MATERIALIZED (
 ),
 held AS MATERIALIZED (
     SELECT c.tenant_id,
-           coalesce(t.max_running, nullif($5::int, 0), 1000000) - c.running AS free,
+           coalesce(t.max_running, nullif($6::int, 0), 1000000) - c.running AS free,
            coalesce((t.max_running_by_type->>'http')::int, 1000000) - c.running_http AS free_http,
            coalesce((t.max_running_by_type->>'function')::int, 1000000) - c.running_function AS free_function,
            coalesce((t.max_running_by_type->>'command')::int, 1000000) - c.running_command AS free_command
@@ -327,6 +329,7 @@ type ClaimGatedExecutionsParams struct {
 	LeaseToken *uuid.UUID
 	Now        *time.Time
 	Ids        []uuid.UUID
+	JobTypes   []string
 	MaxRunning int32
 }
 
@@ -361,6 +364,7 @@ func (q *Queries) ClaimGatedExecutions(ctx context.Context, arg ClaimGatedExecut
 		arg.LeaseToken,
 		arg.Now,
 		arg.Ids,
+		arg.JobTypes,
 		arg.MaxRunning,
 	)
 	if err != nil {
@@ -942,46 +946,6 @@ func (q *Queries) ListDriftedTenants(ctx context.Context) ([]uuid.UUID, error) {
 	return items, nil
 }
 
-const ListGatedJobs = `-- name: ListGatedJobs :many
-SELECT e.job_id, bool_or(e.concurrency_limit > 0)::boolean AS gated FROM active_executions e
-WHERE e.id = ANY ($1::uuid[]) AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND e.status IN ('pending', 'retrying')
-  AND e.available_at <= coalesce($2::timestamptz, now()) AND e.cancel_requested_at IS NULL
-GROUP BY e.job_id
-ORDER BY e.job_id
-`
-
-type ListGatedJobsParams struct {
-	Ids []uuid.UUID
-	Now *time.Time
-}
-
-type ListGatedJobsRow struct {
-	JobID uuid.UUID
-	Gated bool
-}
-
-// Cross-tenant: the worker. Of what a claim left, the jobs whose runs wait for
-// a place, and those whose runs have a concurrency key.
-func (q *Queries) ListGatedJobs(ctx context.Context, arg ListGatedJobsParams) ([]ListGatedJobsRow, error) {
-	rows, err := q.db.Query(ctx, ListGatedJobs, arg.Ids, arg.Now)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ListGatedJobsRow
-	for rows.Next() {
-		var i ListGatedJobsRow
-		if err := rows.Scan(&i.JobID, &i.Gated); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const ListHeldExecutions = `-- name: ListHeldExecutions :many
 SELECT id, lease_token, attempt, (cancel_requested_at IS NOT NULL)::boolean AS cancelling
 FROM active_executions
@@ -1029,6 +993,58 @@ func (q *Queries) ListHeldExecutions(ctx context.Context, arg ListHeldExecutions
 	return items, nil
 }
 
+const ListLeftExecutions = `-- name: ListLeftExecutions :many
+SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS gated, (NOT e.job_type = ANY ($1::text[]))::boolean AS strange
+FROM active_executions e
+WHERE e.id = ANY ($2::uuid[]) AND e.status IN ('pending', 'retrying')
+  AND CASE WHEN e.job_type = ANY ($1::text[]) THEN e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL
+           ELSE e.concurrency_limit = 0 AND e.concurrency_key IS NULL AND NOT e.pooled END
+  AND e.available_at <= coalesce($3::timestamptz, now()) AND e.cancel_requested_at IS NULL
+ORDER BY e.job_id, e.id
+`
+
+type ListLeftExecutionsParams struct {
+	JobTypes []string
+	Ids      []uuid.UUID
+	Now      *time.Time
+}
+
+type ListLeftExecutionsRow struct {
+	ID      uuid.UUID
+	JobID   uuid.UUID
+	Gated   bool
+	Strange bool
+}
+
+// Cross-tenant: the worker. Of what a claim left: what waits for a place of its
+// job (gated) or has a concurrency key, and so is claimed in another way; and
+// what is of a type that this worker does not run (strange), where nobody looks
+// for it yet.
+func (q *Queries) ListLeftExecutions(ctx context.Context, arg ListLeftExecutionsParams) ([]ListLeftExecutionsRow, error) {
+	rows, err := q.db.Query(ctx, ListLeftExecutions, arg.JobTypes, arg.Ids, arg.Now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListLeftExecutionsRow
+	for rows.Next() {
+		var i ListLeftExecutionsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.JobID,
+			&i.Gated,
+			&i.Strange,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ListNextExecutions = `-- name: ListNextExecutions :many
 WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
 room AS MATERIALIZED (
@@ -1039,6 +1055,11 @@ room AS MATERIALIZED (
            coalesce((t.max_running_by_type->>'command')::int, 1000000) - c.running_command AS free_command
     FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
     WHERE c.tenant_id = ANY ($3::uuid[])
+),
+served AS MATERIALIZED (
+    SELECT kind.job_type FROM (SELECT unnest('{http,function,command}'::text[]) AS job_type) kind
+    WHERE EXISTS (SELECT 1 FROM workers v, clock
+                  WHERE NOT v.dead AND v.expires_at > clock.at AND (v.job_types = '{}' OR kind.job_type = ANY (v.job_types)))
 ),
 oldest AS MATERIALIZED (
     SELECT w.id, w.tenant_id, w.job_id, w.job_type, w.priority, w.scheduled_at, w.concurrency_limit, w.concurrency_key, m.free,
@@ -1055,7 +1076,7 @@ oldest AS MATERIALIZED (
 ),
 startable AS MATERIALIZED (
     SELECT o.id, o.tenant_id, o.job_id, o.job_type, o.priority, o.scheduled_at, o.concurrency_limit, o.concurrency_key, o.free, o.free_type FROM oldest o
-    WHERE o.free_type > 0
+    WHERE o.free_type > 0 AND o.job_type = ANY (ARRAY(SELECT s.job_type FROM served s))
       AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key)
 ),
 places AS MATERIALIZED (
@@ -1082,6 +1103,7 @@ CROSS JOIN LATERAL (
     SELECT e.id, e.priority FROM active_executions e
     WHERE e.tenant_id = freed.tenant_id AND e.concurrency_key = freed.key AND e.status IN ('pending', 'retrying')
       AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
+      AND e.job_type = ANY (ARRAY(SELECT s.job_type FROM served s))
     ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
 ) w
 `
@@ -1105,7 +1127,8 @@ type ListNextExecutionsRow struct {
 // of tenants whose limits left somebody behind, the oldest that fit now, by
 // active_executions_list from its far end; and of each key that became free the
 // first in line. Locks nothing, the claim decides. A run that waits for a place
-// of its job is named only if one is free. No more than window_size of a tenant
+// of its job is named only if one is free; of a type that no worker that lives
+// runs, none. No more than window_size of a tenant
 // are looked at: who fits and stands behind so many that do not is hinted by the
 // sweeper.
 func (q *Queries) ListNextExecutions(ctx context.Context, arg ListNextExecutionsParams) ([]ListNextExecutionsRow, error) {
@@ -1307,7 +1330,7 @@ found AS (
     FROM places p CROSS JOIN LATERAL (
         SELECT e.id, e.tenant_id FROM active_executions e
         WHERE e.job_id = p.job_id AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
-          AND e.available_at <= (SELECT at FROM clock)
+          AND e.available_at <= (SELECT at FROM clock) AND e.job_type = ANY ($5::text[])
           AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
         ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id
         LIMIT greatest(p.free, 0)
@@ -1317,12 +1340,12 @@ found AS (
     FROM keys y CROSS JOIN LATERAL (
         SELECT e.id, e.tenant_id FROM active_executions e
         WHERE e.tenant_id = y.tenant_id AND e.concurrency_key = y.concurrency_key AND e.concurrency_limit = 0
-          AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL AND e.available_at <= (SELECT at FROM clock)
+          AND e.job_type = ANY ($5::text[]) AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL AND e.available_at <= (SELECT at FROM clock)
         ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
     ) w
     WHERE NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = y.tenant_id AND k.key = y.concurrency_key)
 ),
-placed AS MATERIALIZED (SELECT f.id, f.tenant_id, row_number() OVER (ORDER BY random()) AS place FROM found f ORDER BY 3 LIMIT $5::int)
+placed AS MATERIALIZED (SELECT f.id, f.tenant_id, row_number() OVER (ORDER BY random()) AS place FROM found f ORDER BY 3 LIMIT $6::int)
 SELECT ARRAY(SELECT p.id FROM placed p ORDER BY p.place)::uuid[] AS ids,
        ARRAY(SELECT p.tenant_id FROM placed p ORDER BY p.place)::uuid[] AS tenant_ids,
        coalesce((SELECT l.job_id FROM (SELECT j.job_id, row_number() OVER (ORDER BY j.job_id) AS n FROM jobs j) l WHERE l.n = $1::int),
@@ -1334,6 +1357,7 @@ type ListPlacedExecutionsParams struct {
 	Now        *time.Time
 	AfterJob   uuid.UUID
 	FromTenant uuid.UUID
+	JobTypes   []string
 	BatchSize  int32
 }
 
@@ -1345,7 +1369,8 @@ type ListPlacedExecutionsRow struct {
 
 // Cross-tenant: the worker. Runs that wait for a place of their job, of which
 // one is free, and the first of those that wait for a key that nobody holds:
-// those whose turn nobody announced. Each look takes the next stretch of jobs,
+// those whose turn nobody announced, or announced to a worker that does not run
+// their type. Each look takes the next stretch of jobs,
 // by active_executions_gated, and of keys from a tenant at random on, by
 // active_executions_key; it says where the one after it begins.
 func (q *Queries) ListPlacedExecutions(ctx context.Context, arg ListPlacedExecutionsParams) (ListPlacedExecutionsRow, error) {
@@ -1354,6 +1379,7 @@ func (q *Queries) ListPlacedExecutions(ctx context.Context, arg ListPlacedExecut
 		arg.Now,
 		arg.AfterJob,
 		arg.FromTenant,
+		arg.JobTypes,
 		arg.BatchSize,
 	)
 	var i ListPlacedExecutionsRow
@@ -1389,11 +1415,11 @@ lines AS MATERIALIZED (
             LIMIT 8
         ) few
     ) p
-    WHERE p.seen > 0
+    WHERE p.seen > 0 AND t.job_type = ANY ($5::text[])
       AND NOT EXISTS (
           SELECT 1 FROM running_counts c LEFT JOIN tenants f ON f.id = c.tenant_id
           WHERE c.tenant_id = t.tenant_id
-            AND (c.running >= coalesce(f.max_running, nullif($5::int, 0), 1000000)
+            AND (c.running >= coalesce(f.max_running, nullif($6::int, 0), 1000000)
                  OR CASE t.job_type WHEN 'http' THEN c.running_http WHEN 'function' THEN c.running_function ELSE c.running_command END
                     >= (f.max_running_by_type->>t.job_type)::int)
       )
@@ -1411,7 +1437,7 @@ found AS (
     ) w
 ),
 aged AS (
-    SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since, f.id) + random() * $6::int AS place
+    SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since, f.id) + random() * $7::int AS place
     FROM found f
 ),
 shared AS (
@@ -1420,7 +1446,7 @@ shared AS (
 turns AS (
     SELECT s.tenant_id, s.id, row_number() OVER (PARTITION BY s.tenant_id ORDER BY s.share, s.id) + coalesce(b.runs, 0) AS turn
     FROM shared s
-    LEFT JOIN (SELECT unnest($7::uuid[]) AS tenant_id, unnest($8::int[]) AS runs) b ON b.tenant_id = s.tenant_id
+    LEFT JOIN (SELECT unnest($8::uuid[]) AS tenant_id, unnest($9::int[]) AS runs) b ON b.tenant_id = s.tenant_id
 ),
 chosen AS MATERIALIZED (
     SELECT t.tenant_id, t.id, row_number() OVER (ORDER BY t.turn, random()) AS place FROM turns t ORDER BY 3 LIMIT (SELECT wanted FROM clock)
@@ -1435,6 +1461,7 @@ type ListPooledExecutionsParams struct {
 	BatchSize   int32
 	AfterTenant uuid.UUID
 	Stretch     int32
+	JobTypes    []string
 	MaxRunning  int32
 	Spread      int32
 	BusyTenants []uuid.UUID
@@ -1455,7 +1482,7 @@ type ListPooledExecutionsRow struct {
 // active_executions_pool finds the next, so that a long line costs no more than
 // a short one. Each look takes the next stretch of lines, without the tenant in
 // which it ends, and says where the one after it begins. Lines of tenants whose
-// limits are met are passed over.
+// limits are met, and of types that the worker does not run, are passed over.
 // Fair between tenants: each has its turns beside the others, and first those
 // of which the fewest run at this worker (busy_tenants, busy_runs).
 // Fair within a tenant: lanes share 6:3:1 as they do in Redis, and within a lane
@@ -1469,6 +1496,7 @@ func (q *Queries) ListPooledExecutions(ctx context.Context, arg ListPooledExecut
 		arg.BatchSize,
 		arg.AfterTenant,
 		arg.Stretch,
+		arg.JobTypes,
 		arg.MaxRunning,
 		arg.Spread,
 		arg.BusyTenants,

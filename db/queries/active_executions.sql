@@ -27,8 +27,8 @@ VALUES (@id, @tenant_id, @job_id, @job_version, @scheduled_at, @trigger_type, @t
         CASE WHEN @pooled THEN 'infinity' ELSE @sweep_at::timestamptz END, @now);
 
 -- name: ClaimExecutions :many
--- Cross-tenant: the worker. Takes what is pending and available, while this
--- worker's lease stands. The attempt is counted here, so that a run that kills
+-- Cross-tenant: the worker. Takes what is pending and available and of a type
+-- that it runs, while this worker's lease stands. The attempt is counted here, so that a run that kills
 -- its worker is bounded. A claim whose commit was ambiguous is repeated with
 -- the same token and finds its own rows. Locked rows are another's: skipped.
 -- Rows of this table are found by an array of ids and by no join, here and
@@ -48,7 +48,7 @@ locked AS MATERIALIZED (
       AND ((e.status IN ('pending', 'retrying') AND e.available_at <= clock.at)
            OR (e.status = 'running' AND e.lease_token = @lease_token AND e.worker_id = @worker_id))
       AND (e.concurrency_limit = 0 AND e.concurrency_key IS NULL OR e.status = 'running')
-      AND e.cancel_requested_at IS NULL
+      AND e.job_type = ANY (@job_types::text[]) AND e.cancel_requested_at IS NULL
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND NOT w.dead AND w.expires_at > clock.at)
     FOR UPDATE OF e SKIP LOCKED
 ),
@@ -99,14 +99,18 @@ RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_
           e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, clock.at::timestamptz AS claimed_at,
           CASE WHEN e.attempt = 1 AND e.trigger_type = 'scheduled' THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at;
 
--- name: ListGatedJobs :many
--- Cross-tenant: the worker. Of what a claim left, the jobs whose runs wait for
--- a place, and those whose runs have a concurrency key.
-SELECT e.job_id, bool_or(e.concurrency_limit > 0)::boolean AS gated FROM active_executions e
-WHERE e.id = ANY (@ids::uuid[]) AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND e.status IN ('pending', 'retrying')
+-- name: ListLeftExecutions :many
+-- Cross-tenant: the worker. Of what a claim left: what waits for a place of its
+-- job (gated) or has a concurrency key, and so is claimed in another way; and
+-- what is of a type that this worker does not run (strange), where nobody looks
+-- for it yet.
+SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS gated, (NOT e.job_type = ANY (@job_types::text[]))::boolean AS strange
+FROM active_executions e
+WHERE e.id = ANY (@ids::uuid[]) AND e.status IN ('pending', 'retrying')
+  AND CASE WHEN e.job_type = ANY (@job_types::text[]) THEN e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL
+           ELSE e.concurrency_limit = 0 AND e.concurrency_key IS NULL AND NOT e.pooled END
   AND e.available_at <= coalesce(sqlc.narg(now)::timestamptz, now()) AND e.cancel_requested_at IS NULL
-GROUP BY e.job_id
-ORDER BY e.job_id;
+ORDER BY e.job_id, e.id;
 
 -- name: ClaimGatedExecutions :many
 -- Cross-tenant: the worker, in one transaction with and after LockJobs: in one
@@ -123,7 +127,7 @@ wanted AS (
                 ELSE row_number() OVER (PARTITION BY e.tenant_id, e.concurrency_key ORDER BY e.priority DESC, e.scheduled_at, e.id) END AS key_place
     FROM active_executions e, clock
     WHERE e.id = ANY (@ids::uuid[]) AND e.status IN ('pending', 'retrying') AND e.available_at <= clock.at
-      AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND e.cancel_requested_at IS NULL
+      AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND e.job_type = ANY (@job_types::text[]) AND e.cancel_requested_at IS NULL
       AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND NOT w.dead AND w.expires_at > clock.at)
 ),
@@ -209,7 +213,7 @@ RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_
 -- active_executions_pool finds the next, so that a long line costs no more than
 -- a short one. Each look takes the next stretch of lines, without the tenant in
 -- which it ends, and says where the one after it begins. Lines of tenants whose
--- limits are met are passed over.
+-- limits are met, and of types that the worker does not run, are passed over.
 -- Fair between tenants: each has its turns beside the others, and first those
 -- of which the fewest run at this worker (busy_tenants, busy_runs).
 -- Fair within a tenant: lanes share 6:3:1 as they do in Redis, and within a lane
@@ -244,7 +248,7 @@ lines AS MATERIALIZED (
             LIMIT 8
         ) few
     ) p
-    WHERE p.seen > 0
+    WHERE p.seen > 0 AND t.job_type = ANY (@job_types::text[])
       AND NOT EXISTS (
           SELECT 1 FROM running_counts c LEFT JOIN tenants f ON f.id = c.tenant_id
           WHERE c.tenant_id = t.tenant_id
@@ -287,7 +291,8 @@ SELECT ARRAY(SELECT c.id FROM chosen c ORDER BY c.place)::uuid[] AS ids,
 -- name: ListPlacedExecutions :one
 -- Cross-tenant: the worker. Runs that wait for a place of their job, of which
 -- one is free, and the first of those that wait for a key that nobody holds:
--- those whose turn nobody announced. Each look takes the next stretch of jobs,
+-- those whose turn nobody announced, or announced to a worker that does not run
+-- their type. Each look takes the next stretch of jobs,
 -- by active_executions_gated, and of keys from a tenant at random on, by
 -- active_executions_key; it says where the one after it begins.
 WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
@@ -323,7 +328,7 @@ found AS (
     FROM places p CROSS JOIN LATERAL (
         SELECT e.id, e.tenant_id FROM active_executions e
         WHERE e.job_id = p.job_id AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
-          AND e.available_at <= (SELECT at FROM clock)
+          AND e.available_at <= (SELECT at FROM clock) AND e.job_type = ANY (@job_types::text[])
           AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
         ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id
         LIMIT greatest(p.free, 0)
@@ -333,7 +338,7 @@ found AS (
     FROM keys y CROSS JOIN LATERAL (
         SELECT e.id, e.tenant_id FROM active_executions e
         WHERE e.tenant_id = y.tenant_id AND e.concurrency_key = y.concurrency_key AND e.concurrency_limit = 0
-          AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL AND e.available_at <= (SELECT at FROM clock)
+          AND e.job_type = ANY (@job_types::text[]) AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL AND e.available_at <= (SELECT at FROM clock)
         ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
     ) w
     WHERE NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = y.tenant_id AND k.key = y.concurrency_key)
@@ -470,7 +475,8 @@ FROM locked l, clock;
 -- of tenants whose limits left somebody behind, the oldest that fit now, by
 -- active_executions_list from its far end; and of each key that became free the
 -- first in line. Locks nothing, the claim decides. A run that waits for a place
--- of its job is named only if one is free. No more than window_size of a tenant
+-- of its job is named only if one is free; of a type that no worker that lives
+-- runs, none. No more than window_size of a tenant
 -- are looked at: who fits and stands behind so many that do not is hinted by the
 -- sweeper.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
@@ -482,6 +488,11 @@ room AS MATERIALIZED (
            coalesce((t.max_running_by_type->>'command')::int, 1000000) - c.running_command AS free_command
     FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
     WHERE c.tenant_id = ANY (@tenant_ids::uuid[])
+),
+served AS MATERIALIZED (
+    SELECT kind.job_type FROM (SELECT unnest('{http,function,command}'::text[]) AS job_type) kind
+    WHERE EXISTS (SELECT 1 FROM workers v, clock
+                  WHERE NOT v.dead AND v.expires_at > clock.at AND (v.job_types = '{}' OR kind.job_type = ANY (v.job_types)))
 ),
 oldest AS MATERIALIZED (
     SELECT w.*, m.free,
@@ -498,7 +509,7 @@ oldest AS MATERIALIZED (
 ),
 startable AS MATERIALIZED (
     SELECT o.* FROM oldest o
-    WHERE o.free_type > 0
+    WHERE o.free_type > 0 AND o.job_type = ANY (ARRAY(SELECT s.job_type FROM served s))
       AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key)
 ),
 places AS MATERIALIZED (
@@ -525,6 +536,7 @@ CROSS JOIN LATERAL (
     SELECT e.id, e.priority FROM active_executions e
     WHERE e.tenant_id = freed.tenant_id AND e.concurrency_key = freed.key AND e.status IN ('pending', 'retrying')
       AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
+      AND e.job_type = ANY (ARRAY(SELECT s.job_type FROM served s))
     ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
 ) w;
 

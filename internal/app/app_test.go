@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
+
+	"github.com/scheduler-service/scheduler/internal/config"
 )
 
 // A process that is told to stop while it starts ends well; one whose part
@@ -36,5 +39,33 @@ func TestPartsEndTogether(t *testing.T) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// A worker may be told to run each of the job types that there are, and makes
+// no others then.
+func TestJobTypesOfAWorker(t *testing.T) {
+	t.Parallel()
+	all, end, err := newExecutors(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	for _, one := range all.Types() {
+		c, err := config.Load[config.Worker](func(name string) (string, bool) {
+			value, ok := map[string]string{"DATABASE_URL": "postgres://u@h/d", "WORKER_JOB_TYPES": one}[name]
+			return value, ok
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		some, end, err := newExecutors(nil, nil, c.JobTypes...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer end()
+		if got := some.Types(); !slices.Equal(got, []string{one}) {
+			t.Errorf("a worker for %s makes %v", one, got)
+		}
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/config"
@@ -51,7 +53,7 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 		return err
 	}
 	defer beat.Close()
-	executors, close, err := newExecutors(c.EgressAllow, endpoints)
+	executors, close, err := newExecutors(c.EgressAllow, endpoints, c.JobTypes...)
 	if err != nil {
 		return err
 	}
@@ -99,15 +101,17 @@ func (p process) workerConfig(c config.Worker) worker.Config {
 	}
 }
 
-// newExecutors makes the job types that this version has. The API makes the
-// same, to check configurations before they are stored.
-func newExecutors(allow []netip.Prefix, endpoints []netip.AddrPort) (*executor.Registry, func(), error) {
+// newExecutors makes the job types that this version has, or only some of them.
+// The API makes them all, to check configurations before they are stored.
+func newExecutors(allow []netip.Prefix, endpoints []netip.AddrPort, only ...string) (*executor.Registry, func(), error) {
 	client, err := egress.New(egress.Config{Allow: allow, Endpoints: endpoints})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the client for outgoing calls: %w", err)
 	}
-	return executor.NewRegistry(map[string]executor.Executor{
+	all := map[string]executor.Executor{
 		"http":     http.New(client, clock.Now),
 		"function": function.New(nil),
-	}), client.Close, nil
+	}
+	maps.DeleteFunc(all, func(name string, _ executor.Executor) bool { return len(only) > 0 && !slices.Contains(only, name) })
+	return executor.NewRegistry(all), client.Close, nil
 }

@@ -40,7 +40,7 @@ var crossTenant = map[string]string{
 	"ClaimExecutions":       "worker",
 	"CompleteExecutions":    "worker",
 	"LockJobs":              "worker, before it counts the places of jobs",
-	"ListGatedJobs":         "worker: jobs of which runs wait for a place",
+	"ListLeftExecutions":    "worker: what a claim left for another way or another worker",
 	"ClaimGatedExecutions":  "worker",
 	"ReleaseExecutions":     "worker",
 	"ListHeldExecutions":    "worker",

@@ -107,7 +107,7 @@ func (s *store) live1(ctx context.Context, worker uuid.UUID, n sizes) error {
 	token := uuid.New() // one for a claim, as the worker does
 	for from := 0; from < len(ids); from += n.claim {
 		to := min(from+n.claim, len(ids))
-		rows, err := s.queries().ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids[from:to], MaxRunning: 1_000_000})
+		rows, err := s.queries().ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids[from:to], JobTypes: []string{"function"}, MaxRunning: 1_000_000})
 		if err != nil || len(rows) != to-from {
 			return errors.Join(err, expected("claimed", len(rows), to-from))
 		}

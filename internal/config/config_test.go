@@ -65,7 +65,7 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 func TestValuesReachTheirFields(t *testing.T) {
 	t.Parallel()
 	worker, err := config.Load[config.Worker](env("LOG_LEVEL", "Debug", "METRICS_ENABLED", "false",
-		"SCHEDULER_MAX_CONCURRENT_JOBS", "7", "EGRESS_ALLOW", "10.0.0.0/8, fd00::/8",
+		"SCHEDULER_MAX_CONCURRENT_JOBS", "7", "EGRESS_ALLOW", "10.0.0.0/8, fd00::/8", "WORKER_JOB_TYPES", "http, http",
 		"SCHEDULER_DRAIN_TIMEOUT_MS", "", "SCHEDULER_HEARTBEAT_MS", "20", "SCHEDULER_FENCE_MS", "70", "SCHEDULER_LEASE_TTL_MS", "100"))
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +78,9 @@ func TestValuesReachTheirFields(t *testing.T) {
 		t.Errorf("an empty variable is not the default: %v", worker.DrainTimeout)
 	}
 	if diff := cmp.Diff(want, worker.EgressAllow, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"http"}, worker.JobTypes); diff != "" {
 		t.Error(diff)
 	}
 	if worker.Lease.TTL != 100*time.Millisecond {
@@ -99,13 +102,13 @@ func TestAllProblemsAreReportedTogether(t *testing.T) {
 		"TENANT_AUTO_CREATE", "on",
 		"SCHEDULER_MAX_CONCURRENT_JOBS", "0",
 		"SCHEDULER_JOB_TIMEOUT_MS", "5m",
-		"EGRESS_ALLOW", "10.0.0.1/8,nonsense",
+		"EGRESS_ALLOW", "10.0.0.1/8,nonsense", "WORKER_JOB_TYPES", "http,shell",
 	))
 	if err == nil {
 		t.Fatal("no error")
 	}
 	lines := strings.Split(err.Error(), "\n")
-	if got, want := lines[0], "configuration of standalone has 12 problem(s):"; got != want {
+	if got, want := lines[0], "configuration of standalone has 13 problem(s):"; got != want {
 		t.Errorf("got %q, want %q\n%v", got, want, err)
 	}
 	for _, want := range []string{
@@ -120,6 +123,7 @@ func TestAllProblemsAreReportedTogether(t *testing.T) {
 		"SCHEDULER_MAX_CONCURRENT_JOBS: 0 is out of bounds; give a whole number from 1 to 10000",
 		`SCHEDULER_JOB_TIMEOUT_MS: "5m" is not a whole number; give a whole number of milliseconds from 1000`,
 		`EGRESS_ALLOW: "10.0.0.1/8" has bits set behind its mask, 10.0.0.0/8 has not, "nonsense" is no network`,
+		`WORKER_JOB_TYPES: "shell" is not known; give function or http, or several separated by commas`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("missing %q in\n%v", want, err)

@@ -38,6 +38,8 @@ func (v variable) parse(text string) (any, error) {
 		return parseLevel(text)
 	case reflect.TypeFor[[]netip.Prefix]():
 		return parsePrefixes(text)
+	case reflect.TypeFor[[]string]():
+		return v.parseList(text)
 	case reflect.TypeFor[string]():
 		return v.parseText(text)
 	default:
@@ -69,6 +71,8 @@ func (v variable) right() string {
 		return "networks separated by commas, such as 10.0.0.0/8,fd00::/8"
 	}
 	switch {
+	case v.kind == reflect.TypeFor[[]string]():
+		return strings.Join(v.oneOf, " or ") + ", or several separated by commas"
 	case v.form == "address":
 		return "host:port or :port, such as :3009"
 	case len(v.oneOf) > 0:
@@ -133,6 +137,23 @@ func (v variable) parseWhole(text string) (int64, error) {
 		return 0, fmt.Errorf("%d is out of bounds", whole)
 	}
 	return whole, nil
+}
+
+// parseList takes any of the words that the variable knows, each once.
+func (v variable) parseList(text string) (any, error) {
+	var words []string
+	for _, word := range list(text) {
+		if !slices.Contains(v.oneOf, word) {
+			return nil, fmt.Errorf("%q is not known", word)
+		}
+		if !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+	if len(words) == 0 {
+		return nil, errors.New("names nothing")
+	}
+	return words, nil
 }
 
 func (v variable) parseText(text string) (any, error) {

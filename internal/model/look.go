@@ -56,6 +56,9 @@ func (listPlacedExecutions) do(t *tables, at time.Time) (a answer) {
 // do names whose turn it is: of the tenant, as far as there is room, and of each
 // key the first in line.
 func (o listNextExecutions) do(t *tables, at time.Time) (a answer) {
+	if !slices.ContainsFunc(t.workers, func(w workerRow) bool { return !w.Dead && w.ExpiresAt.After(at) }) {
+		return a
+	}
 	var rows []*activeRow
 	for i := range t.active {
 		if r := &t.active[i]; r.waits() && !r.AvailableAt.After(at) && r.CancelAt.IsZero() {

@@ -187,7 +187,7 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 	}
 	switch o := o.(type) {
 	case claimExecutions:
-		rows, err := s.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, MaxRunning: int32(o.Limit)})
+		rows, err := s.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, JobTypes: allTypes(), MaxRunning: int32(o.Limit)})
 		for _, r := range rows {
 			add(r)
 		}
@@ -204,17 +204,17 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 			if err := tx.LockJobs(ctx, jobs); err != nil {
 				return err
 			}
-			rows, err := tx.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, MaxRunning: int32(o.Limit)})
+			rows, err := tx.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, JobTypes: allTypes(), MaxRunning: int32(o.Limit)})
 			for _, r := range rows {
 				add(db.ClaimExecutionsRow(r))
 			}
 			return err
 		})
 	case listPooledExecutions:
-		found, err := s.q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, MaxRunning: int32(o.Limit)})
+		found, err := s.q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, JobTypes: allTypes(), MaxRunning: int32(o.Limit)})
 		return answer{IDs: found.Ids}, err
 	case listPlacedExecutions:
-		found, err := s.q.ListPlacedExecutions(ctx, db.ListPlacedExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000})
+		found, err := s.q.ListPlacedExecutions(ctx, db.ListPlacedExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, JobTypes: allTypes()})
 		return answer{IDs: found.Ids}, err
 	case listNextExecutions:
 		p := db.ListNextExecutionsParams{
@@ -241,11 +241,15 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 	return a, nil
 }
 
+func allTypes() []string { return []string{"function", "http"} }
+
 func (s *real) gatedJobs(ctx context.Context, ids []uuid.UUID, at time.Time) (left, gated []uuid.UUID, err error) {
-	rows, err := s.q.ListGatedJobs(ctx, db.ListGatedJobsParams{Now: &at, Ids: ids})
+	rows, err := s.q.ListLeftExecutions(ctx, db.ListLeftExecutionsParams{Now: &at, Ids: ids, JobTypes: allTypes()})
 	for _, r := range rows {
-		left = append(left, r.JobID)
-		if r.Gated {
+		if !slices.Contains(left, r.JobID) {
+			left = append(left, r.JobID)
+		}
+		if r.Gated && !slices.Contains(gated, r.JobID) {
 			gated = append(gated, r.JobID)
 		}
 	}

@@ -216,7 +216,7 @@ func TestClaimOfABackfilledRun(t *testing.T) {
 	claim := func() (claimed []db.ClaimGatedExecutionsRow) {
 		t.Helper()
 		token := uuid.New()
-		params := db.ClaimGatedExecutionsParams{Now: &now, WorkerID: &worker, LeaseToken: &token, MaxRunning: 1000}
+		params := db.ClaimGatedExecutionsParams{Now: &now, WorkerID: &worker, LeaseToken: &token, JobTypes: []string{"function"}, MaxRunning: 1000}
 		for _, row := range p.rows(t, j) {
 			params.Ids = append(params.Ids, row.ID)
 		}

@@ -41,7 +41,7 @@ func (b *bundle) claimer(t *testing.T) claimer {
 // claim has executions run.
 func (c claimer) claim(ids ...uuid.UUID) {
 	c.t.Helper()
-	rows, err := c.q.ClaimExecutions(c.t.Context(), db.ClaimExecutionsParams{Ids: ids, WorkerID: &c.id, LeaseToken: &c.token})
+	rows, err := c.q.ClaimExecutions(c.t.Context(), db.ClaimExecutionsParams{Ids: ids, WorkerID: &c.id, LeaseToken: &c.token, JobTypes: []string{"http", "function"}})
 	if err != nil || len(rows) != len(ids) {
 		c.t.Fatalf("claimed %d of %d: %v", len(rows), len(ids), err)
 	}
@@ -183,7 +183,7 @@ func TestCancelMeetsTheOutcome(t *testing.T) {
 			worker.claim(run)
 		} else { // the claim races too
 			claimed.Go(func() {
-				_, err := worker.q.ClaimExecutions(t.Context(), db.ClaimExecutionsParams{Ids: []uuid.UUID{run}, WorkerID: &worker.id, LeaseToken: &worker.token})
+				_, err := worker.q.ClaimExecutions(t.Context(), db.ClaimExecutionsParams{Ids: []uuid.UUID{run}, WorkerID: &worker.id, LeaseToken: &worker.token, JobTypes: []string{"http", "function"}})
 				if err != nil {
 					t.Error(err)
 				}

@@ -40,11 +40,11 @@ func TestStatementsStandBadStatistics(t *testing.T) {
 		call func(ctx context.Context, q *db.Queries) error
 	}{
 		{"claim", func(ctx context.Context, q *db.Queries) error {
-			_, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, MaxRunning: 1000})
+			_, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, JobTypes: []string{"function"}, MaxRunning: 1000})
 			return err
 		}},
 		{"claim of what waits for a place", func(ctx context.Context, q *db.Queries) error {
-			_, err := q.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, MaxRunning: 1000})
+			_, err := q.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, JobTypes: []string{"function"}, MaxRunning: 1000})
 			return err
 		}},
 		{"complete", func(ctx context.Context, q *db.Queries) error {

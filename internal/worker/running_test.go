@@ -202,14 +202,14 @@ func (a *actor) claim(ctx context.Context, ids []uuid.UUID) error {
 	for i := range wanted {
 		wanted[i] = ids[rand.N(len(ids))]
 	}
-	token := uuid.New()
-	rows, err := a.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &a.id, LeaseToken: &token, Ids: wanted, MaxRunning: 20})
+	token, types := uuid.New(), []string{"function"}
+	rows, err := a.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &a.id, LeaseToken: &token, Ids: wanted, JobTypes: types, MaxRunning: 20})
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
 	a.running, a.started = append(a.running, rows...), a.started+int64(len(rows))
 	err = a.engine.InTx(ctx, func(tx *postgres.Tx) error {
-		left, err := tx.ListGatedJobs(ctx, db.ListGatedJobsParams{Ids: wanted})
+		left, err := tx.ListLeftExecutions(ctx, db.ListLeftExecutionsParams{Ids: wanted, JobTypes: types})
 		if err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (a *actor) claim(ctx context.Context, ids []uuid.UUID) error {
 		if err := tx.LockJobs(ctx, jobs); err != nil {
 			return err
 		}
-		rows, err := tx.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{WorkerID: &a.id, LeaseToken: &token, Ids: wanted, MaxRunning: 20})
+		rows, err := tx.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{WorkerID: &a.id, LeaseToken: &token, Ids: wanted, JobTypes: types, MaxRunning: 20})
 		for _, r := range rows {
 			a.running = append(a.running, db.ClaimExecutionsRow(r))
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -20,6 +19,8 @@ type store struct {
 	beat *postgres.DB // the heartbeat's own connection
 	// maxRunning is the limit of tenants that have none of their own.
 	maxRunning int32
+	// types are the job types that this worker runs; it looks for no others.
+	types []string
 }
 
 // heldRow is an execution that the database says a worker runs.
@@ -28,47 +29,12 @@ type heldRow struct {
 	cancelling bool
 }
 
-// claim takes what it can of the wishes: first what has its place, in one
-// round trip; then, of what is left, the runs that wait for a place of their
-// job or have a concurrency key.
-func (s *store) claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.UUID) ([]claimed, error) {
-	q := db.New(s.db.Pool())
-	rows, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, MaxRunning: s.maxRunning})
-	if err != nil {
-		return nil, fmt.Errorf("claim executions: %w", postgres.Fault(err))
-	}
-	out := make([]claimed, len(rows))
-	for i, r := range rows {
-		out[i] = fromClaim(r)
-	}
-	if len(rows) == len(ids) {
-		return out, nil
-	}
-	left, err := q.ListGatedJobs(ctx, db.ListGatedJobsParams{Ids: ids})
-	if err != nil {
-		return nil, fmt.Errorf("list jobs whose runs wait for a place: %w", postgres.Fault(err))
-	}
-	if len(left) == 0 {
-		return out, nil
-	}
-	var jobs []uuid.UUID // what has its place and waits for its key alone needs no lock of its job
-	for _, r := range left {
-		if r.Gated {
-			jobs = append(jobs, r.JobID)
-		}
-	}
-	gated, err := s.claimGated(ctx, jobs, db.ClaimGatedExecutionsParams{
-		WorkerID: &worker, LeaseToken: &token, Ids: ids, MaxRunning: s.maxRunning,
-	})
-	return append(out, gated...), err
-}
-
 // pooled lists what waits in the pool and may start, in the order in which it
 // should, and where the next look goes on. busy are the runs of each tenant at
 // this worker.
 func (s *store) pooled(ctx context.Context, most int, after uuid.UUID, busy map[uuid.UUID]int) ([]candidate, uuid.UUID, error) {
 	p := db.ListPooledExecutionsParams{
-		BatchSize: int32(most), Spread: int32(most), Stretch: lineStretch, AfterTenant: after, MaxRunning: s.maxRunning,
+		BatchSize: int32(most), Spread: int32(most), Stretch: lineStretch, AfterTenant: after, JobTypes: s.types, MaxRunning: s.maxRunning,
 		BusyTenants: make([]uuid.UUID, 0, len(busy)), BusyRuns: make([]int32, 0, len(busy)),
 	}
 	for tenant, runs := range busy {
@@ -85,7 +51,7 @@ func (s *store) pooled(ctx context.Context, most int, after uuid.UUID, busy map[
 // and where the next look goes on.
 func (s *store) placed(ctx context.Context, most int, after uuid.UUID) ([]candidate, uuid.UUID, error) {
 	found, err := db.New(s.db.Pool()).ListPlacedExecutions(ctx, db.ListPlacedExecutionsParams{
-		BatchSize: int32(most), Stretch: jobStretch, AfterJob: after, FromTenant: uuid.New(),
+		BatchSize: int32(most), Stretch: jobStretch, AfterJob: after, FromTenant: uuid.New(), JobTypes: s.types,
 	})
 	if err != nil {
 		return nil, uuid.Nil, fmt.Errorf("list executions that have a place: %w", postgres.Fault(err))
@@ -122,36 +88,6 @@ func (s *store) gather(ctx context.Context) error {
 		return fmt.Errorf("pool hinted executions: %w", postgres.Fault(err))
 	}
 	return nil
-}
-
-// claimGated locks the jobs, then counts their places: two statements, because
-// one would count on the snapshot from before the lock and admit too many.
-func (s *store) claimGated(ctx context.Context, jobs []uuid.UUID, p db.ClaimGatedExecutionsParams) (out []claimed, err error) {
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		if len(jobs) > 0 {
-			if err := tx.LockJobs(ctx, jobs); err != nil {
-				return fmt.Errorf("lock jobs: %w", err)
-			}
-		}
-		rows, err := tx.ClaimGatedExecutions(ctx, p)
-		if err != nil {
-			return fmt.Errorf("claim executions that wait for a place: %w", err)
-		}
-		for _, r := range rows {
-			out = append(out, fromClaim(db.ClaimExecutionsRow(r)))
-		}
-		return nil
-	})
-	return out, err
-}
-
-func fromClaim(r db.ClaimExecutionsRow) claimed {
-	return claimed{
-		id: r.ID, tenant: r.TenantID, job: r.JobID, version: int(r.JobVersion), scheduledAt: r.ScheduledAt.UTC(),
-		availableAt: r.DueAt.UTC(), trigger: r.TriggerType, jobType: r.JobType, priority: int(r.Priority), parameters: r.Parameters,
-		attempt: int(r.Attempt), maxAttempts: int(r.MaxAttempts), token: *r.LeaseToken,
-		timeout: time.Duration(r.TimeoutMs) * time.Millisecond, claimedAt: r.ClaimedAt.UTC(),
-	}
 }
 
 func (s *store) versions(ctx context.Context, keys []versionKey) (map[versionKey]definition, error) {

@@ -117,7 +117,7 @@ type Worker struct {
 
 // New makes a worker.
 func New(c Config, d Deps) *Worker {
-	s := &store{db: d.DB, beat: d.Beat, maxRunning: int32(c.TenantMaxRunning)}
+	s := &store{db: d.DB, beat: d.Beat, maxRunning: int32(c.TenantMaxRunning), types: d.Executor.Types()}
 	w := &Worker{
 		Config: c, Deps: d, store: s, members: fleet.NewStore(d.Beat), slots: newSlots(c.Slots),
 		specs:  &specs{load: s.versions, kept: map[versionKey]definition{}},

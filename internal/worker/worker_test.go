@@ -70,6 +70,7 @@ type bundle struct {
 	run        func(ctx context.Context, run executor.Run) executor.Outcome
 	away       func() bool // what its workers believe about hints
 	keys       *keyring.Ring
+	types      []string // that its workers run; none: function
 }
 
 func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
@@ -137,9 +138,13 @@ func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worke
 	if edit != nil {
 		edit(&c)
 	}
+	executors := map[string]executor.Executor{}
+	for _, one := range append(b.types, "function")[:max(1, len(b.types))] {
+		executors[one] = scripted(b.run)
+	}
 	w := worker.New(c, worker.Deps{
 		DB: b.engine, Beat: open(b.t, b.database.URL, postgres.Engine), Hints: b.hints,
-		Executor: executor.NewRegistry(map[string]executor.Executor{"function": scripted(b.run)}),
+		Executor: executor.NewRegistry(executors),
 		Metrics:  telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), Away: b.away,
 		Secrets: secret.NewResolver(b.engine, b.keys),
 	})

@@ -1,0 +1,127 @@
+package worker_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/worker"
+)
+
+func ofType(name string, edit func(*job.Spec)) func(*job.Spec) {
+	return func(s *job.Spec) {
+		s.Type = name
+		if name == "http" {
+			s.Config = []byte(`{"url":"http://127.0.0.1/"}`)
+		}
+		if edit != nil {
+			edit(s)
+		}
+	}
+}
+
+// mixed is a worker for calls and one for functions.
+func (b *bundle) mixed() (calls, functions member) {
+	b.t.Helper()
+	b.types = []string{"http"}
+	calls = b.start(nil)
+	b.types = []string{"function"}
+	return calls, b.start(nil)
+}
+
+// Of what is in the pool each worker finds what it runs, and leaves the rest
+// to others, however old and urgent that is.
+func TestWorkersLookForWhatTheyRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.instantly()
+	calls, functions := b.mixed()
+	b.many(b.pending(func(s *job.Spec) { s.Priority = 9 }), 300, 9, time.Minute)
+	call := b.pending(ofType("http", nil))
+	if won := b.poll(calls); won != 1 {
+		t.Errorf("the worker for calls claimed %d, want the one call", won)
+	}
+	b.reaches(call.ID, execution.Completed)
+	if won := b.poll(calls); won != 0 {
+		t.Errorf("the worker for calls claimed %d functions", won)
+	}
+	if won := b.poll(functions); won == 0 {
+		t.Error("the worker for functions found none")
+	}
+}
+
+// A hint that comes to a worker which does not run what it names costs no more
+// than the next look of one that does.
+func TestHintForAnotherType(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.instantly()
+	calls, functions := b.mixed()
+	free, call := b.pending(nil), b.pending(ofType("http", nil))
+	b.hinted()
+	if won := b.poll(functions); won != 0 {
+		t.Fatalf("%d of what is hinted was found by a look", won)
+	}
+	b.handle(calls, free.ID, call.ID)
+	b.reaches(call.ID, execution.Completed)
+	if e := b.reaches(free.ID, execution.Pending); e.Attempt != 0 || e.WorkerID != nil {
+		t.Errorf("the worker for calls touched a function: %+v", e)
+	}
+	if won := b.poll(functions); won != 1 {
+		t.Errorf("a look after the hint found %d, want the one", won)
+	}
+	b.reaches(free.ID, execution.Completed)
+}
+
+// The same where it waits for a place of its job or for a key: those are never
+// in the pool.
+func TestPlacesOfAnotherType(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.instantly()
+	calls, functions := b.mixed()
+	gated := b.pending(nil)
+	b.exec("UPDATE active_executions SET pooled = false, concurrency_limit = 1 WHERE id = $1", gated.ID)
+	keyed := b.pending(func(s *job.Spec) { s.ConcurrencyKey = "press" })
+	behind := b.pending(ofType("http", func(s *job.Spec) { s.ConcurrencyKey = "press" }))
+	b.handle(calls, gated.ID, keyed.ID, behind.ID)
+	// The first in line of the key is nobody's here, so the next has its turn.
+	b.reaches(behind.ID, execution.Completed)
+	for _, id := range []uuid.UUID{gated.ID, keyed.ID} {
+		if e := b.reaches(id, execution.Pending); e.Attempt != 0 {
+			t.Errorf("the worker for calls touched a function: %+v", e)
+		}
+	}
+	eventually(t, "who runs them finds them", func() bool { b.poll(functions); return b.over(gated.ID, keyed.ID) })
+}
+
+// What nobody runs keeps nothing from those that somebody does, and starts with
+// the first worker that runs it.
+func TestTypeThatNobodyRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	end, _ := b.until()
+	release := sync.OnceFunc(end)
+	defer release()
+	b.types = []string{"http"}
+	calls := b.start(func(c *worker.Config) { c.TenantMaxRunning = 1 })
+	older := b.pending(nil)
+	first, second := b.pending(ofType("http", nil)), b.pending(ofType("http", nil))
+	b.handle(calls, first.ID)
+	b.reaches(first.ID, execution.Running)
+	b.handle(calls, second.ID) // the tenant is full, and marked so
+	release()
+	b.reaches(first.ID, execution.Completed)
+	hint := within(t, "the next in line", b.hints.sent)
+	if len(hint.ids) != 1 || hint.ids[0] != second.ID {
+		t.Errorf("hinted %v, want %v and not what nobody runs, %v", hint.ids, second.ID, older.ID)
+	}
+	b.types = []string{"function"}
+	functions := b.start(nil)
+	b.poll(functions)
+	b.reaches(older.ID, execution.Completed)
+}
