@@ -1315,7 +1315,7 @@ places AS MATERIALIZED (
 ),
 keyed AS (
     (SELECT e.tenant_id, e.concurrency_key FROM active_executions e
-     WHERE e.concurrency_key IS NOT NULL AND e.tenant_id > (SELECT r.from_tenant FROM (SELECT $4::uuid AS from_tenant) r)
+     WHERE e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > ($4::uuid, $5::text)
      ORDER BY e.tenant_id, e.concurrency_key LIMIT 1)
     UNION ALL
     SELECT n.tenant_id, n.concurrency_key FROM keyed w CROSS JOIN LATERAL (
@@ -1330,7 +1330,7 @@ found AS (
     FROM places p CROSS JOIN LATERAL (
         SELECT e.id, e.tenant_id FROM active_executions e
         WHERE e.job_id = p.job_id AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
-          AND e.available_at <= (SELECT at FROM clock) AND e.job_type = ANY ($5::text[])
+          AND e.available_at <= (SELECT at FROM clock) AND e.job_type = ANY ($6::text[])
           AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
         ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id
         LIMIT greatest(p.free, 0)
@@ -1340,50 +1340,68 @@ found AS (
     FROM keys y CROSS JOIN LATERAL (
         SELECT e.id, e.tenant_id FROM active_executions e
         WHERE e.tenant_id = y.tenant_id AND e.concurrency_key = y.concurrency_key AND e.concurrency_limit = 0
-          AND e.job_type = ANY ($5::text[]) AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL AND e.available_at <= (SELECT at FROM clock)
+          AND e.job_type = ANY ($6::text[]) AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL AND e.available_at <= (SELECT at FROM clock)
         ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
     ) w
     WHERE NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = y.tenant_id AND k.key = y.concurrency_key)
 ),
-placed AS MATERIALIZED (SELECT f.id, f.tenant_id, row_number() OVER (ORDER BY random()) AS place FROM found f ORDER BY 3 LIMIT $6::int)
+last_key AS MATERIALIZED (
+    SELECT n.tenant_id, n.concurrency_key
+    FROM (SELECT y.tenant_id, y.concurrency_key, row_number() OVER (ORDER BY y.tenant_id, y.concurrency_key) AS place FROM keys y) n
+    WHERE n.place = $1::int
+),
+placed AS MATERIALIZED (SELECT f.id, f.tenant_id, row_number() OVER (ORDER BY random()) AS place FROM found f ORDER BY 3 LIMIT $7::int)
 SELECT ARRAY(SELECT p.id FROM placed p ORDER BY p.place)::uuid[] AS ids,
        ARRAY(SELECT p.tenant_id FROM placed p ORDER BY p.place)::uuid[] AS tenant_ids,
        coalesce((SELECT l.job_id FROM (SELECT j.job_id, row_number() OVER (ORDER BY j.job_id) AS n FROM jobs j) l WHERE l.n = $1::int),
-                '00000000-0000-0000-0000-000000000000')::uuid AS next_after
+                '00000000-0000-0000-0000-000000000000')::uuid AS next_after,
+       coalesce((SELECT l.tenant_id FROM last_key l), '00000000-0000-0000-0000-000000000000')::uuid AS next_tenant,
+       coalesce((SELECT l.concurrency_key FROM last_key l), '')::text AS next_key
 `
 
 type ListPlacedExecutionsParams struct {
-	Stretch    int32
-	Now        *time.Time
-	AfterJob   uuid.UUID
-	FromTenant uuid.UUID
-	JobTypes   []string
-	BatchSize  int32
+	Stretch     int32
+	Now         *time.Time
+	AfterJob    uuid.UUID
+	AfterTenant uuid.UUID
+	AfterKey    string
+	JobTypes    []string
+	BatchSize   int32
 }
 
 type ListPlacedExecutionsRow struct {
-	Ids       []uuid.UUID
-	TenantIds []uuid.UUID
-	NextAfter uuid.UUID
+	Ids        []uuid.UUID
+	TenantIds  []uuid.UUID
+	NextAfter  uuid.UUID
+	NextTenant uuid.UUID
+	NextKey    string
 }
 
 // Cross-tenant: the worker. Runs that wait for a place of their job, of which
 // one is free, and the first of those that wait for a key that nobody holds:
 // those whose turn nobody announced, or announced to a worker that does not run
 // their type. Each look takes the next stretch of jobs,
-// by active_executions_gated, and of keys from a tenant at random on, by
+// by active_executions_gated, and of keys, by
 // active_executions_key; it says where the one after it begins.
+// The last key of this stretch, when there may be more.
 func (q *Queries) ListPlacedExecutions(ctx context.Context, arg ListPlacedExecutionsParams) (ListPlacedExecutionsRow, error) {
 	row := q.db.QueryRow(ctx, ListPlacedExecutions,
 		arg.Stretch,
 		arg.Now,
 		arg.AfterJob,
-		arg.FromTenant,
+		arg.AfterTenant,
+		arg.AfterKey,
 		arg.JobTypes,
 		arg.BatchSize,
 	)
 	var i ListPlacedExecutionsRow
-	err := row.Scan(&i.Ids, &i.TenantIds, &i.NextAfter)
+	err := row.Scan(
+		&i.Ids,
+		&i.TenantIds,
+		&i.NextAfter,
+		&i.NextTenant,
+		&i.NextKey,
+	)
 	return i, err
 }
 

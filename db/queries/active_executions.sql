@@ -293,7 +293,7 @@ SELECT ARRAY(SELECT c.id FROM chosen c ORDER BY c.place)::uuid[] AS ids,
 -- one is free, and the first of those that wait for a key that nobody holds:
 -- those whose turn nobody announced, or announced to a worker that does not run
 -- their type. Each look takes the next stretch of jobs,
--- by active_executions_gated, and of keys from a tenant at random on, by
+-- by active_executions_gated, and of keys, by
 -- active_executions_key; it says where the one after it begins.
 WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 walk AS (
@@ -313,7 +313,7 @@ places AS MATERIALIZED (
 ),
 keyed AS (
     (SELECT e.tenant_id, e.concurrency_key FROM active_executions e
-     WHERE e.concurrency_key IS NOT NULL AND e.tenant_id > (SELECT r.from_tenant FROM (SELECT @from_tenant::uuid AS from_tenant) r)
+     WHERE e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > (@after_tenant::uuid, @after_key::text)
      ORDER BY e.tenant_id, e.concurrency_key LIMIT 1)
     UNION ALL
     SELECT n.tenant_id, n.concurrency_key FROM keyed w CROSS JOIN LATERAL (
@@ -343,11 +343,19 @@ found AS (
     ) w
     WHERE NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = y.tenant_id AND k.key = y.concurrency_key)
 ),
+-- The last key of this stretch, when there may be more.
+last_key AS MATERIALIZED (
+    SELECT n.tenant_id, n.concurrency_key
+    FROM (SELECT y.tenant_id, y.concurrency_key, row_number() OVER (ORDER BY y.tenant_id, y.concurrency_key) AS place FROM keys y) n
+    WHERE n.place = @stretch::int
+),
 placed AS MATERIALIZED (SELECT f.id, f.tenant_id, row_number() OVER (ORDER BY random()) AS place FROM found f ORDER BY 3 LIMIT @batch_size::int)
 SELECT ARRAY(SELECT p.id FROM placed p ORDER BY p.place)::uuid[] AS ids,
        ARRAY(SELECT p.tenant_id FROM placed p ORDER BY p.place)::uuid[] AS tenant_ids,
        coalesce((SELECT l.job_id FROM (SELECT j.job_id, row_number() OVER (ORDER BY j.job_id) AS n FROM jobs j) l WHERE l.n = @stretch::int),
-                '00000000-0000-0000-0000-000000000000')::uuid AS next_after;
+                '00000000-0000-0000-0000-000000000000')::uuid AS next_after,
+       coalesce((SELECT l.tenant_id FROM last_key l), '00000000-0000-0000-0000-000000000000')::uuid AS next_tenant,
+       coalesce((SELECT l.concurrency_key FROM last_key l), '')::text AS next_key;
 
 -- name: ListCrowdedTenants :many
 -- Cross-tenant: the promoter. Tenants of which more than so many runs of a line

@@ -106,7 +106,7 @@ func (w *Worker) poll(ctx context.Context) (seen sight, err error) {
 func (w *Worker) look(ctx context.Context, most int, busy map[uuid.UUID]int) (found []candidate, err error) {
 	if w.placed.Elapsed() >= placedEvery {
 		w.placed = clock.Start()
-		if found, w.afterJob, err = w.store.placed(ctx, most, w.afterJob); err != nil {
+		if found, w.afterPlaced, err = w.store.placed(ctx, most, w.afterPlaced); err != nil {
 			return nil, err
 		}
 		w.Metrics.RoundTrips("poll", 1)

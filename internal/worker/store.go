@@ -49,14 +49,21 @@ func (s *store) pooled(ctx context.Context, most int, after uuid.UUID, busy map[
 
 // placed lists runs that wait for a place of their job of which one is free,
 // and where the next look goes on.
-func (s *store) placed(ctx context.Context, most int, after uuid.UUID) ([]candidate, uuid.UUID, error) {
+func (s *store) placed(ctx context.Context, most int, after stretchEnd) ([]candidate, stretchEnd, error) {
 	found, err := db.New(s.db.Pool()).ListPlacedExecutions(ctx, db.ListPlacedExecutionsParams{
-		BatchSize: int32(most), Stretch: jobStretch, AfterJob: after, FromTenant: uuid.New(), JobTypes: s.types,
+		BatchSize: int32(most), Stretch: jobStretch, AfterJob: after.job, AfterTenant: after.tenant, AfterKey: after.key, JobTypes: s.types,
 	})
 	if err != nil {
-		return nil, uuid.Nil, fmt.Errorf("list executions that have a place: %w", postgres.Fault(err))
+		return nil, stretchEnd{}, fmt.Errorf("list executions that have a place: %w", postgres.Fault(err))
 	}
-	return candidates(found.Ids, found.TenantIds), found.NextAfter, nil
+	return candidates(found.Ids, found.TenantIds), stretchEnd{job: found.NextAfter, tenant: found.NextTenant, key: found.NextKey}, nil
+}
+
+// stretchEnd is where a look for places and keys ended; zero where there were
+// no more.
+type stretchEnd struct {
+	job, tenant uuid.UUID
+	key         string
 }
 
 func candidates(ids, tenants []uuid.UUID) []candidate {

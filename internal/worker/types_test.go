@@ -125,3 +125,28 @@ func TestTypeThatNobodyRuns(t *testing.T) {
 	b.poll(functions)
 	b.reaches(older.ID, execution.Completed)
 }
+
+// With more keys than one look takes, of tenants whose ids stand at the very
+// beginning, each has its turn.
+func TestLooksGoRoundAllKeys(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.instantly()
+	w := b.start(func(c *worker.Config) { c.Slots = 1000 })
+	like := b.pending(nil)
+	first := uuid.UUID{15: 1}
+	b.exec("INSERT INTO running_counts (tenant_id) VALUES ($1)", first)
+	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
+		timeout_ms, concurrency_limit, concurrency_key, pooled, available_at, sweep_at, created_at)
+		SELECT gen_random_uuid(), $2, job_id, job_version, now(), 'manual', job_type, 5, max_attempts, timeout_ms,
+		       0, 'key ' || i, false, now(), 'infinity', now()
+		FROM active_executions, generate_series(1, 600) i WHERE id = $1`, like.ID, first)
+	eventually(t, "all ran", func() bool {
+		b.poll(w)
+		var left int
+		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT count(*) FROM active_executions").Scan(&left); err != nil {
+			t.Fatal(err)
+		}
+		return left == 0
+	})
+}

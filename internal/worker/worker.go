@@ -105,9 +105,10 @@ type Worker struct {
 
 	// Of Poll: where the next one goes on to look, when it last looked for
 	// places, and which tenants it leaves alone.
-	afterTenant, afterJob uuid.UUID
-	placed                clock.Mark
-	refused               map[uuid.UUID]clock.Mark
+	afterTenant uuid.UUID
+	afterPlaced stretchEnd
+	placed      clock.Mark
+	refused     map[uuid.UUID]clock.Mark
 
 	current atomic.Pointer[incarnation] // nil while there is none
 	runs    sync.WaitGroup              // runs whose slot is held
