@@ -99,7 +99,7 @@ type ClientInterface interface {
 
 	// CreateAPIKeyWithBody Make an API key
 	//
-	// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most 100 keys. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
+	// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most `maxApiKeys` (100); one more is answered 403 `QUOTA_EXCEEDED`. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -108,7 +108,7 @@ type ClientInterface interface {
 
 	// CreateAPIKey Make an API key
 	//
-	// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most 100 keys. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
+	// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most `maxApiKeys` (100); one more is answered 403 `QUOTA_EXCEEDED`. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -678,7 +678,7 @@ type ClientInterface interface {
 
 	// PutSecretWithBody Store a secret, or replace its value
 	//
-	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have 1000 secrets. Sending the same request again stores the value again, as a further version.
+	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -687,7 +687,7 @@ type ClientInterface interface {
 
 	// PutSecret Store a secret, or replace its value
 	//
-	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have 1000 secrets. Sending the same request again stores the value again, as a further version.
+	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -942,7 +942,7 @@ func (c *Client) ListAPIKeys(ctx context.Context, params *ListAPIKeysParams, req
 
 // CreateAPIKeyWithBody Make an API key
 //
-// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most 100 keys. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
+// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most `maxApiKeys` (100); one more is answered 403 `QUOTA_EXCEEDED`. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -961,7 +961,7 @@ func (c *Client) CreateAPIKeyWithBody(ctx context.Context, contentType string, b
 
 // CreateAPIKey Make an API key
 //
-// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most 100 keys. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
+// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most `maxApiKeys` (100); one more is answered 403 `QUOTA_EXCEEDED`. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -2231,7 +2231,7 @@ func (c *Client) GetSecret(ctx context.Context, name SecretName, reqEditors ...R
 
 // PutSecretWithBody Store a secret, or replace its value
 //
-// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have 1000 secrets. Sending the same request again stores the value again, as a further version.
+// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
 //
 // Takes any type of body and a specified content type.
 //
@@ -2250,7 +2250,7 @@ func (c *Client) PutSecretWithBody(ctx context.Context, name SecretName, content
 
 // PutSecret Store a secret, or replace its value
 //
-// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have 1000 secrets. Sending the same request again stores the value again, as a further version.
+// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -6941,7 +6941,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateAPIKeyWithBodyWithResponse Make an API key
 	//
-	// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most 100 keys. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
+	// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most `maxApiKeys` (100); one more is answered 403 `QUOTA_EXCEEDED`. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -6950,7 +6950,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateAPIKeyWithResponse Make an API key
 	//
-	// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most 100 keys. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
+	// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most `maxApiKeys` (100); one more is answered 403 `QUOTA_EXCEEDED`. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7580,7 +7580,7 @@ type ClientWithResponsesInterface interface {
 
 	// PutSecretWithBodyWithResponse Store a secret, or replace its value
 	//
-	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have 1000 secrets. Sending the same request again stores the value again, as a further version.
+	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7589,7 +7589,7 @@ type ClientWithResponsesInterface interface {
 
 	// PutSecretWithResponse Store a secret, or replace its value
 	//
-	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have 1000 secrets. Sending the same request again stores the value again, as a further version.
+	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17294,7 +17294,7 @@ func (c *ClientWithResponses) ListAPIKeysWithResponse(ctx context.Context, param
 
 // CreateAPIKeyWithBodyWithResponse Make an API key
 //
-// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most 100 keys. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
+// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most `maxApiKeys` (100); one more is answered 403 `QUOTA_EXCEEDED`. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17309,7 +17309,7 @@ func (c *ClientWithResponses) CreateAPIKeyWithBodyWithResponse(ctx context.Conte
 
 // CreateAPIKeyWithResponse Make an API key
 //
-// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most 100 keys. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
+// The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most `maxApiKeys` (100); one more is answered 403 `QUOTA_EXCEEDED`. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18359,7 +18359,7 @@ func (c *ClientWithResponses) GetSecretWithResponse(ctx context.Context, name Se
 
 // PutSecretWithBodyWithResponse Store a secret, or replace its value
 //
-// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have 1000 secrets. Sending the same request again stores the value again, as a further version.
+// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18374,7 +18374,7 @@ func (c *ClientWithResponses) PutSecretWithBodyWithResponse(ctx context.Context,
 
 // PutSecretWithResponse Store a secret, or replace its value
 //
-// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have 1000 secrets. Sending the same request again stores the value again, as a further version.
+// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

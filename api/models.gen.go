@@ -2976,6 +2976,16 @@ type TenantLimits struct {
 	// JobTypes The types that new and changed definitions may have; null means any.
 	JobTypes nullable.Nullable[[]JobType] `json:"jobTypes,omitempty"`
 
+	// MaxAPIKeys API keys; 100 where nothing is said.
+	//
+	// Example: 100
+	MaxAPIKeys nullable.Nullable[int] `json:"maxApiKeys,omitempty"`
+
+	// MaxCalendars Calendars; 1000 where nothing is said.
+	//
+	// Example: 1000
+	MaxCalendars nullable.Nullable[int] `json:"maxCalendars,omitempty"`
+
 	// MaxExecutionsPerDay Executions that the schedule and triggers make in a day of UTC. A due instant beyond it becomes an execution that is `skipped` and says why; a trigger is answered 429.
 	//
 	// Example: 100000
@@ -3000,6 +3010,11 @@ type TenantLimits struct {
 	//
 	// Example: {"http":20}
 	MaxRunningByType *map[string]int `json:"maxRunningByType,omitempty"`
+
+	// MaxSecrets Secrets; 1000 where nothing is said.
+	//
+	// Example: 1000
+	MaxSecrets nullable.Nullable[int] `json:"maxSecrets,omitempty"`
 
 	// MinIntervalSeconds The smallest distance between two instants of a schedule, looked for among its next 100. Jobs that are stored already stay as they are.
 	//
@@ -3045,6 +3060,9 @@ type TenantUsage struct {
 	// APIKeys Example: 3
 	APIKeys int `json:"apiKeys"`
 
+	// Calendars Example: 2
+	Calendars int `json:"calendars"`
+
 	// ExecutionsToday Executions that the schedule and triggers made today (UTC); null for a tenant without a limit on them, for which they are not counted.
 	//
 	// Example: 9120
@@ -3057,6 +3075,9 @@ type TenantUsage struct {
 	//
 	// Example: 1
 	Running int `json:"running"`
+
+	// Secrets Example: 12
+	Secrets int `json:"secrets"`
 }
 
 // TenantWithUsage defines model for TenantWithUsage.

@@ -133,7 +133,7 @@ func (q *Queries) CancelWaitingByBackfill(ctx context.Context, arg CancelWaiting
 }
 
 const ClaimBackfills = `-- name: ClaimBackfills :many
-SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, v.spec, (j.deleted_at IS NOT NULL)::boolean AS deleted, j.overlap_policy, j.max_concurrent,
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.held_by, v.spec, (j.deleted_at IS NOT NULL)::boolean AS deleted, j.overlap_policy, j.max_concurrent,
        (SELECT max(n.created_at) FROM job_versions n
         WHERE n.job_id = b.job_id AND n.version <= b.job_version
           AND NOT EXISTS (SELECT 1 FROM job_versions p WHERE p.job_id = n.job_id AND p.version = n.version - 1
@@ -193,6 +193,7 @@ func (q *Queries) ClaimBackfills(ctx context.Context, arg ClaimBackfillsParams) 
 			&i.Backfill.RequestedBy,
 			&i.Backfill.CreatedAt,
 			&i.Backfill.FinishedAt,
+			&i.Backfill.HeldBy,
 			&i.Spec,
 			&i.Deleted,
 			&i.OverlapPolicy,
@@ -336,7 +337,7 @@ func (q *Queries) DeleteOldBackfills(ctx context.Context, arg DeleteOldBackfills
 }
 
 const GetBackfill = `-- name: GetBackfill :one
-SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.held_by, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
 FROM backfills b WHERE b.tenant_id = $1 AND b.job_id = $2 AND b.id = $3
 `
 
@@ -372,6 +373,7 @@ func (q *Queries) GetBackfill(ctx context.Context, arg GetBackfillParams) (GetBa
 		&i.Backfill.RequestedBy,
 		&i.Backfill.CreatedAt,
 		&i.Backfill.FinishedAt,
+		&i.Backfill.HeldBy,
 		&i.Active,
 	)
 	return i, err
@@ -380,7 +382,7 @@ func (q *Queries) GetBackfill(ctx context.Context, arg GetBackfillParams) (GetBa
 const InsertBackfill = `-- name: InsertBackfill :one
 INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, total, next_batch_at, requested_by, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $11)
-RETURNING id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, status, total, created, next_batch_at, requested_by, created_at, finished_at
+RETURNING id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, status, total, created, next_batch_at, requested_by, created_at, finished_at, held_by
 `
 
 type InsertBackfillParams struct {
@@ -431,6 +433,7 @@ func (q *Queries) InsertBackfill(ctx context.Context, arg InsertBackfillParams) 
 		&i.RequestedBy,
 		&i.CreatedAt,
 		&i.FinishedAt,
+		&i.HeldBy,
 	)
 	return i, err
 }
@@ -485,7 +488,7 @@ func (q *Queries) InsertBackfillExecutions(ctx context.Context, arg InsertBackfi
 }
 
 const ListBackfillsByJob = `-- name: ListBackfillsByJob :many
-SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.held_by, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
 FROM backfills b
 WHERE b.tenant_id = $1 AND b.job_id = $2 AND (b.created_at, b.id) < ($3::timestamptz, $4::uuid)
 ORDER BY b.created_at DESC, b.id DESC LIMIT $5
@@ -537,6 +540,7 @@ func (q *Queries) ListBackfillsByJob(ctx context.Context, arg ListBackfillsByJob
 			&i.Backfill.RequestedBy,
 			&i.Backfill.CreatedAt,
 			&i.Backfill.FinishedAt,
+			&i.Backfill.HeldBy,
 			&i.Active,
 		); err != nil {
 			return nil, err

@@ -13,6 +13,17 @@ import (
 	"github.com/google/uuid"
 )
 
+const CountCalendars = `-- name: CountCalendars :one
+SELECT count(*) FROM calendars WHERE tenant_id = $1
+`
+
+func (q *Queries) CountCalendars(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, CountCalendars, tenantID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const CountJobsByCalendar = `-- name: CountJobsByCalendar :one
 SELECT count(*) FROM scheduled_jobs
 WHERE tenant_id = $1 AND deleted_at IS NULL AND calendars @> $2::jsonb

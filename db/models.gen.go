@@ -63,6 +63,7 @@ type Backfill struct {
 	RequestedBy   string
 	CreatedAt     time.Time
 	FinishedAt    *time.Time
+	HeldBy        string
 }
 
 type Calendar struct {
@@ -215,4 +216,7 @@ type Tenant struct {
 	MaxPayloadBytes     *int32
 	JobTypes            []string
 	AllowedIps          []string
+	MaxCalendars        *int32
+	MaxSecrets          *int32
+	MaxApiKeys          *int32
 }

@@ -48,16 +48,16 @@ func (q *Queries) CountExecutions(ctx context.Context, arg CountExecutionsParams
 }
 
 const CountJobs = `-- name: CountJobs :one
-SELECT count(*) FROM scheduled_jobs WHERE tenant_id = $1 AND deleted_at IS NULL
+SELECT coalesce(sum(jobs), 0)::bigint FROM job_counts WHERE tenant_id = $1
 `
 
-// Of a tenant with a bound on them, by who holds the tenant's row; walks
-// scheduled_jobs_list.
+// Of a tenant with a bound on them, by who holds the tenant's row: whoever
+// added some and counted them held it too. The trigger of scheduled_jobs counts.
 func (q *Queries) CountJobs(ctx context.Context, tenantID uuid.UUID) (int64, error) {
 	row := q.db.QueryRow(ctx, CountJobs, tenantID)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const CreateTenant = `-- name: CreateTenant :execrows
@@ -121,7 +121,7 @@ func (q *Queries) GetJobBound(ctx context.Context, tenantID uuid.UUID) (*int32, 
 }
 
 const GetTenant = `-- name: GetTenant :one
-SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips FROM tenants WHERE id = $1
+SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys FROM tenants WHERE id = $1
 `
 
 func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -143,6 +143,9 @@ func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, er
 		&i.MaxPayloadBytes,
 		&i.JobTypes,
 		&i.AllowedIps,
+		&i.MaxCalendars,
+		&i.MaxSecrets,
+		&i.MaxApiKeys,
 	)
 	return i, err
 }
@@ -159,10 +162,12 @@ func (q *Queries) GetTenantStatus(ctx context.Context, tenantID uuid.UUID) (stri
 }
 
 const GetTenantUsage = `-- name: GetTenantUsage :one
-SELECT (SELECT count(*) FROM scheduled_jobs j WHERE j.tenant_id = $1 AND j.deleted_at IS NULL)::int AS jobs,
+SELECT coalesce((SELECT sum(j.jobs) FROM job_counts j WHERE j.tenant_id = $1), 0)::int AS jobs,
        coalesce((SELECT r.running FROM running_counts r WHERE r.tenant_id = $1), 0)::int AS running,
        coalesce((SELECT d.executions FROM execution_days d WHERE d.tenant_id = $1
                  AND d.day = (now() AT TIME ZONE 'UTC')::date), 0)::int AS executions_today,
+       (SELECT count(*) FROM calendars c WHERE c.tenant_id = $1)::int AS calendars,
+       (SELECT count(*) FROM secrets s WHERE s.tenant_id = $1)::int AS secrets,
        (SELECT count(*) FROM api_keys k WHERE k.tenant_id = $1)::int AS api_keys
 `
 
@@ -170,6 +175,8 @@ type GetTenantUsageRow struct {
 	Jobs            int32
 	Running         int32
 	ExecutionsToday int32
+	Calendars       int32
+	Secrets         int32
 	ApiKeys         int32
 }
 
@@ -180,6 +187,8 @@ func (q *Queries) GetTenantUsage(ctx context.Context, tenantID uuid.UUID) (GetTe
 		&i.Jobs,
 		&i.Running,
 		&i.ExecutionsToday,
+		&i.Calendars,
+		&i.Secrets,
 		&i.ApiKeys,
 	)
 	return i, err
@@ -310,7 +319,7 @@ func (q *Queries) ListHeldExecutionsOfTenants(ctx context.Context) ([]ListHeldEx
 }
 
 const ListTenants = `-- name: ListTenants :many
-SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips FROM tenants
+SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys FROM tenants
 WHERE (created_at, id) < ($1::timestamptz, $2::uuid)
   AND ($3::text IS NULL OR status = $3)
 ORDER BY created_at DESC, id DESC LIMIT $4
@@ -354,6 +363,9 @@ func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]Ten
 			&i.MaxPayloadBytes,
 			&i.JobTypes,
 			&i.AllowedIps,
+			&i.MaxCalendars,
+			&i.MaxSecrets,
+			&i.MaxApiKeys,
 		); err != nil {
 			return nil, err
 		}
@@ -376,6 +388,24 @@ func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (uuid.UUID
 	var id uuid.UUID
 	err := row.Scan(&id)
 	return id, err
+}
+
+const LockTenantBounds = `-- name: LockTenantBounds :one
+SELECT max_calendars, max_secrets, max_api_keys FROM tenants WHERE id = $1 FOR NO KEY UPDATE
+`
+
+type LockTenantBoundsRow struct {
+	MaxCalendars *int32
+	MaxSecrets   *int32
+	MaxApiKeys   *int32
+}
+
+// LockTenant, with how many of some things the tenant may have.
+func (q *Queries) LockTenantBounds(ctx context.Context, tenantID uuid.UUID) (LockTenantBoundsRow, error) {
+	row := q.db.QueryRow(ctx, LockTenantBounds, tenantID)
+	var i LockTenantBoundsRow
+	err := row.Scan(&i.MaxCalendars, &i.MaxSecrets, &i.MaxApiKeys)
+	return i, err
 }
 
 const PurgeApiKeys = `-- name: PurgeApiKeys :execrows
@@ -442,6 +472,19 @@ func (q *Queries) PurgeIdempotencyKeys(ctx context.Context, tenantID uuid.UUID) 
 	return result.RowsAffected(), nil
 }
 
+const PurgeJobCounts = `-- name: PurgeJobCounts :execrows
+DELETE FROM job_counts WHERE tenant_id = $1
+`
+
+// After PurgeJobs, which the counts follow.
+func (q *Queries) PurgeJobCounts(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeJobCounts, tenantID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const PurgeJobs = `-- name: PurgeJobs :execrows
 DELETE FROM scheduled_jobs j USING (
     SELECT o.id FROM scheduled_jobs o WHERE o.tenant_id = $1 LIMIT 500
@@ -485,7 +528,7 @@ func (q *Queries) PurgeTenant(ctx context.Context, tenantID uuid.UUID) (int64, e
 const SetTenantStatus = `-- name: SetTenantStatus :one
 UPDATE tenants SET status = $1, status_reason = $2,
        updated_at = CASE WHEN status = 'deleting' THEN updated_at ELSE now() END
-WHERE id = $3 AND status = ANY ($4::text[]) RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips
+WHERE id = $3 AND status = ANY ($4::text[]) RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys
 `
 
 type SetTenantStatusParams struct {
@@ -520,6 +563,9 @@ func (q *Queries) SetTenantStatus(ctx context.Context, arg SetTenantStatusParams
 		&i.MaxPayloadBytes,
 		&i.JobTypes,
 		&i.AllowedIps,
+		&i.MaxCalendars,
+		&i.MaxSecrets,
+		&i.MaxApiKeys,
 	)
 	return i, err
 }
@@ -528,9 +574,10 @@ const UpdateTenant = `-- name: UpdateTenant :one
 UPDATE tenants SET name = $1, max_running = $2, max_running_by_type = $3,
        max_jobs = $4, max_executions_per_day = $5,
        requests_per_second = $6, min_interval_seconds = $7,
-       max_payload_bytes = $8, job_types = $9::text[], allowed_ips = $10::text[],
+       max_payload_bytes = $8, max_calendars = $9,
+       max_secrets = $10, max_api_keys = $11, job_types = $12::text[], allowed_ips = $13::text[],
        updated_at = now()
-WHERE id = $11 AND status IN ('active', 'suspended') RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips
+WHERE id = $14 AND status IN ('active', 'suspended') RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys
 `
 
 type UpdateTenantParams struct {
@@ -542,6 +589,9 @@ type UpdateTenantParams struct {
 	RequestsPerSecond   *int32
 	MinIntervalSeconds  *int32
 	MaxPayloadBytes     *int32
+	MaxCalendars        *int32
+	MaxSecrets          *int32
+	MaxApiKeys          *int32
 	JobTypes            []string
 	AllowedIps          []string
 	TenantID            uuid.UUID
@@ -558,6 +608,9 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		arg.RequestsPerSecond,
 		arg.MinIntervalSeconds,
 		arg.MaxPayloadBytes,
+		arg.MaxCalendars,
+		arg.MaxSecrets,
+		arg.MaxApiKeys,
 		arg.JobTypes,
 		arg.AllowedIps,
 		arg.TenantID,
@@ -579,6 +632,9 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		&i.MaxPayloadBytes,
 		&i.JobTypes,
 		&i.AllowedIps,
+		&i.MaxCalendars,
+		&i.MaxSecrets,
+		&i.MaxApiKeys,
 	)
 	return i, err
 }

@@ -3,6 +3,9 @@ INSERT INTO calendars (id, tenant_id, name, description, timezone, days, created
 VALUES (@id, @tenant_id, @name, @description, @timezone, @days, @now::timestamptz, @now::timestamptz)
 RETURNING *;
 
+-- name: CountCalendars :one
+SELECT count(*) FROM calendars WHERE tenant_id = @tenant_id;
+
 -- name: GetCalendar :one
 SELECT * FROM calendars WHERE tenant_id = @tenant_id AND id = @id;
 

@@ -17,6 +17,10 @@ INSERT INTO tenants (id, name) VALUES (sqlc.arg(tenant_id), @name) ON CONFLICT (
 -- may have so many: of two at once, the second counts what the first added.
 SELECT id FROM tenants WHERE id = sqlc.arg(tenant_id) FOR NO KEY UPDATE;
 
+-- name: LockTenantBounds :one
+-- LockTenant, with how many of some things the tenant may have.
+SELECT max_calendars, max_secrets, max_api_keys FROM tenants WHERE id = sqlc.arg(tenant_id) FOR NO KEY UPDATE;
+
 -- name: ListTenants :many
 -- Cross-tenant: platform administrators.
 SELECT * FROM tenants
@@ -29,7 +33,8 @@ ORDER BY created_at DESC, id DESC LIMIT @page_size;
 UPDATE tenants SET name = @name, max_running = sqlc.narg(max_running), max_running_by_type = @max_running_by_type,
        max_jobs = sqlc.narg(max_jobs), max_executions_per_day = sqlc.narg(max_executions_per_day),
        requests_per_second = sqlc.narg(requests_per_second), min_interval_seconds = sqlc.narg(min_interval_seconds),
-       max_payload_bytes = sqlc.narg(max_payload_bytes), job_types = sqlc.narg(job_types)::text[], allowed_ips = @allowed_ips::text[],
+       max_payload_bytes = sqlc.narg(max_payload_bytes), max_calendars = sqlc.narg(max_calendars),
+       max_secrets = sqlc.narg(max_secrets), max_api_keys = sqlc.narg(max_api_keys), job_types = sqlc.narg(job_types)::text[], allowed_ips = @allowed_ips::text[],
        updated_at = now()
 WHERE id = sqlc.arg(tenant_id) AND status IN ('active', 'suspended') RETURNING *;
 
@@ -40,19 +45,21 @@ UPDATE tenants SET status = @status, status_reason = @status_reason,
 WHERE id = sqlc.arg(tenant_id) AND status = ANY (@before::text[]) RETURNING *;
 
 -- name: GetTenantUsage :one
-SELECT (SELECT count(*) FROM scheduled_jobs j WHERE j.tenant_id = sqlc.arg(tenant_id) AND j.deleted_at IS NULL)::int AS jobs,
+SELECT coalesce((SELECT sum(j.jobs) FROM job_counts j WHERE j.tenant_id = sqlc.arg(tenant_id)), 0)::int AS jobs,
        coalesce((SELECT r.running FROM running_counts r WHERE r.tenant_id = sqlc.arg(tenant_id)), 0)::int AS running,
        coalesce((SELECT d.executions FROM execution_days d WHERE d.tenant_id = sqlc.arg(tenant_id)
                  AND d.day = (now() AT TIME ZONE 'UTC')::date), 0)::int AS executions_today,
+       (SELECT count(*) FROM calendars c WHERE c.tenant_id = sqlc.arg(tenant_id))::int AS calendars,
+       (SELECT count(*) FROM secrets s WHERE s.tenant_id = sqlc.arg(tenant_id))::int AS secrets,
        (SELECT count(*) FROM api_keys k WHERE k.tenant_id = sqlc.arg(tenant_id))::int AS api_keys;
 
 -- name: GetJobBound :one
 SELECT max_jobs FROM tenants WHERE id = sqlc.arg(tenant_id);
 
 -- name: CountJobs :one
--- Of a tenant with a bound on them, by who holds the tenant's row; walks
--- scheduled_jobs_list.
-SELECT count(*) FROM scheduled_jobs WHERE tenant_id = @tenant_id AND deleted_at IS NULL;
+-- Of a tenant with a bound on them, by who holds the tenant's row: whoever
+-- added some and counted them held it too. The trigger of scheduled_jobs counts.
+SELECT coalesce(sum(jobs), 0)::bigint FROM job_counts WHERE tenant_id = @tenant_id;
 
 -- name: GetDailyBound :one
 SELECT max_executions_per_day FROM tenants WHERE id = sqlc.arg(tenant_id);
@@ -134,6 +141,10 @@ DELETE FROM secrets WHERE tenant_id = @tenant_id;
 
 -- name: PurgeExecutionDays :execrows
 DELETE FROM execution_days WHERE tenant_id = @tenant_id;
+
+-- name: PurgeJobCounts :execrows
+-- After PurgeJobs, which the counts follow.
+DELETE FROM job_counts WHERE tenant_id = @tenant_id;
 
 -- name: PurgeTenant :execrows
 -- What is left is the id, so that no token brings the tenant back to life.

@@ -34,8 +34,6 @@ const (
 	// shown is how much of a key is kept to tell it by: the mark and nine bytes
 	// of its id.
 	shown = len(mark) + 12
-	// MaxKeys is how many keys a tenant has at most.
-	MaxKeys = 100
 	// MaxGrace is how long a replaced key goes on working at most.
 	MaxGrace = 24 * time.Hour
 )

@@ -64,15 +64,8 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, spec Spec) (key Ke
 	}
 	text = mint(id, who.TenantID)
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		if _, err := tx.LockTenant(ctx, who.TenantID); err != nil {
-			return fmt.Errorf("lock the tenant: %w", err)
-		}
-		n, err := tx.CountApiKeys(ctx, who.TenantID)
-		if err != nil {
-			return fmt.Errorf("count API keys: %w", err)
-		}
-		if n >= MaxKeys {
-			return fault.New(fault.Conflict, "CONFLICT", fmt.Sprintf("the tenant has %d API keys, as many as it may: delete one that is not used", n))
+		if err := tenant.Room(ctx, tx, who.TenantID, tenant.APIKeys); err != nil {
+			return err
 		}
 		row, err := tx.InsertApiKey(ctx, db.InsertApiKeyParams{
 			ID: id, TenantID: who.TenantID, Name: spec.Name, Prefix: text[:shown], Hash: hash(text),

@@ -95,7 +95,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 
 // defaultLimits are those of tenants that have none of their own.
 func defaultLimits(c config.API) tenant.Limits {
-	limits := tenant.Limits{RequestsPerSecond: &c.TenantRequests}
+	limits := tenant.Limits{RequestsPerSecond: &c.TenantRequests}.WithDefaults(tenant.Fallbacks())
 	if c.TenantMaxJobs > 0 {
 		limits.MaxJobs = &c.TenantMaxJobs
 	}

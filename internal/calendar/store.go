@@ -60,6 +60,9 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, spec Spec, key ide
 }
 
 func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec) (Calendar, error) {
+	if err := tenant.Room(ctx, tx, who.TenantID, tenant.Calendars); err != nil {
+		return Calendar{}, err
+	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Calendar{}, fmt.Errorf("make a calendar id: %w", err)

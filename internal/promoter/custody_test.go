@@ -136,7 +136,7 @@ func TestADeletedTenant(t *testing.T) {
 	if _, err := b.jobs.Get(t.Context(), b.who, late.ID); err == nil {
 		t.Error("a job that was created late is left")
 	}
-	for _, table := range []string{"scheduled_jobs", "job_versions", "active_executions", "job_executions", "execution_days", "calendars", "api_keys", "secrets"} {
+	for _, table := range []string{"scheduled_jobs", "job_versions", "active_executions", "job_executions", "execution_days", "calendars", "api_keys", "secrets", "job_counts"} {
 		if n := b.number(t, "SELECT count(*) FROM "+table+" WHERE tenant_id = $1", b.who.TenantID); n != 0 {
 			t.Errorf("%s has %d rows of the deleted tenant", table, n)
 		}

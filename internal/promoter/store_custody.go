@@ -159,6 +159,7 @@ func (s *store) purgeSome(ctx context.Context, id uuid.UUID) (left bool, err err
 	q, pieces := s.queries(), 0
 	for _, purge := range []func(context.Context, uuid.UUID) (int64, error){
 		q.PurgeHistory, q.PurgeJobs, q.PurgeIdempotencyKeys, q.PurgeCalendars, q.PurgeSecrets, q.PurgeApiKeys, q.PurgeExecutionDays,
+		q.PurgeJobCounts,
 	} {
 		for {
 			n, err := purge(ctx, id)

@@ -132,7 +132,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 		t.Fatal(err)
 	}
 	keys := apikey.NewStore(b.db)
-	b.buckets, b.limits = newBuckets(t), tenant.Limits{RequestsPerSecond: ptr(1_000_000)}
+	b.buckets, b.limits = newBuckets(t), tenant.Limits{RequestsPerSecond: ptr(1_000_000)}.WithDefaults(tenant.Fallbacks())
 	b.deps = rest.Deps{
 		Keys: keys, Services: identity.NewPeerTokens(serviceToken, nextToken), Buckets: b.buckets, Limits: b.limits, FailuresPerMinute: 1_000_000,
 		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Audit: audit.NewStore(b.db), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true), Monitor: monitor.NewStore(b.db), Numbers: metric.NewStore(b.db),

@@ -71,7 +71,10 @@ func (s *server) tenantWithUsage(ctx context.Context, id uuid.UUID, defaults ten
 	view := api.TenantWithUsage{
 		ID: v.ID, Name: v.Name, Status: v.Status, StatusReason: v.StatusReason, Limits: v.Limits, AllowedIps: v.AllowedIps,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
-		Usage: api.TenantUsage{Jobs: used.Jobs, Running: used.Running, APIKeys: used.APIKeys, ExecutionsToday: nullable.NewNullNullable[int]()},
+		Usage: api.TenantUsage{
+			Jobs: used.Jobs, Running: used.Running, Calendars: used.Calendars, Secrets: used.Secrets, APIKeys: used.APIKeys,
+			ExecutionsToday: nullable.NewNullNullable[int](),
+		},
 	}
 	if found.Limits.MaxExecutionsPerDay != nil {
 		view.Usage.ExecutionsToday = nullable.NewNullableWithValue(used.ExecutionsToday)
@@ -176,6 +179,7 @@ func newTenant(body api.TenantSpec) (tenant.Spec, []fault.Field) {
 		MaxJobs: orNil(limits.MaxJobs), MaxRunning: orNil(limits.MaxRunning), MaxRunningByType: orZero(limits.MaxRunningByType),
 		MaxExecutionsPerDay: orNil(limits.MaxExecutionsPerDay), RequestsPerSecond: orNil(limits.RequestsPerSecond),
 		MinIntervalSeconds: orNil(limits.MinIntervalSeconds), MaxPayloadBytes: orNil(limits.MaxPayloadBytes),
+		MaxCalendars: orNil(limits.MaxCalendars), MaxSecrets: orNil(limits.MaxSecrets), MaxAPIKeys: orNil(limits.MaxAPIKeys),
 	}}
 	if types := orNil(limits.JobTypes); types != nil {
 		spec.Limits.JobTypes = []string{}
@@ -208,7 +212,8 @@ func viewTenant(t tenant.Tenant) api.Tenant {
 		Limits: api.TenantLimits{
 			MaxJobs: orNull(l.MaxJobs), MaxRunning: orNull(l.MaxRunning), MaxExecutionsPerDay: orNull(l.MaxExecutionsPerDay),
 			RequestsPerSecond: orNull(l.RequestsPerSecond), MinIntervalSeconds: orNull(l.MinIntervalSeconds),
-			MaxPayloadBytes: orNull(l.MaxPayloadBytes), MaxRunningByType: &l.MaxRunningByType, JobTypes: nullable.NewNullNullable[[]api.JobType](),
+			MaxPayloadBytes: orNull(l.MaxPayloadBytes), MaxCalendars: orNull(l.MaxCalendars), MaxSecrets: orNull(l.MaxSecrets),
+			MaxAPIKeys: orNull(l.MaxAPIKeys), MaxRunningByType: &l.MaxRunningByType, JobTypes: nullable.NewNullNullable[[]api.JobType](),
 		},
 	}
 	if l.MaxRunningByType == nil {

@@ -89,6 +89,45 @@ func TestLimitsAreMetExactly(t *testing.T) {
 			t.Errorf("the batch was answered %+v", e)
 		}
 	})
+	t.Run("calendars", func(t *testing.T) {
+		t.Parallel()
+		b, token := limited(t, tenant.Spec{Limits: tenant.Limits{MaxCalendars: ptr(2)}})
+		create := func(name string) answer {
+			return b.do(t, request{method: "POST", path: base + "/calendars", token: token, body: `{"name":"` + name + `","days":[]}`})
+		}
+		first := read[api.Calendar](t, create("a"), http.StatusCreated)
+		read[api.Calendar](t, create("b"), http.StatusCreated)
+		met(t, create("c"), http.StatusForbidden, "QUOTA_EXCEEDED", "maxCalendars", 2)
+		imported := request{method: "POST", path: base + "/calendars/import?name=c", token: token, body: holidays, header: map[string]string{"Content-Type": "text/calendar"}}
+		met(t, b.do(t, imported), http.StatusForbidden, "QUOTA_EXCEEDED", "maxCalendars", 2)
+		if got := b.do(t, request{method: "DELETE", path: base + "/calendars/" + first.ID.String(), token: token}); got.status != http.StatusNoContent {
+			t.Fatal(got)
+		}
+		read[api.Calendar](t, create("c"), http.StatusCreated)
+	})
+	t.Run("secrets", func(t *testing.T) {
+		t.Parallel()
+		b, token := limited(t, tenant.Spec{Limits: tenant.Limits{MaxSecrets: ptr(1)}})
+		put := func(name string) answer {
+			return b.do(t, request{method: "PUT", path: base + "/secrets/" + name, token: token, body: `{"value":"0123456789"}`})
+		}
+		read[api.Secret](t, put("a"), http.StatusCreated)
+		met(t, put("b"), http.StatusForbidden, "QUOTA_EXCEEDED", "maxSecrets", 1)
+		read[api.Secret](t, put("a"), http.StatusOK) // a new value is no new secret
+	})
+	t.Run("API keys", func(t *testing.T) {
+		t.Parallel()
+		b, token := limited(t, tenant.Spec{Limits: tenant.Limits{MaxAPIKeys: ptr(1)}})
+		create := request{method: "POST", path: base + "/api-keys", token: token, body: `{"name":"n","scopes":["jobs:read"]}`}
+		if got := b.do(t, create); got.status != http.StatusCreated {
+			t.Fatal(got)
+		}
+		met(t, b.do(t, create), http.StatusForbidden, "QUOTA_EXCEEDED", "maxApiKeys", 1)
+		seen := read[api.TenantWithUsage](t, b.do(t, request{method: "GET", path: base + "/tenant", token: token}), http.StatusOK)
+		if n, err := seen.Limits.MaxSecrets.Get(); err != nil || n != 1000 || seen.Usage.APIKeys != 1 || seen.Usage.Secrets != 0 {
+			t.Errorf("the tenant is shown as %+v", seen)
+		}
+	})
 	t.Run("executions of the day", func(t *testing.T) {
 		t.Parallel()
 		b, token := limited(t, tenant.Spec{Limits: tenant.Limits{MaxExecutionsPerDay: ptr(2)}})

@@ -24,7 +24,6 @@ import (
 const (
 	maxValue       = 64 << 10 // bytes
 	maxDescription = 200
-	maxSecrets     = 1000 // of one tenant
 )
 
 // saneName is what a secret may be called, so that a reference to it can be

@@ -57,15 +57,8 @@ func (s *Store) Put(ctx context.Context, who tenant.Actor, d Draft) (stored Secr
 }
 
 func (s *Store) insert(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d Draft) (Secret, error) {
-	if _, err := tx.LockTenant(ctx, who.TenantID); err != nil {
-		return Secret{}, fmt.Errorf("lock the tenant: %w", err)
-	}
-	n, err := tx.CountSecrets(ctx, who.TenantID)
-	if err != nil {
-		return Secret{}, fmt.Errorf("count secrets: %w", err)
-	}
-	if n >= maxSecrets {
-		return Secret{}, fault.New(fault.Conflict, "CONFLICT", fmt.Sprintf("there are %d secrets, as many as a tenant may have", n))
+	if err := tenant.Room(ctx, tx, who.TenantID, tenant.Secrets); err != nil {
+		return Secret{}, err
 	}
 	id, err := uuid.NewV7()
 	if err != nil {

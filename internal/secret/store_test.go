@@ -178,7 +178,7 @@ func TestConcurrentPutsKeepTheBound(t *testing.T) {
 	for i := range 8 {
 		group.Go(func() {
 			_, _, err := store.Put(t.Context(), b.ours, secret.Draft{Name: fmt.Sprint("late-", i), Value: keyring.NewText(canary)})
-			if err != nil && fault.KindOf(err) != fault.Conflict {
+			if err != nil && fault.KindOf(err) != fault.Forbidden {
 				t.Error(err)
 			}
 		})

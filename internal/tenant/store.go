@@ -115,7 +115,8 @@ func fromRow(r db.Tenant) (Tenant, error) {
 		Spec: Spec{Name: r.Name, Limits: Limits{
 			MaxJobs: wide(r.MaxJobs), MaxRunning: wide(r.MaxRunning), MaxExecutionsPerDay: wide(r.MaxExecutionsPerDay),
 			RequestsPerSecond: wide(r.RequestsPerSecond), MinIntervalSeconds: wide(r.MinIntervalSeconds),
-			MaxPayloadBytes: wide(r.MaxPayloadBytes), JobTypes: r.JobTypes,
+			MaxPayloadBytes: wide(r.MaxPayloadBytes), MaxCalendars: wide(r.MaxCalendars), MaxSecrets: wide(r.MaxSecrets),
+			MaxAPIKeys: wide(r.MaxApiKeys), JobTypes: r.JobTypes,
 		}},
 	}
 	if err := json.Unmarshal(r.MaxRunningByType, &t.Limits.MaxRunningByType); err != nil {

@@ -58,7 +58,10 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID) (t Tenant, u Usage, err e
 		if err != nil {
 			return fmt.Errorf("count what a tenant uses: %w", err)
 		}
-		u = Usage{Jobs: int(used.Jobs), Running: int(used.Running), ExecutionsToday: int(used.ExecutionsToday), APIKeys: int(used.ApiKeys)}
+		u = Usage{
+			Jobs: int(used.Jobs), Running: int(used.Running), ExecutionsToday: int(used.ExecutionsToday),
+			Calendars: int(used.Calendars), Secrets: int(used.Secrets), APIKeys: int(used.ApiKeys),
+		}
 		return nil
 	})
 	return t, u, err
@@ -123,7 +126,8 @@ func change(ctx context.Context, tx *postgres.Tx, id uuid.UUID, spec Spec) (Tena
 	row, err := tx.UpdateTenant(ctx, db.UpdateTenantParams{
 		TenantID: id, Name: spec.Name, MaxRunning: narrow(l.MaxRunning), MaxRunningByType: running, MaxJobs: narrow(l.MaxJobs),
 		MaxExecutionsPerDay: narrow(l.MaxExecutionsPerDay), RequestsPerSecond: narrow(l.RequestsPerSecond),
-		MinIntervalSeconds: narrow(l.MinIntervalSeconds), MaxPayloadBytes: narrow(l.MaxPayloadBytes), JobTypes: l.JobTypes, AllowedIps: ips,
+		MinIntervalSeconds: narrow(l.MinIntervalSeconds), MaxPayloadBytes: narrow(l.MaxPayloadBytes),
+		MaxCalendars: narrow(l.MaxCalendars), MaxSecrets: narrow(l.MaxSecrets), MaxApiKeys: narrow(l.MaxAPIKeys), JobTypes: l.JobTypes, AllowedIps: ips,
 	})
 	if err != nil {
 		return Tenant{}, fmt.Errorf("update tenant: %w", err)

@@ -45,6 +45,9 @@ type Limits struct {
 	RequestsPerSecond   *int
 	MinIntervalSeconds  *int // the smallest distance between two instants of a schedule
 	MaxPayloadBytes     *int // of the body of a request
+	MaxCalendars        *int
+	MaxSecrets          *int
+	MaxAPIKeys          *int
 	// JobTypes are those that definitions may have; nil: any.
 	JobTypes []string
 }
@@ -67,7 +70,7 @@ type Tenant struct {
 
 // Usage is how much of it a tenant uses.
 type Usage struct {
-	Jobs, Running, APIKeys int
+	Jobs, Running, Calendars, Secrets, APIKeys int
 	// ExecutionsToday counts those of a tenant with a bound on them.
 	ExecutionsToday int
 }
@@ -87,6 +90,9 @@ func (l Limits) WithDefaults(d Limits) Limits {
 		{&l.RequestsPerSecond, &d.RequestsPerSecond},
 		{&l.MinIntervalSeconds, &d.MinIntervalSeconds},
 		{&l.MaxPayloadBytes, &d.MaxPayloadBytes},
+		{&l.MaxCalendars, &d.MaxCalendars},
+		{&l.MaxSecrets, &d.MaxSecrets},
+		{&l.MaxAPIKeys, &d.MaxAPIKeys},
 	} {
 		if *pair.into == nil {
 			*pair.into = *pair.from

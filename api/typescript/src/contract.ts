@@ -19,7 +19,7 @@ export interface paths {
         put?: never;
         /**
          * Make an API key
-         * @description The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most 100 keys. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
+         * @description The answer holds the key; it is shown this once and kept only as a hash. A tenant has at most `maxApiKeys` (100); one more is answered 403 `QUOTA_EXCEEDED`. There is no `Idempotency-Key` here, because the answer to be remembered would hold the key: after a lost answer, look for the key in the list and rotate or delete it.
          */
         post: operations["createApiKey"];
         delete?: never;
@@ -933,7 +933,7 @@ export interface paths {
         get: operations["getSecret"];
         /**
          * Store a secret, or replace its value
-         * @description Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have 1000 secrets. Sending the same request again stores the value again, as a further version.
+         * @description Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
          */
         put: operations["putSecret"];
         post?: never;
@@ -3241,6 +3241,16 @@ export interface components {
             /** @description The types that new and changed definitions may have; null means any. */
             jobTypes?: components["schemas"]["JobType"][] | null;
             /**
+             * @description API keys; 100 where nothing is said.
+             * @example 100
+             */
+            maxApiKeys?: number | null;
+            /**
+             * @description Calendars; 1000 where nothing is said.
+             * @example 1000
+             */
+            maxCalendars?: number | null;
+            /**
              * @description Executions that the schedule and triggers make in a day of UTC. A due instant beyond it becomes an execution that is `skipped` and says why; a trigger is answered 429.
              * @example 100000
              */
@@ -3269,6 +3279,11 @@ export interface components {
             maxRunningByType?: {
                 [key: string]: number;
             };
+            /**
+             * @description Secrets; 1000 where nothing is said.
+             * @example 1000
+             */
+            maxSecrets?: number | null;
             /**
              * @description The smallest distance between two instants of a schedule, looked for among its next 100. Jobs that are stored already stay as they are.
              * @example 60
@@ -3304,6 +3319,8 @@ export interface components {
         TenantUsage: {
             /** @example 3 */
             apiKeys: number;
+            /** @example 2 */
+            calendars: number;
             /**
              * @description Executions that the schedule and triggers made today (UTC); null for a tenant without a limit on them, for which they are not counted.
              * @example 9120
@@ -3316,6 +3333,8 @@ export interface components {
              * @example 1
              */
             running: number;
+            /** @example 12 */
+            secrets: number;
         };
         TenantWithUsage: components["schemas"]["Tenant"] & {
             usage: components["schemas"]["TenantUsage"];

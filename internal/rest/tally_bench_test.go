@@ -1,0 +1,34 @@
+package rest_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/rest"
+)
+
+// BenchmarkCreateAmongMany creates jobs of a tenant that has 100,000 already,
+// and a bound on them.
+func BenchmarkCreateAmongMany(b *testing.B) {
+	api := setup(b, func(d *rest.Deps) { d.Log = slog.New(slog.DiscardHandler); d.Jobs = d.Jobs.Bounded(10_000_000) })
+	api.makeJob(b, api.ours)
+	admin, err := pgx.Connect(b.Context(), api.database.AdminURL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = admin.Close(b.Context()) }()
+	_, err = admin.Exec(b.Context(), `INSERT INTO scheduled_jobs (id, tenant_id, name, created_by, job_type, config, max_attempts, timeout_seconds)
+		SELECT gen_random_uuid(), $1, 'n', 'ada', 'http', '{}', 1, 1 FROM generate_series(1, 100000)`, api.ours.TenantID)
+	if err != nil {
+		b.Fatal(err)
+	}
+	token := api.token(b, api.ours, identity.Admin)
+	for b.Loop() {
+		if got := api.send(request{method: "POST", path: base + "/jobs", token: token, body: webhook}); got.status != 201 {
+			b.Fatalf("answered %d %s", got.status, got.body)
+		}
+	}
+}
