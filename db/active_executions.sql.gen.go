@@ -1653,7 +1653,7 @@ again AS (
     UPDATE active_executions e SET
         status = 'pending', worker_id = NULL, lease_token = NULL, deadline_at = NULL,
         max_attempts = e.max_attempts + l.worker_lost::int, lost_count = e.lost_count + l.worker_lost::int,
-        available_at = clock.at, sweep_at = clock.at + interval '5 seconds',
+        available_at = clock.at, pooled = (e.concurrency_limit = 0 AND e.concurrency_key IS NULL), sweep_at = 'infinity',
         attempts = e.attempts || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
             'number', l.attempt, 'startedAt', l.attempt_started_at, 'endedAt', clock.at, 'workerId', l.worker_id,
             'error', jsonb_build_object('type', CASE WHEN l.worker_lost THEN 'SYSTEM_ERROR' ELSE 'TIMEOUT' END,
@@ -1708,7 +1708,8 @@ type ReclaimExecutionsRow struct {
 // is handed on, or ended when it must not be tried again. A lost worker is not
 // the job's fault: it costs no retry, but a run may lose only max_lost of
 // them, so that one that kills its worker is bounded. Skips what is locked: a
-// completion that is under way, or another sweeper.
+// completion that is under way, or another sweeper. What is handed on is in the
+// pool at once: whatever took its worker may take its hint too.
 func (q *Queries) ReclaimExecutions(ctx context.Context, arg ReclaimExecutionsParams) ([]ReclaimExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ReclaimExecutions, arg.Now, arg.MaxLost, arg.BatchSize)
 	if err != nil {
@@ -1790,7 +1791,9 @@ unkeyed AS (
 )
 UPDATE active_executions e SET
     status = CASE WHEN e.cancel_requested_at IS NULL THEN 'pending' ELSE 'running' END, worker_id = NULL, lease_token = NULL, deadline_at = NULL,
-    max_attempts = e.max_attempts + 1, available_at = clock.at, sweep_at = clock.at + interval '5 seconds'
+    max_attempts = e.max_attempts + 1, available_at = clock.at,
+    pooled = (e.cancel_requested_at IS NULL AND e.concurrency_limit = 0 AND e.concurrency_key IS NULL),
+    sweep_at = CASE WHEN e.cancel_requested_at IS NULL THEN 'infinity' ELSE clock.at + interval '5 seconds' END
 FROM clock WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l))
 RETURNING e.id, e.priority
 `
@@ -1808,7 +1811,8 @@ type ReleaseExecutionsRow struct {
 
 // Cross-tenant: the worker gives back what it will not run: a drain, or rows
 // that the database says it runs and it does not. Fenced as a completion is.
-// The attempt stays counted and one more is allowed instead. What is to be
+// The attempt stays counted and one more is allowed instead. It is in the pool at
+// once, as what the sweeper hands on. What is to be
 // cancelled does not wait again, nobody would claim it: it runs nowhere, and the
 // sweeper ends it.
 func (q *Queries) ReleaseExecutions(ctx context.Context, arg ReleaseExecutionsParams) ([]ReleaseExecutionsRow, error) {

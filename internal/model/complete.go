@@ -100,15 +100,16 @@ func (o releaseExecutions) do(t *tables, at time.Time) (a answer) {
 		if r == nil || r.waits() || r.Token != given.Token || given.Token == uuid.Nil {
 			continue
 		}
-		status := execution.Pending
+		r.MaxAttempts++
+		r.AvailableAt = at
 		if !r.CancelAt.IsZero() {
-			status = execution.Running // the sweeper ends it
+			r.letGo(execution.Running) // the sweeper ends it
+			r.SweepAt = at.Add(5 * time.Second)
 		} else {
 			t.ends(r)
+			r.letGo(execution.Pending)
+			r.pool()
 		}
-		r.letGo(status)
-		r.MaxAttempts++
-		r.AvailableAt, r.SweepAt = at, at.Add(5*time.Second)
 		a.IDs = append(a.IDs, r.ID)
 	}
 	return a
@@ -138,7 +139,8 @@ func (o reclaimExecutions) do(t *tables, at time.Time) (a answer) {
 				r.MaxAttempts++
 				r.Lost++
 			}
-			r.AvailableAt, r.SweepAt = at, at.Add(5*time.Second)
+			r.AvailableAt = at
+			r.pool()
 			continue
 		}
 		o := r.end(v.Status, at)
