@@ -63,9 +63,29 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 	timeout := 10
 	spec.Timeout = &timeout
 	spec.RetryConfig = &api.RetryConfig{MaxRetries: &retries, RetryDelayMs: &delay}
-	method := []string{"GET", "POST"}[r.IntN(2)]
-	spec.Config, _ = json.Marshal(map[string]any{"url": l.stack.sink.url + "/" + query, "method": method})
+	method, url := []string{"GET", "POST"}[r.IntN(2)], l.stack.sink.url+"/"
+	spec.Config, _ = json.Marshal(map[string]any{"url": url + query, "method": method})
+	if r.IntN(3) == 0 {
+		l.function(&spec, url+query, fails == 0 && takes <= 50)
+	}
 	return w, spec
+}
+
+// function makes of a job that calls its target one whose function does (see
+// package function, built with the tag chaos). Where the target fails, the
+// function may panic, or not listen when its time is over.
+func (l *load) function(spec *api.JobSpec, url string, mayBeDeaf bool) {
+	then := []string{"fail", "panic", "deaf"}[l.random.IntN(3)]
+	if then == "deaf" && !mayBeDeaf {
+		then = "panic"
+	}
+	if then == "deaf" {
+		*spec.Timeout = 1
+	}
+	spec.JobType = api.Function
+	spec.Config, _ = json.Marshal(map[string]any{
+		"modulePath": "chaos", "functionName": "call", "parameters": map[string]any{"url": url, "then": then},
+	})
 }
 
 func (l *load) work(tenant int, name string) *work {

@@ -111,7 +111,7 @@ var errNoRedis = errors.New("no redis-server is installed, and a stand-in cannot
 // machine lacks for that is noted.
 func (s *stack) build(ctx context.Context, c Config) error {
 	s.lacks = c.lacks()
-	args := []string{"build", "-buildvcs=false", "-o", filepath.Join(s.dir, "bin") + string(filepath.Separator)}
+	args := []string{"build", "-buildvcs=false", "-tags", "chaos", "-o", filepath.Join(s.dir, "bin") + string(filepath.Separator)}
 	if s.lacks[needSkew] == "" {
 		list, err := overlay(ctx, s.dir)
 		if err != nil {

@@ -62,6 +62,7 @@ var _ executor.Checker = (*Executor)(nil)
 func New(modules map[string]Module) *Executor {
 	all := map[string]Module{}
 	maps.Copy(all, modules)
+	maps.Copy(all, trials())
 	all["builtin"] = builtin()
 	return &Executor{modules: all}
 }
