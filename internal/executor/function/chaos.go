@@ -61,7 +61,7 @@ func callTarget(ctx context.Context, call Call) (any, error) {
 	case "panic":
 		panic("as it was asked to")
 	case "deaf":
-		time.Sleep(deafFor)
+		<-time.After(deafFor)
 	}
 	return nil, &executor.Error{Type: executor.SystemError, Message: "the target failed"}
 }
