@@ -17,7 +17,8 @@ func (b *bundle) claimBy(t *testing.T, id string, leaseEnds, deadline time.Time)
 	t.Helper()
 	exec(t, b.database.AdminURL, fmt.Sprintf(`WITH w AS (
 			INSERT INTO workers (id, host, pid, slots, expires_at) VALUES (gen_random_uuid(), 'test', 1, 1, '%s') RETURNING id)
-		UPDATE active_executions SET status = 'running', attempt = attempt + 1, worker_id = w.id, lease_token = gen_random_uuid(), deadline_at = '%s'
+		UPDATE active_executions SET status = 'running', attempt = attempt + 1, worker_id = w.id, lease_token = gen_random_uuid(), deadline_at = '%s',
+			pooled = false, sweep_at = least(sweep_at, available_at + interval '5 seconds')
 		FROM w WHERE active_executions.id = '%s'`, leaseEnds.Format(time.RFC3339Nano), deadline.Format(time.RFC3339Nano), id))
 }
 
