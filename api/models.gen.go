@@ -2336,7 +2336,7 @@ type LaneName string
 
 // LimitMet The limit that a request met; absent where it met none.
 type LimitMet struct {
-	// Name As in `TenantLimits`.
+	// Name As in `TenantLimits`, or `keyRequestsPerSecond`, what one API key may make of the tenant's requests, or `authenticationFailures`.
 	//
 	// Example: maxJobs
 	Name string `json:"name"`

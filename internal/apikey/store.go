@@ -199,7 +199,7 @@ func (s *Store) authenticate(ctx context.Context, text string) (identity.Princip
 func believe(row db.ApiKey, sum []byte, now time.Time) (belief, error) {
 	key := fromRow(row)
 	b := belief{id: key.ID, who: identity.Principal{
-		Actor: tenant.Actor{TenantID: key.TenantID, Subject: "api-key:" + key.ID.String()}, Scopes: key.Scopes,
+		Actor: tenant.Actor{TenantID: key.TenantID, Subject: "api-key:" + key.ID.String()}, Scopes: key.Scopes, Key: key.ID,
 	}}
 	if key.ExpiresAt != nil {
 		b.until = *key.ExpiresAt

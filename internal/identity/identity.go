@@ -52,6 +52,8 @@ type Principal struct {
 	Roles []Role
 	// Scopes is what an API key may do; it has no roles.
 	Scopes []Permission
+	// Key is the API key that asks; the zero id where it is a token.
+	Key uuid.UUID
 }
 
 // Config says which tokens are believed: those of Secret or those of Keys, and

@@ -234,23 +234,46 @@ func (s *server) mayAct(ctx context.Context, c *call, answer http.Header) (err e
 	return s.mayAsk(ctx, c, answer)
 }
 
-// mayAsk counts a request of a tenant and says in the answer's header how many
-// are left (draft-ietf-httpapi-ratelimit-headers).
+// mayAsk counts a request of a tenant, and before that, so that what is refused
+// costs the tenant nothing, of the API key that makes it. The answer's header
+// says how many are left (draft-ietf-httpapi-ratelimit-headers).
 func (s *server) mayAsk(ctx context.Context, c *call, answer http.Header) error {
-	rate := quota.Rate{Quota: max(1, orZero(c.tenant.Limits.RequestsPerSecond)), Window: time.Second}
-	v := s.Buckets.Take(ctx, "tenant:"+c.tenant.ID.String(), rate)
-	answer.Set("RateLimit-Policy", fmt.Sprintf(`"tenant";q=%d;w=1`, rate.Quota))
-	var err *fault.Error
-	reset := v.Reset
-	if !v.OK {
-		err = s.tooMany(rate, "requestsPerSecond", v.Retry, fmt.Sprintf("this tenant may make %d requests a second", rate.Quota))
-		reset = err.RetryAfter // what Retry-After and resetAt say
+	whole := max(1, orZero(c.tenant.Limits.RequestsPerSecond))
+	bounds := []bound{{"tenant", "tenant:" + c.tenant.ID.String(), "requestsPerSecond", whole, "this tenant may make %d requests a second"}}
+	if c.who.Key != uuid.Nil {
+		bounds = slices.Insert(bounds, 0, bound{
+			"key", "key:" + c.who.Key.String(), "keyRequestsPerSecond", max(1, whole*keyShare/100),
+			"of this tenant's requests a second, one API key may make %d",
+		})
 	}
-	answer.Set("RateLimit", fmt.Sprintf(`"tenant";r=%d;t=%d`, v.Remaining, wholeSeconds(reset)))
-	if err != nil {
-		return err
+	for _, b := range bounds {
+		rate := quota.Rate{Quota: b.rate, Window: time.Second}
+		v := s.Buckets.Take(ctx, b.bucket, rate)
+		answer.Add("RateLimit-Policy", fmt.Sprintf(`%q;q=%d;w=1`, b.policy, b.rate))
+		var err *fault.Error
+		reset := v.Reset
+		if !v.OK {
+			err = s.tooMany(rate, b.limit, v.Retry, fmt.Sprintf(b.message, b.rate))
+			reset = err.RetryAfter // what Retry-After and resetAt say
+		}
+		answer.Add("RateLimit", fmt.Sprintf(`%q;r=%d;t=%d`, b.policy, v.Remaining, wholeSeconds(reset)))
+		if err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// keyShare is how much of a tenant's requests one API key may make, in percent:
+// beside a program that asks without end, people can still look and revoke its
+// key.
+const keyShare = 80
+
+// bound is how often somebody may ask in a second.
+type bound struct {
+	policy, bucket, limit string
+	rate                  int
+	message               string // with the rate
 }
 
 // tooMany is the answer to who asks too often.

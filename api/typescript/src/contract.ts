@@ -2678,7 +2678,7 @@ export interface components {
         /** @description The limit that a request met; absent where it met none. */
         LimitMet: {
             /**
-             * @description As in `TenantLimits`.
+             * @description As in `TenantLimits`, or `keyRequestsPerSecond`, what one API key may make of the tenant's requests, or `authenticationFailures`.
              * @example maxJobs
              */
             name: string;
