@@ -95,8 +95,8 @@ func TestAKeyActsForItsTenantWithItsScopes(t *testing.T) {
 	for range 3 { // the first looks, the others remember
 		who, err := use(t, b.here, text)
 		want := identity.Principal{
-			Actor:  tenant.Actor{TenantID: b.ours.TenantID, Subject: "api-key:" + key.ID.String()},
-			Scopes: []identity.Permission{"jobs:read", "jobs:write"},
+			Actor: tenant.Actor{TenantID: b.ours.TenantID, Subject: "api-key:" + key.ID.String()},
+			Key:   key.ID, Scopes: []identity.Permission{"jobs:read", "jobs:write"},
 		}
 		if diff := cmp.Diff(want, who); err != nil || diff != "" {
 			t.Errorf("%v, principal (-want +got):\n%s", err, diff)
