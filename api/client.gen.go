@@ -284,12 +284,23 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/scheduler/executions/{id} (the `GetExecution` operationId).
 	GetExecution(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CancelExecution Cancel an execution
+	// CancelExecutionWithBody Cancel an execution
 	//
-	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state.
+	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+	//
+	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/scheduler/executions/{id}/cancel (the `CancelExecution` operationId).
-	CancelExecution(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CancelExecutionWithBody(ctx context.Context, id ExecutionID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelExecution Cancel an execution
+	//
+	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/{id}/cancel (the `CancelExecution` operationId).
+	CancelExecution(ctx context.Context, id ExecutionID, body CancelExecutionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RetryExecution Run an execution again
 	//
@@ -418,7 +429,7 @@ type ClientInterface interface {
 	// No due instant becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
 	//
 	// Corresponds with DELETE /api/v1/scheduler/jobs/{id} (the `DeleteJob` operationId).
-	DeleteJob(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	DeleteJob(ctx context.Context, id JobID, params *DeleteJobParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetJob Read a job
 	//
@@ -495,12 +506,23 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/scheduler/jobs/{id}/backfills/{backfillId} (the `GetBackfill` operationId).
 	GetBackfill(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CancelBackfillWithBody Cancel a backfill
+	//
+	// No further execution is made, those that wait are cancelled, and those that run are asked to end. Cancelling a cancelled backfill changes nothing; a completed one answers 409.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel (the `CancelBackfill` operationId).
+	CancelBackfillWithBody(ctx context.Context, id JobID, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// CancelBackfill Cancel a backfill
 	//
 	// No further execution is made, those that wait are cancelled, and those that run are asked to end. Cancelling a cancelled backfill changes nothing; a completed one answers 409.
 	//
+	// Takes a body of the `application/json` content type.
+	//
 	// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel (the `CancelBackfill` operationId).
-	CancelBackfill(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CancelBackfill(ctx context.Context, id JobID, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListJobExecutions List a job's executions
 	//
@@ -671,28 +693,28 @@ type ClientInterface interface {
 
 	// GetSecret Read what may be shown of a secret
 	//
-	// All but its value, which no operation answers.
+	// All but its value, which no operation answers. Its `ETag` is what `If-Match` of a change takes.
 	//
 	// Corresponds with GET /api/v1/scheduler/secrets/{name} (the `GetSecret` operationId).
 	GetSecret(ctx context.Context, name SecretName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PutSecretWithBody Store a secret, or replace its value
 	//
-	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
+	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version. With `If-Match`, only if the secret is there and nobody replaced its value meanwhile.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /api/v1/scheduler/secrets/{name} (the `PutSecret` operationId).
-	PutSecretWithBody(ctx context.Context, name SecretName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	PutSecretWithBody(ctx context.Context, name SecretName, params *PutSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PutSecret Store a secret, or replace its value
 	//
-	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
+	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version. With `If-Match`, only if the secret is there and nobody replaced its value meanwhile.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /api/v1/scheduler/secrets/{name} (the `PutSecret` operationId).
-	PutSecret(ctx context.Context, name SecretName, body PutSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	PutSecret(ctx context.Context, name SecretName, params *PutSecretParams, body PutSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetStatus How the service is for this tenant
 	//
@@ -742,28 +764,28 @@ type ClientInterface interface {
 
 	// GetTenant Read a tenant
 	//
-	// For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says.
+	// For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says. Its `ETag` is what `If-Match` of a change takes.
 	//
 	// Corresponds with GET /api/v1/scheduler/tenants/{id} (the `GetTenant` operationId).
 	GetTenant(ctx context.Context, id TenantID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateTenantWithBody Change a tenant
 	//
-	// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds.
+	// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds. With `If-Match`, only if nobody changed them meanwhile.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /api/v1/scheduler/tenants/{id} (the `UpdateTenant` operationId).
-	UpdateTenantWithBody(ctx context.Context, id TenantID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	UpdateTenantWithBody(ctx context.Context, id TenantID, params *UpdateTenantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateTenant Change a tenant
 	//
-	// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds.
+	// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds. With `If-Match`, only if nobody changed them meanwhile.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /api/v1/scheduler/tenants/{id} (the `UpdateTenant` operationId).
-	UpdateTenant(ctx context.Context, id TenantID, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	UpdateTenant(ctx context.Context, id TenantID, params *UpdateTenantParams, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ActivateTenant End a suspension
 	//
@@ -1357,13 +1379,34 @@ func (c *Client) GetExecution(ctx context.Context, id ExecutionID, reqEditors ..
 	return c.Client.Do(req)
 }
 
-// CancelExecution Cancel an execution
+// CancelExecutionWithBody Cancel an execution
 //
-// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state.
+// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+//
+// Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/scheduler/executions/{id}/cancel (the `CancelExecution` operationId).
-func (c *Client) CancelExecution(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCancelExecutionRequest(c.Server, id)
+func (c *Client) CancelExecutionWithBody(ctx context.Context, id ExecutionID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelExecutionRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelExecution Cancel an execution
+//
+// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/scheduler/executions/{id}/cancel (the `CancelExecution` operationId).
+func (c *Client) CancelExecution(ctx context.Context, id ExecutionID, body CancelExecutionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelExecutionRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1641,8 +1684,8 @@ func (c *Client) ValidateJob(ctx context.Context, body ValidateJobJSONRequestBod
 // No due instant becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
 //
 // Corresponds with DELETE /api/v1/scheduler/jobs/{id} (the `DeleteJob` operationId).
-func (c *Client) DeleteJob(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewDeleteJobRequest(c.Server, id)
+func (c *Client) DeleteJob(ctx context.Context, id JobID, params *DeleteJobParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteJobRequest(c.Server, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1818,13 +1861,34 @@ func (c *Client) GetBackfill(ctx context.Context, id JobID, backfillID BackfillI
 	return c.Client.Do(req)
 }
 
+// CancelBackfillWithBody Cancel a backfill
+//
+// No further execution is made, those that wait are cancelled, and those that run are asked to end. Cancelling a cancelled backfill changes nothing; a completed one answers 409.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel (the `CancelBackfill` operationId).
+func (c *Client) CancelBackfillWithBody(ctx context.Context, id JobID, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelBackfillRequestWithBody(c.Server, id, backfillID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // CancelBackfill Cancel a backfill
 //
 // No further execution is made, those that wait are cancelled, and those that run are asked to end. Cancelling a cancelled backfill changes nothing; a completed one answers 409.
 //
+// Takes a body of the `application/json` content type.
+//
 // Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel (the `CancelBackfill` operationId).
-func (c *Client) CancelBackfill(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCancelBackfillRequest(c.Server, id, backfillID)
+func (c *Client) CancelBackfill(ctx context.Context, id JobID, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelBackfillRequest(c.Server, id, backfillID, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2214,7 +2278,7 @@ func (c *Client) DeleteSecret(ctx context.Context, name SecretName, reqEditors .
 
 // GetSecret Read what may be shown of a secret
 //
-// All but its value, which no operation answers.
+// All but its value, which no operation answers. Its `ETag` is what `If-Match` of a change takes.
 //
 // Corresponds with GET /api/v1/scheduler/secrets/{name} (the `GetSecret` operationId).
 func (c *Client) GetSecret(ctx context.Context, name SecretName, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2231,13 +2295,13 @@ func (c *Client) GetSecret(ctx context.Context, name SecretName, reqEditors ...R
 
 // PutSecretWithBody Store a secret, or replace its value
 //
-// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
+// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version. With `If-Match`, only if the secret is there and nobody replaced its value meanwhile.
 //
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PUT /api/v1/scheduler/secrets/{name} (the `PutSecret` operationId).
-func (c *Client) PutSecretWithBody(ctx context.Context, name SecretName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewPutSecretRequestWithBody(c.Server, name, contentType, body)
+func (c *Client) PutSecretWithBody(ctx context.Context, name SecretName, params *PutSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutSecretRequestWithBody(c.Server, name, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2250,13 +2314,13 @@ func (c *Client) PutSecretWithBody(ctx context.Context, name SecretName, content
 
 // PutSecret Store a secret, or replace its value
 //
-// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
+// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version. With `If-Match`, only if the secret is there and nobody replaced its value meanwhile.
 //
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PUT /api/v1/scheduler/secrets/{name} (the `PutSecret` operationId).
-func (c *Client) PutSecret(ctx context.Context, name SecretName, body PutSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewPutSecretRequest(c.Server, name, body)
+func (c *Client) PutSecret(ctx context.Context, name SecretName, params *PutSecretParams, body PutSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutSecretRequest(c.Server, name, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2375,7 +2439,7 @@ func (c *Client) DeleteTenant(ctx context.Context, id TenantID, reqEditors ...Re
 
 // GetTenant Read a tenant
 //
-// For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says.
+// For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says. Its `ETag` is what `If-Match` of a change takes.
 //
 // Corresponds with GET /api/v1/scheduler/tenants/{id} (the `GetTenant` operationId).
 func (c *Client) GetTenant(ctx context.Context, id TenantID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2392,13 +2456,13 @@ func (c *Client) GetTenant(ctx context.Context, id TenantID, reqEditors ...Reque
 
 // UpdateTenantWithBody Change a tenant
 //
-// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds.
+// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds. With `If-Match`, only if nobody changed them meanwhile.
 //
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PUT /api/v1/scheduler/tenants/{id} (the `UpdateTenant` operationId).
-func (c *Client) UpdateTenantWithBody(ctx context.Context, id TenantID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpdateTenantRequestWithBody(c.Server, id, contentType, body)
+func (c *Client) UpdateTenantWithBody(ctx context.Context, id TenantID, params *UpdateTenantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateTenantRequestWithBody(c.Server, id, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2411,13 +2475,13 @@ func (c *Client) UpdateTenantWithBody(ctx context.Context, id TenantID, contentT
 
 // UpdateTenant Change a tenant
 //
-// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds.
+// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds. With `If-Match`, only if nobody changed them meanwhile.
 //
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PUT /api/v1/scheduler/tenants/{id} (the `UpdateTenant` operationId).
-func (c *Client) UpdateTenant(ctx context.Context, id TenantID, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpdateTenantRequest(c.Server, id, body)
+func (c *Client) UpdateTenant(ctx context.Context, id TenantID, params *UpdateTenantParams, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateTenantRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3971,8 +4035,19 @@ func NewGetExecutionRequest(server string, id ExecutionID) (*http.Request, error
 	return req, nil
 }
 
-// NewCancelExecutionRequest constructs an http.Request for the CancelExecution method
-func NewCancelExecutionRequest(server string, id ExecutionID) (*http.Request, error) {
+// NewCancelExecutionRequest calls the generic CancelExecution builder with application/json body
+func NewCancelExecutionRequest(server string, id ExecutionID, body CancelExecutionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCancelExecutionRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewCancelExecutionRequestWithBody constructs an http.Request for the CancelExecution method, with any body, and a specified content type
+func NewCancelExecutionRequestWithBody(server string, id ExecutionID, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -3997,10 +4072,12 @@ func NewCancelExecutionRequest(server string, id ExecutionID) (*http.Request, er
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -4523,7 +4600,7 @@ func NewValidateJobRequestWithBody(server string, contentType string, body io.Re
 }
 
 // NewDeleteJobRequest constructs an http.Request for the DeleteJob method
-func NewDeleteJobRequest(server string, id JobID) (*http.Request, error) {
+func NewDeleteJobRequest(server string, id JobID, params *DeleteJobParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -4546,6 +4623,33 @@ func NewDeleteJobRequest(server string, id JobID) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Reason != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
@@ -4890,8 +4994,19 @@ func NewGetBackfillRequest(server string, id JobID, backfillID BackfillID) (*htt
 	return req, nil
 }
 
-// NewCancelBackfillRequest constructs an http.Request for the CancelBackfill method
-func NewCancelBackfillRequest(server string, id JobID, backfillID BackfillID) (*http.Request, error) {
+// NewCancelBackfillRequest calls the generic CancelBackfill builder with application/json body
+func NewCancelBackfillRequest(server string, id JobID, backfillID BackfillID, body CancelBackfillJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCancelBackfillRequestWithBody(server, id, backfillID, "application/json", bodyReader)
+}
+
+// NewCancelBackfillRequestWithBody constructs an http.Request for the CancelBackfill method, with any body, and a specified content type
+func NewCancelBackfillRequestWithBody(server string, id JobID, backfillID BackfillID, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -4923,10 +5038,12 @@ func NewCancelBackfillRequest(server string, id JobID, backfillID BackfillID) (*
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -5971,18 +6088,18 @@ func NewGetSecretRequest(server string, name SecretName) (*http.Request, error) 
 }
 
 // NewPutSecretRequest calls the generic PutSecret builder with application/json body
-func NewPutSecretRequest(server string, name SecretName, body PutSecretJSONRequestBody) (*http.Request, error) {
+func NewPutSecretRequest(server string, name SecretName, params *PutSecretParams, body PutSecretJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewPutSecretRequestWithBody(server, name, "application/json", bodyReader)
+	return NewPutSecretRequestWithBody(server, name, params, "application/json", bodyReader)
 }
 
 // NewPutSecretRequestWithBody constructs an http.Request for the PutSecret method, with any body, and a specified content type
-func NewPutSecretRequestWithBody(server string, name SecretName, contentType string, body io.Reader) (*http.Request, error) {
+func NewPutSecretRequestWithBody(server string, name SecretName, params *PutSecretParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -6013,6 +6130,21 @@ func NewPutSecretRequestWithBody(server string, name SecretName, contentType str
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -6258,18 +6390,18 @@ func NewGetTenantRequest(server string, id TenantID) (*http.Request, error) {
 }
 
 // NewUpdateTenantRequest calls the generic UpdateTenant builder with application/json body
-func NewUpdateTenantRequest(server string, id TenantID, body UpdateTenantJSONRequestBody) (*http.Request, error) {
+func NewUpdateTenantRequest(server string, id TenantID, params *UpdateTenantParams, body UpdateTenantJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewUpdateTenantRequestWithBody(server, id, "application/json", bodyReader)
+	return NewUpdateTenantRequestWithBody(server, id, params, "application/json", bodyReader)
 }
 
 // NewUpdateTenantRequestWithBody constructs an http.Request for the UpdateTenant method, with any body, and a specified content type
-func NewUpdateTenantRequestWithBody(server string, id TenantID, contentType string, body io.Reader) (*http.Request, error) {
+func NewUpdateTenantRequestWithBody(server string, id TenantID, params *UpdateTenantParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -6300,6 +6432,21 @@ func NewUpdateTenantRequestWithBody(server string, id TenantID, contentType stri
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -7146,14 +7293,23 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/scheduler/executions/{id} (the `GetExecution` operationId).
 	GetExecutionWithResponse(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*GetExecutionResponse, error)
 
-	// CancelExecutionWithResponse Cancel an execution
+	// CancelExecutionWithBodyWithResponse Cancel an execution
 	//
-	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state.
+	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/scheduler/executions/{id}/cancel (the `CancelExecution` operationId).
-	CancelExecutionWithResponse(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*CancelExecutionResponse, error)
+	CancelExecutionWithBodyWithResponse(ctx context.Context, id ExecutionID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelExecutionResponse, error)
+
+	// CancelExecutionWithResponse Cancel an execution
+	//
+	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/executions/{id}/cancel (the `CancelExecution` operationId).
+	CancelExecutionWithResponse(ctx context.Context, id ExecutionID, body CancelExecutionJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelExecutionResponse, error)
 
 	// RetryExecutionWithResponse Run an execution again
 	//
@@ -7288,7 +7444,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/v1/scheduler/jobs/{id} (the `DeleteJob` operationId).
-	DeleteJobWithResponse(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*DeleteJobResponse, error)
+	DeleteJobWithResponse(ctx context.Context, id JobID, params *DeleteJobParams, reqEditors ...RequestEditorFn) (*DeleteJobResponse, error)
 
 	// GetJobWithResponse Read a job
 	//
@@ -7371,14 +7527,23 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/scheduler/jobs/{id}/backfills/{backfillId} (the `GetBackfill` operationId).
 	GetBackfillWithResponse(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*GetBackfillResponse, error)
 
+	// CancelBackfillWithBodyWithResponse Cancel a backfill
+	//
+	// No further execution is made, those that wait are cancelled, and those that run are asked to end. Cancelling a cancelled backfill changes nothing; a completed one answers 409.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel (the `CancelBackfill` operationId).
+	CancelBackfillWithBodyWithResponse(ctx context.Context, id JobID, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
+
 	// CancelBackfillWithResponse Cancel a backfill
 	//
 	// No further execution is made, those that wait are cancelled, and those that run are asked to end. Cancelling a cancelled backfill changes nothing; a completed one answers 409.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel (the `CancelBackfill` operationId).
-	CancelBackfillWithResponse(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
+	CancelBackfillWithResponse(ctx context.Context, id JobID, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
 
 	// ListJobExecutionsWithResponse List a job's executions
 	//
@@ -7571,7 +7736,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetSecretWithResponse Read what may be shown of a secret
 	//
-	// All but its value, which no operation answers.
+	// All but its value, which no operation answers. Its `ETag` is what `If-Match` of a change takes.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7580,21 +7745,21 @@ type ClientWithResponsesInterface interface {
 
 	// PutSecretWithBodyWithResponse Store a secret, or replace its value
 	//
-	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
+	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version. With `If-Match`, only if the secret is there and nobody replaced its value meanwhile.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/scheduler/secrets/{name} (the `PutSecret` operationId).
-	PutSecretWithBodyWithResponse(ctx context.Context, name SecretName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutSecretResponse, error)
+	PutSecretWithBodyWithResponse(ctx context.Context, name SecretName, params *PutSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutSecretResponse, error)
 
 	// PutSecretWithResponse Store a secret, or replace its value
 	//
-	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
+	// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version. With `If-Match`, only if the secret is there and nobody replaced its value meanwhile.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/scheduler/secrets/{name} (the `PutSecret` operationId).
-	PutSecretWithResponse(ctx context.Context, name SecretName, body PutSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*PutSecretResponse, error)
+	PutSecretWithResponse(ctx context.Context, name SecretName, params *PutSecretParams, body PutSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*PutSecretResponse, error)
 
 	// GetStatusWithResponse How the service is for this tenant
 	//
@@ -7652,7 +7817,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetTenantWithResponse Read a tenant
 	//
-	// For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says.
+	// For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says. Its `ETag` is what `If-Match` of a change takes.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7661,21 +7826,21 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateTenantWithBodyWithResponse Change a tenant
 	//
-	// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds.
+	// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds. With `If-Match`, only if nobody changed them meanwhile.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/scheduler/tenants/{id} (the `UpdateTenant` operationId).
-	UpdateTenantWithBodyWithResponse(ctx context.Context, id TenantID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error)
+	UpdateTenantWithBodyWithResponse(ctx context.Context, id TenantID, params *UpdateTenantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error)
 
 	// UpdateTenantWithResponse Change a tenant
 	//
-	// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds.
+	// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds. With `If-Match`, only if nobody changed them meanwhile.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/scheduler/tenants/{id} (the `UpdateTenant` operationId).
-	UpdateTenantWithResponse(ctx context.Context, id TenantID, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error)
+	UpdateTenantWithResponse(ctx context.Context, id TenantID, params *UpdateTenantParams, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error)
 
 	// ActivateTenantWithResponse End a suspension
 	//
@@ -7849,6 +8014,11 @@ type ClientWithResponsesInterface interface {
 	InternalTriggerJobWithResponse(ctx context.Context, jobID PathJobID, params *InternalTriggerJobParams, body InternalTriggerJobJSONRequestBody, reqEditors ...RequestEditorFn) (*InternalTriggerJobResponse, error)
 }
 
+// ListAPIKeysResponse304Headers the declared response headers of an HTTP 304 response for ListAPIKeys
+type ListAPIKeysResponse304Headers struct {
+	ETag *string
+}
+
 // ListAPIKeysResponse401Headers the declared response headers of an HTTP 401 response for ListAPIKeys
 type ListAPIKeysResponse401Headers struct {
 	WWWAuthenticate *string
@@ -7887,6 +8057,8 @@ type ListAPIKeysResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListAPIKeysResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListAPIKeysResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -8230,6 +8402,11 @@ func (r DeleteAPIKeyResponse) ContentType() string {
 	return ""
 }
 
+// GetAPIKeyResponse304Headers the declared response headers of an HTTP 304 response for GetAPIKey
+type GetAPIKeyResponse304Headers struct {
+	ETag *string
+}
+
 // GetAPIKeyResponse401Headers the declared response headers of an HTTP 401 response for GetAPIKey
 type GetAPIKeyResponse401Headers struct {
 	WWWAuthenticate *string
@@ -8270,6 +8447,8 @@ type GetAPIKeyResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetAPIKeyResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *GetAPIKeyResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -8491,6 +8670,11 @@ func (r RotateAPIKeyResponse) ContentType() string {
 	return ""
 }
 
+// ListAuditResponse304Headers the declared response headers of an HTTP 304 response for ListAudit
+type ListAuditResponse304Headers struct {
+	ETag *string
+}
+
 // ListAuditResponse401Headers the declared response headers of an HTTP 401 response for ListAudit
 type ListAuditResponse401Headers struct {
 	WWWAuthenticate *string
@@ -8529,6 +8713,8 @@ type ListAuditResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListAuditResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListAuditResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -8611,6 +8797,11 @@ func (r ListAuditResponse) ContentType() string {
 	return ""
 }
 
+// VerifyAuditResponse304Headers the declared response headers of an HTTP 304 response for VerifyAudit
+type VerifyAuditResponse304Headers struct {
+	ETag *string
+}
+
 // VerifyAuditResponse401Headers the declared response headers of an HTTP 401 response for VerifyAudit
 type VerifyAuditResponse401Headers struct {
 	WWWAuthenticate *string
@@ -8649,6 +8840,8 @@ type VerifyAuditResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *VerifyAuditResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *VerifyAuditResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -8731,6 +8924,11 @@ func (r VerifyAuditResponse) ContentType() string {
 	return ""
 }
 
+// ListCalendarsResponse304Headers the declared response headers of an HTTP 304 response for ListCalendars
+type ListCalendarsResponse304Headers struct {
+	ETag *string
+}
+
 // ListCalendarsResponse401Headers the declared response headers of an HTTP 401 response for ListCalendars
 type ListCalendarsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -8769,6 +8967,8 @@ type ListCalendarsResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListCalendarsResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListCalendarsResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -9283,6 +9483,11 @@ type GetCalendarResponse200Headers struct {
 	ETag *string
 }
 
+// GetCalendarResponse304Headers the declared response headers of an HTTP 304 response for GetCalendar
+type GetCalendarResponse304Headers struct {
+	ETag *string
+}
+
 // GetCalendarResponse401Headers the declared response headers of an HTTP 401 response for GetCalendar
 type GetCalendarResponse401Headers struct {
 	WWWAuthenticate *string
@@ -9325,6 +9530,8 @@ type GetCalendarResponse struct {
 	JSON503 *Unavailable
 	// Headers200 the parsed response headers for an HTTP 200 response
 	Headers200 *GetCalendarResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetCalendarResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *GetCalendarResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -9567,6 +9774,11 @@ func (r UpdateCalendarResponse) ContentType() string {
 	return ""
 }
 
+// ListExecutionsResponse304Headers the declared response headers of an HTTP 304 response for ListExecutions
+type ListExecutionsResponse304Headers struct {
+	ETag *string
+}
+
 // ListExecutionsResponse401Headers the declared response headers of an HTTP 401 response for ListExecutions
 type ListExecutionsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -9605,6 +9817,8 @@ type ListExecutionsResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListExecutionsResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListExecutionsResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -9941,6 +10155,11 @@ func (r BulkRetryExecutionsResponse) ContentType() string {
 	return ""
 }
 
+// GetExecutionStatsResponse304Headers the declared response headers of an HTTP 304 response for GetExecutionStats
+type GetExecutionStatsResponse304Headers struct {
+	ETag *string
+}
+
 // GetExecutionStatsResponse401Headers the declared response headers of an HTTP 401 response for GetExecutionStats
 type GetExecutionStatsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -9981,6 +10200,8 @@ type GetExecutionStatsResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetExecutionStatsResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *GetExecutionStatsResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -10068,6 +10289,11 @@ func (r GetExecutionStatsResponse) ContentType() string {
 	return ""
 }
 
+// GetExecutionResponse304Headers the declared response headers of an HTTP 304 response for GetExecution
+type GetExecutionResponse304Headers struct {
+	ETag *string
+}
+
 // GetExecutionResponse401Headers the declared response headers of an HTTP 401 response for GetExecution
 type GetExecutionResponse401Headers struct {
 	WWWAuthenticate *string
@@ -10108,6 +10334,8 @@ type GetExecutionResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetExecutionResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *GetExecutionResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -10233,6 +10461,8 @@ type CancelExecutionResponse struct {
 	JSON409 *ExecutionOver
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
 	// JSON429 the response for an HTTP 429 `application/json` response
 	JSON429 *RateLimited
 	// JSON500 the response for an HTTP 500 `application/json` response
@@ -10290,6 +10520,11 @@ func (r CancelExecutionResponse) GetJSON409() *ExecutionOver {
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
 func (r CancelExecutionResponse) GetJSON413() *TooLarge {
 	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r CancelExecutionResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
 }
 
 // GetJSON429 returns the response for an HTTP 429 `application/json` response
@@ -10485,6 +10720,11 @@ func (r RetryExecutionResponse) ContentType() string {
 	return ""
 }
 
+// ListJobsResponse304Headers the declared response headers of an HTTP 304 response for ListJobs
+type ListJobsResponse304Headers struct {
+	ETag *string
+}
+
 // ListJobsResponse401Headers the declared response headers of an HTTP 401 response for ListJobs
 type ListJobsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -10523,6 +10763,8 @@ type ListJobsResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListJobsResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListJobsResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -11508,6 +11750,11 @@ type GetJobResponse200Headers struct {
 	ETag *string
 }
 
+// GetJobResponse304Headers the declared response headers of an HTTP 304 response for GetJob
+type GetJobResponse304Headers struct {
+	ETag *string
+}
+
 // GetJobResponse401Headers the declared response headers of an HTTP 401 response for GetJob
 type GetJobResponse401Headers struct {
 	WWWAuthenticate *string
@@ -11550,6 +11797,8 @@ type GetJobResponse struct {
 	JSON503 *Unavailable
 	// Headers200 the parsed response headers for an HTTP 200 response
 	Headers200 *GetJobResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetJobResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *GetJobResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -11933,6 +12182,11 @@ func (r UpdateJobResponse) ContentType() string {
 	return ""
 }
 
+// ListBackfillsResponse304Headers the declared response headers of an HTTP 304 response for ListBackfills
+type ListBackfillsResponse304Headers struct {
+	ETag *string
+}
+
 // ListBackfillsResponse401Headers the declared response headers of an HTTP 401 response for ListBackfills
 type ListBackfillsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -11973,6 +12227,8 @@ type ListBackfillsResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListBackfillsResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListBackfillsResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -12223,6 +12479,11 @@ func (r CreateBackfillResponse) ContentType() string {
 	return ""
 }
 
+// GetBackfillResponse304Headers the declared response headers of an HTTP 304 response for GetBackfill
+type GetBackfillResponse304Headers struct {
+	ETag *string
+}
+
 // GetBackfillResponse401Headers the declared response headers of an HTTP 401 response for GetBackfill
 type GetBackfillResponse401Headers struct {
 	WWWAuthenticate *string
@@ -12263,6 +12524,8 @@ type GetBackfillResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetBackfillResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *GetBackfillResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -12386,6 +12649,8 @@ type CancelBackfillResponse struct {
 	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
 	// JSON429 the response for an HTTP 429 `application/json` response
 	JSON429 *RateLimited
 	// JSON500 the response for an HTTP 500 `application/json` response
@@ -12440,6 +12705,11 @@ func (r CancelBackfillResponse) GetJSON413() *TooLarge {
 	return r.JSON413
 }
 
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r CancelBackfillResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
 // GetJSON429 returns the response for an HTTP 429 `application/json` response
 func (r CancelBackfillResponse) GetJSON429() *RateLimited {
 	return r.JSON429
@@ -12484,6 +12754,11 @@ func (r CancelBackfillResponse) ContentType() string {
 	return ""
 }
 
+// ListJobExecutionsResponse304Headers the declared response headers of an HTTP 304 response for ListJobExecutions
+type ListJobExecutionsResponse304Headers struct {
+	ETag *string
+}
+
 // ListJobExecutionsResponse401Headers the declared response headers of an HTTP 401 response for ListJobExecutions
 type ListJobExecutionsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -12524,6 +12799,8 @@ type ListJobExecutionsResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListJobExecutionsResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListJobExecutionsResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -12907,6 +13184,11 @@ func (r ResumeJobResponse) ContentType() string {
 	return ""
 }
 
+// PreviewScheduleResponse304Headers the declared response headers of an HTTP 304 response for PreviewSchedule
+type PreviewScheduleResponse304Headers struct {
+	ETag *string
+}
+
 // PreviewScheduleResponse401Headers the declared response headers of an HTTP 401 response for PreviewSchedule
 type PreviewScheduleResponse401Headers struct {
 	WWWAuthenticate *string
@@ -12947,6 +13229,8 @@ type PreviewScheduleResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *PreviewScheduleResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *PreviewScheduleResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -13465,6 +13749,11 @@ func (r ValidateStoredJobResponse) ContentType() string {
 	return ""
 }
 
+// ListJobVersionsResponse304Headers the declared response headers of an HTTP 304 response for ListJobVersions
+type ListJobVersionsResponse304Headers struct {
+	ETag *string
+}
+
 // ListJobVersionsResponse401Headers the declared response headers of an HTTP 401 response for ListJobVersions
 type ListJobVersionsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -13505,6 +13794,8 @@ type ListJobVersionsResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListJobVersionsResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListJobVersionsResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -13592,6 +13883,11 @@ func (r ListJobVersionsResponse) ContentType() string {
 	return ""
 }
 
+// GetJobVersionResponse304Headers the declared response headers of an HTTP 304 response for GetJobVersion
+type GetJobVersionResponse304Headers struct {
+	ETag *string
+}
+
 // GetJobVersionResponse401Headers the declared response headers of an HTTP 401 response for GetJobVersion
 type GetJobVersionResponse401Headers struct {
 	WWWAuthenticate *string
@@ -13632,6 +13928,8 @@ type GetJobVersionResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetJobVersionResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *GetJobVersionResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -13719,6 +14017,11 @@ func (r GetJobVersionResponse) ContentType() string {
 	return ""
 }
 
+// CompareJobVersionsResponse304Headers the declared response headers of an HTTP 304 response for CompareJobVersions
+type CompareJobVersionsResponse304Headers struct {
+	ETag *string
+}
+
 // CompareJobVersionsResponse401Headers the declared response headers of an HTTP 401 response for CompareJobVersions
 type CompareJobVersionsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -13759,6 +14062,8 @@ type CompareJobVersionsResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *CompareJobVersionsResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *CompareJobVersionsResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -13987,6 +14292,11 @@ func (r RestoreJobVersionResponse) ContentType() string {
 	return ""
 }
 
+// GetMetricsResponse304Headers the declared response headers of an HTTP 304 response for GetMetrics
+type GetMetricsResponse304Headers struct {
+	ETag *string
+}
+
 // GetMetricsResponse401Headers the declared response headers of an HTTP 401 response for GetMetrics
 type GetMetricsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -14025,6 +14335,8 @@ type GetMetricsResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetMetricsResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *GetMetricsResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -14107,6 +14419,11 @@ func (r GetMetricsResponse) ContentType() string {
 	return ""
 }
 
+// ListMetricsResponse304Headers the declared response headers of an HTTP 304 response for ListMetrics
+type ListMetricsResponse304Headers struct {
+	ETag *string
+}
+
 // ListMetricsResponse401Headers the declared response headers of an HTTP 401 response for ListMetrics
 type ListMetricsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -14145,6 +14462,8 @@ type ListMetricsResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListMetricsResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListMetricsResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -14227,6 +14546,11 @@ func (r ListMetricsResponse) ContentType() string {
 	return ""
 }
 
+// ListQueuesResponse304Headers the declared response headers of an HTTP 304 response for ListQueues
+type ListQueuesResponse304Headers struct {
+	ETag *string
+}
+
 // ListQueuesResponse401Headers the declared response headers of an HTTP 401 response for ListQueues
 type ListQueuesResponse401Headers struct {
 	WWWAuthenticate *string
@@ -14265,6 +14589,8 @@ type ListQueuesResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListQueuesResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListQueuesResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -14347,6 +14673,11 @@ func (r ListQueuesResponse) ContentType() string {
 	return ""
 }
 
+// ListSecretsResponse304Headers the declared response headers of an HTTP 304 response for ListSecrets
+type ListSecretsResponse304Headers struct {
+	ETag *string
+}
+
 // ListSecretsResponse401Headers the declared response headers of an HTTP 401 response for ListSecrets
 type ListSecretsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -14385,6 +14716,8 @@ type ListSecretsResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListSecretsResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListSecretsResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -14594,6 +14927,16 @@ func (r DeleteSecretResponse) ContentType() string {
 	return ""
 }
 
+// GetSecretResponse200Headers the declared response headers of an HTTP 200 response for GetSecret
+type GetSecretResponse200Headers struct {
+	ETag *string
+}
+
+// GetSecretResponse304Headers the declared response headers of an HTTP 304 response for GetSecret
+type GetSecretResponse304Headers struct {
+	ETag *string
+}
+
 // GetSecretResponse401Headers the declared response headers of an HTTP 401 response for GetSecret
 type GetSecretResponse401Headers struct {
 	WWWAuthenticate *string
@@ -14634,6 +14977,10 @@ type GetSecretResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetSecretResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetSecretResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *GetSecretResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -14721,8 +15068,14 @@ func (r GetSecretResponse) ContentType() string {
 	return ""
 }
 
+// PutSecretResponse200Headers the declared response headers of an HTTP 200 response for PutSecret
+type PutSecretResponse200Headers struct {
+	ETag *string
+}
+
 // PutSecretResponse201Headers the declared response headers of an HTTP 201 response for PutSecret
 type PutSecretResponse201Headers struct {
+	ETag     *string
 	Location *string
 }
 
@@ -14760,6 +15113,8 @@ type PutSecretResponse struct {
 	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
+	// JSON412 the response for an HTTP 412 `application/json` response
+	JSON412 *PreconditionFailed
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -14770,6 +15125,8 @@ type PutSecretResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *SecretsUnavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PutSecretResponse200Headers
 	// Headers201 the parsed response headers for an HTTP 201 response
 	Headers201 *PutSecretResponse201Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
@@ -14813,6 +15170,11 @@ func (r PutSecretResponse) GetJSON406() *NotAcceptable {
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
 func (r PutSecretResponse) GetJSON409() *Conflict {
 	return r.JSON409
+}
+
+// GetJSON412 returns the response for an HTTP 412 `application/json` response
+func (r PutSecretResponse) GetJSON412() *PreconditionFailed {
+	return r.JSON412
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -14869,6 +15231,11 @@ func (r PutSecretResponse) ContentType() string {
 	return ""
 }
 
+// GetStatusResponse304Headers the declared response headers of an HTTP 304 response for GetStatus
+type GetStatusResponse304Headers struct {
+	ETag *string
+}
+
 // GetStatusResponse401Headers the declared response headers of an HTTP 401 response for GetStatus
 type GetStatusResponse401Headers struct {
 	WWWAuthenticate *string
@@ -14907,6 +15274,8 @@ type GetStatusResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetStatusResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *GetStatusResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -14989,6 +15358,16 @@ func (r GetStatusResponse) ContentType() string {
 	return ""
 }
 
+// GetOwnTenantResponse200Headers the declared response headers of an HTTP 200 response for GetOwnTenant
+type GetOwnTenantResponse200Headers struct {
+	ETag *string
+}
+
+// GetOwnTenantResponse304Headers the declared response headers of an HTTP 304 response for GetOwnTenant
+type GetOwnTenantResponse304Headers struct {
+	ETag *string
+}
+
 // GetOwnTenantResponse401Headers the declared response headers of an HTTP 401 response for GetOwnTenant
 type GetOwnTenantResponse401Headers struct {
 	WWWAuthenticate *string
@@ -15027,6 +15406,10 @@ type GetOwnTenantResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetOwnTenantResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetOwnTenantResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *GetOwnTenantResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -15109,6 +15492,11 @@ func (r GetOwnTenantResponse) ContentType() string {
 	return ""
 }
 
+// ListTenantsResponse304Headers the declared response headers of an HTTP 304 response for ListTenants
+type ListTenantsResponse304Headers struct {
+	ETag *string
+}
+
 // ListTenantsResponse401Headers the declared response headers of an HTTP 401 response for ListTenants
 type ListTenantsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -15147,6 +15535,8 @@ type ListTenantsResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListTenantsResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListTenantsResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -15231,6 +15621,7 @@ func (r ListTenantsResponse) ContentType() string {
 
 // CreateTenantResponse201Headers the declared response headers of an HTTP 201 response for CreateTenant
 type CreateTenantResponse201Headers struct {
+	ETag     *string
 	Location *string
 }
 
@@ -15504,6 +15895,16 @@ func (r DeleteTenantResponse) ContentType() string {
 	return ""
 }
 
+// GetTenantResponse200Headers the declared response headers of an HTTP 200 response for GetTenant
+type GetTenantResponse200Headers struct {
+	ETag *string
+}
+
+// GetTenantResponse304Headers the declared response headers of an HTTP 304 response for GetTenant
+type GetTenantResponse304Headers struct {
+	ETag *string
+}
+
 // GetTenantResponse401Headers the declared response headers of an HTTP 401 response for GetTenant
 type GetTenantResponse401Headers struct {
 	WWWAuthenticate *string
@@ -15544,6 +15945,10 @@ type GetTenantResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetTenantResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetTenantResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *GetTenantResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -15631,6 +16036,11 @@ func (r GetTenantResponse) ContentType() string {
 	return ""
 }
 
+// UpdateTenantResponse200Headers the declared response headers of an HTTP 200 response for UpdateTenant
+type UpdateTenantResponse200Headers struct {
+	ETag *string
+}
+
 // UpdateTenantResponse401Headers the declared response headers of an HTTP 401 response for UpdateTenant
 type UpdateTenantResponse401Headers struct {
 	WWWAuthenticate *string
@@ -15665,6 +16075,8 @@ type UpdateTenantResponse struct {
 	JSON406 *NotAcceptable
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
+	// JSON412 the response for an HTTP 412 `application/json` response
+	JSON412 *PreconditionFailed
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
@@ -15675,6 +16087,8 @@ type UpdateTenantResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateTenantResponse200Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *UpdateTenantResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -15716,6 +16130,11 @@ func (r UpdateTenantResponse) GetJSON406() *NotAcceptable {
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
 func (r UpdateTenantResponse) GetJSON409() *Conflict {
 	return r.JSON409
+}
+
+// GetJSON412 returns the response for an HTTP 412 `application/json` response
+func (r UpdateTenantResponse) GetJSON412() *PreconditionFailed {
+	return r.JSON412
 }
 
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
@@ -15772,6 +16191,11 @@ func (r UpdateTenantResponse) ContentType() string {
 	return ""
 }
 
+// ActivateTenantResponse200Headers the declared response headers of an HTTP 200 response for ActivateTenant
+type ActivateTenantResponse200Headers struct {
+	ETag *string
+}
+
 // ActivateTenantResponse401Headers the declared response headers of an HTTP 401 response for ActivateTenant
 type ActivateTenantResponse401Headers struct {
 	WWWAuthenticate *string
@@ -15814,6 +16238,8 @@ type ActivateTenantResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ActivateTenantResponse200Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ActivateTenantResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -15906,6 +16332,11 @@ func (r ActivateTenantResponse) ContentType() string {
 	return ""
 }
 
+// SuspendTenantResponse200Headers the declared response headers of an HTTP 200 response for SuspendTenant
+type SuspendTenantResponse200Headers struct {
+	ETag *string
+}
+
 // SuspendTenantResponse401Headers the declared response headers of an HTTP 401 response for SuspendTenant
 type SuspendTenantResponse401Headers struct {
 	WWWAuthenticate *string
@@ -15950,6 +16381,8 @@ type SuspendTenantResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *SuspendTenantResponse200Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *SuspendTenantResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -16047,6 +16480,11 @@ func (r SuspendTenantResponse) ContentType() string {
 	return ""
 }
 
+// ListWorkersResponse304Headers the declared response headers of an HTTP 304 response for ListWorkers
+type ListWorkersResponse304Headers struct {
+	ETag *string
+}
+
 // ListWorkersResponse401Headers the declared response headers of an HTTP 401 response for ListWorkers
 type ListWorkersResponse401Headers struct {
 	WWWAuthenticate *string
@@ -16085,6 +16523,8 @@ type ListWorkersResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListWorkersResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListWorkersResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -17006,6 +17446,11 @@ func (r InternalResumeJobResponse) ContentType() string {
 	return ""
 }
 
+// InternalGetJobStatusResponse304Headers the declared response headers of an HTTP 304 response for InternalGetJobStatus
+type InternalGetJobStatusResponse304Headers struct {
+	ETag *string
+}
+
 // InternalGetJobStatusResponse401Headers the declared response headers of an HTTP 401 response for InternalGetJobStatus
 type InternalGetJobStatusResponse401Headers struct {
 	WWWAuthenticate *string
@@ -17044,6 +17489,8 @@ type InternalGetJobStatusResponse struct {
 	JSON500 *ServiceInternal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *ServiceUnavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *InternalGetJobStatusResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *InternalGetJobStatusResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -17637,15 +18084,30 @@ func (c *ClientWithResponses) GetExecutionWithResponse(ctx context.Context, id E
 	return ParseGetExecutionResponse(rsp)
 }
 
-// CancelExecutionWithResponse Cancel an execution
+// CancelExecutionWithBodyWithResponse Cancel an execution
 //
-// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state.
+// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/scheduler/executions/{id}/cancel (the `CancelExecution` operationId).
-func (c *ClientWithResponses) CancelExecutionWithResponse(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*CancelExecutionResponse, error) {
-	rsp, err := c.CancelExecution(ctx, id, reqEditors...)
+func (c *ClientWithResponses) CancelExecutionWithBodyWithResponse(ctx context.Context, id ExecutionID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelExecutionResponse, error) {
+	rsp, err := c.CancelExecutionWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelExecutionResponse(rsp)
+}
+
+// CancelExecutionWithResponse Cancel an execution
+//
+// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/executions/{id}/cancel (the `CancelExecution` operationId).
+func (c *ClientWithResponses) CancelExecutionWithResponse(ctx context.Context, id ExecutionID, body CancelExecutionJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelExecutionResponse, error) {
+	rsp, err := c.CancelExecution(ctx, id, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -17869,8 +18331,8 @@ func (c *ClientWithResponses) ValidateJobWithResponse(ctx context.Context, body 
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /api/v1/scheduler/jobs/{id} (the `DeleteJob` operationId).
-func (c *ClientWithResponses) DeleteJobWithResponse(ctx context.Context, id JobID, reqEditors ...RequestEditorFn) (*DeleteJobResponse, error) {
-	rsp, err := c.DeleteJob(ctx, id, reqEditors...)
+func (c *ClientWithResponses) DeleteJobWithResponse(ctx context.Context, id JobID, params *DeleteJobParams, reqEditors ...RequestEditorFn) (*DeleteJobResponse, error) {
+	rsp, err := c.DeleteJob(ctx, id, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -18012,15 +18474,30 @@ func (c *ClientWithResponses) GetBackfillWithResponse(ctx context.Context, id Jo
 	return ParseGetBackfillResponse(rsp)
 }
 
+// CancelBackfillWithBodyWithResponse Cancel a backfill
+//
+// No further execution is made, those that wait are cancelled, and those that run are asked to end. Cancelling a cancelled backfill changes nothing; a completed one answers 409.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel (the `CancelBackfill` operationId).
+func (c *ClientWithResponses) CancelBackfillWithBodyWithResponse(ctx context.Context, id JobID, backfillID BackfillID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error) {
+	rsp, err := c.CancelBackfillWithBody(ctx, id, backfillID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelBackfillResponse(rsp)
+}
+
 // CancelBackfillWithResponse Cancel a backfill
 //
 // No further execution is made, those that wait are cancelled, and those that run are asked to end. Cancelling a cancelled backfill changes nothing; a completed one answers 409.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel (the `CancelBackfill` operationId).
-func (c *ClientWithResponses) CancelBackfillWithResponse(ctx context.Context, id JobID, backfillID BackfillID, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error) {
-	rsp, err := c.CancelBackfill(ctx, id, backfillID, reqEditors...)
+func (c *ClientWithResponses) CancelBackfillWithResponse(ctx context.Context, id JobID, backfillID BackfillID, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error) {
+	rsp, err := c.CancelBackfill(ctx, id, backfillID, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -18344,7 +18821,7 @@ func (c *ClientWithResponses) DeleteSecretWithResponse(ctx context.Context, name
 
 // GetSecretWithResponse Read what may be shown of a secret
 //
-// All but its value, which no operation answers.
+// All but its value, which no operation answers. Its `ETag` is what `If-Match` of a change takes.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18359,13 +18836,13 @@ func (c *ClientWithResponses) GetSecretWithResponse(ctx context.Context, name Se
 
 // PutSecretWithBodyWithResponse Store a secret, or replace its value
 //
-// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
+// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version. With `If-Match`, only if the secret is there and nobody replaced its value meanwhile.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /api/v1/scheduler/secrets/{name} (the `PutSecret` operationId).
-func (c *ClientWithResponses) PutSecretWithBodyWithResponse(ctx context.Context, name SecretName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutSecretResponse, error) {
-	rsp, err := c.PutSecretWithBody(ctx, name, contentType, body, reqEditors...)
+func (c *ClientWithResponses) PutSecretWithBodyWithResponse(ctx context.Context, name SecretName, params *PutSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutSecretResponse, error) {
+	rsp, err := c.PutSecretWithBody(ctx, name, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -18374,13 +18851,13 @@ func (c *ClientWithResponses) PutSecretWithBodyWithResponse(ctx context.Context,
 
 // PutSecretWithResponse Store a secret, or replace its value
 //
-// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
+// Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version. With `If-Match`, only if the secret is there and nobody replaced its value meanwhile.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /api/v1/scheduler/secrets/{name} (the `PutSecret` operationId).
-func (c *ClientWithResponses) PutSecretWithResponse(ctx context.Context, name SecretName, body PutSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*PutSecretResponse, error) {
-	rsp, err := c.PutSecret(ctx, name, body, reqEditors...)
+func (c *ClientWithResponses) PutSecretWithResponse(ctx context.Context, name SecretName, params *PutSecretParams, body PutSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*PutSecretResponse, error) {
+	rsp, err := c.PutSecret(ctx, name, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -18479,7 +18956,7 @@ func (c *ClientWithResponses) DeleteTenantWithResponse(ctx context.Context, id T
 
 // GetTenantWithResponse Read a tenant
 //
-// For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says.
+// For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says. Its `ETag` is what `If-Match` of a change takes.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18494,13 +18971,13 @@ func (c *ClientWithResponses) GetTenantWithResponse(ctx context.Context, id Tena
 
 // UpdateTenantWithBodyWithResponse Change a tenant
 //
-// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds.
+// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds. With `If-Match`, only if nobody changed them meanwhile.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /api/v1/scheduler/tenants/{id} (the `UpdateTenant` operationId).
-func (c *ClientWithResponses) UpdateTenantWithBodyWithResponse(ctx context.Context, id TenantID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error) {
-	rsp, err := c.UpdateTenantWithBody(ctx, id, contentType, body, reqEditors...)
+func (c *ClientWithResponses) UpdateTenantWithBodyWithResponse(ctx context.Context, id TenantID, params *UpdateTenantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error) {
+	rsp, err := c.UpdateTenantWithBody(ctx, id, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -18509,13 +18986,13 @@ func (c *ClientWithResponses) UpdateTenantWithBodyWithResponse(ctx context.Conte
 
 // UpdateTenantWithResponse Change a tenant
 //
-// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds.
+// Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds. With `If-Match`, only if nobody changed them meanwhile.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /api/v1/scheduler/tenants/{id} (the `UpdateTenant` operationId).
-func (c *ClientWithResponses) UpdateTenantWithResponse(ctx context.Context, id TenantID, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error) {
-	rsp, err := c.UpdateTenant(ctx, id, body, reqEditors...)
+func (c *ClientWithResponses) UpdateTenantWithResponse(ctx context.Context, id TenantID, params *UpdateTenantParams, body UpdateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error) {
+	rsp, err := c.UpdateTenant(ctx, id, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -18828,6 +19305,9 @@ func ParseListAPIKeysResponse(rsp *http.Response) (*ListAPIKeysResponse, error) 
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -18887,6 +19367,16 @@ func ParseListAPIKeysResponse(rsp *http.Response) (*ListAPIKeysResponse, error) 
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers ListAPIKeysResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers ListAPIKeysResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -19242,6 +19732,9 @@ func ParseGetAPIKeyResponse(rsp *http.Response) (*GetAPIKeyResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -19308,6 +19801,16 @@ func ParseGetAPIKeyResponse(rsp *http.Response) (*GetAPIKeyResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers GetAPIKeyResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers GetAPIKeyResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -19521,6 +20024,9 @@ func ParseListAuditResponse(rsp *http.Response) (*ListAuditResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -19580,6 +20086,16 @@ func ParseListAuditResponse(rsp *http.Response) (*ListAuditResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers ListAuditResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers ListAuditResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -19650,6 +20166,9 @@ func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) 
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -19709,6 +20228,16 @@ func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) 
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers VerifyAuditResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers VerifyAuditResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -19779,6 +20308,9 @@ func ParseListCalendarsResponse(rsp *http.Response) (*ListCalendarsResponse, err
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -19838,6 +20370,16 @@ func ParseListCalendarsResponse(rsp *http.Response) (*ListCalendarsResponse, err
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers ListCalendarsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers ListCalendarsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -20395,6 +20937,9 @@ func ParseGetCalendarResponse(rsp *http.Response) (*GetCalendarResponse, error) 
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -20471,6 +21016,16 @@ func ParseGetCalendarResponse(rsp *http.Response) (*GetCalendarResponse, error) 
 			headers.ETag = &value
 		}
 		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetCalendarResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers GetCalendarResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -20708,6 +21263,9 @@ func ParseListExecutionsResponse(rsp *http.Response) (*ListExecutionsResponse, e
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -20767,6 +21325,16 @@ func ParseListExecutionsResponse(rsp *http.Response) (*ListExecutionsResponse, e
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers ListExecutionsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers ListExecutionsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -21109,6 +21677,9 @@ func ParseGetExecutionStatsResponse(rsp *http.Response) (*GetExecutionStatsRespo
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -21175,6 +21746,16 @@ func ParseGetExecutionStatsResponse(rsp *http.Response) (*GetExecutionStatsRespo
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers GetExecutionStatsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers GetExecutionStatsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -21245,6 +21826,9 @@ func ParseGetExecutionResponse(rsp *http.Response) (*GetExecutionResponse, error
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -21311,6 +21895,16 @@ func ParseGetExecutionResponse(rsp *http.Response) (*GetExecutionResponse, error
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers GetExecutionResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers GetExecutionResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -21436,6 +22030,13 @@ func ParseCancelExecutionResponse(rsp *http.Response) (*CancelExecutionResponse,
 			return nil, err
 		}
 		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
 		var dest RateLimited
@@ -21698,6 +22299,9 @@ func ParseListJobsResponse(rsp *http.Response) (*ListJobsResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -21757,6 +22361,16 @@ func ParseListJobsResponse(rsp *http.Response) (*ListJobsResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers ListJobsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers ListJobsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -22806,6 +23420,9 @@ func ParseGetJobResponse(rsp *http.Response) (*GetJobResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -22882,6 +23499,16 @@ func ParseGetJobResponse(rsp *http.Response) (*GetJobResponse, error) {
 			headers.ETag = &value
 		}
 		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetJobResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers GetJobResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -23272,6 +23899,9 @@ func ParseListBackfillsResponse(rsp *http.Response) (*ListBackfillsResponse, err
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -23338,6 +23968,16 @@ func ParseListBackfillsResponse(rsp *http.Response) (*ListBackfillsResponse, err
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers ListBackfillsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers ListBackfillsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -23589,6 +24229,9 @@ func ParseGetBackfillResponse(rsp *http.Response) (*GetBackfillResponse, error) 
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -23655,6 +24298,16 @@ func ParseGetBackfillResponse(rsp *http.Response) (*GetBackfillResponse, error) 
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers GetBackfillResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers GetBackfillResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -23774,6 +24427,13 @@ func ParseCancelBackfillResponse(rsp *http.Response) (*CancelBackfillResponse, e
 		}
 		response.JSON413 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
 		var dest RateLimited
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -23868,6 +24528,9 @@ func ParseListJobExecutionsResponse(rsp *http.Response) (*ListJobExecutionsRespo
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -23934,6 +24597,16 @@ func ParseListJobExecutionsResponse(rsp *http.Response) (*ListJobExecutionsRespo
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers ListJobExecutionsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers ListJobExecutionsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -24324,6 +24997,9 @@ func ParsePreviewScheduleResponse(rsp *http.Response) (*PreviewScheduleResponse,
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -24390,6 +25066,16 @@ func ParsePreviewScheduleResponse(rsp *http.Response) (*PreviewScheduleResponse,
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers PreviewScheduleResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers PreviewScheduleResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -24930,6 +25616,9 @@ func ParseListJobVersionsResponse(rsp *http.Response) (*ListJobVersionsResponse,
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -24996,6 +25685,16 @@ func ParseListJobVersionsResponse(rsp *http.Response) (*ListJobVersionsResponse,
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers ListJobVersionsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers ListJobVersionsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -25066,6 +25765,9 @@ func ParseGetJobVersionResponse(rsp *http.Response) (*GetJobVersionResponse, err
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -25132,6 +25834,16 @@ func ParseGetJobVersionResponse(rsp *http.Response) (*GetJobVersionResponse, err
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers GetJobVersionResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers GetJobVersionResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -25202,6 +25914,9 @@ func ParseCompareJobVersionsResponse(rsp *http.Response) (*CompareJobVersionsRes
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -25268,6 +25983,16 @@ func ParseCompareJobVersionsResponse(rsp *http.Response) (*CompareJobVersionsRes
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers CompareJobVersionsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers CompareJobVersionsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -25491,6 +26216,9 @@ func ParseGetMetricsResponse(rsp *http.Response) (*GetMetricsResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -25550,6 +26278,16 @@ func ParseGetMetricsResponse(rsp *http.Response) (*GetMetricsResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers GetMetricsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers GetMetricsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -25620,6 +26358,9 @@ func ParseListMetricsResponse(rsp *http.Response) (*ListMetricsResponse, error) 
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -25679,6 +26420,16 @@ func ParseListMetricsResponse(rsp *http.Response) (*ListMetricsResponse, error) 
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers ListMetricsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers ListMetricsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -25749,6 +26500,9 @@ func ParseListQueuesResponse(rsp *http.Response) (*ListQueuesResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -25808,6 +26562,16 @@ func ParseListQueuesResponse(rsp *http.Response) (*ListQueuesResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers ListQueuesResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers ListQueuesResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -25878,6 +26642,9 @@ func ParseListSecretsResponse(rsp *http.Response) (*ListSecretsResponse, error) 
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -25937,6 +26704,16 @@ func ParseListSecretsResponse(rsp *http.Response) (*ListSecretsResponse, error) 
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers ListSecretsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers ListSecretsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -26146,6 +26923,9 @@ func ParseGetSecretResponse(rsp *http.Response) (*GetSecretResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -26212,6 +26992,26 @@ func ParseGetSecretResponse(rsp *http.Response) (*GetSecretResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers GetSecretResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetSecretResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers GetSecretResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -26324,6 +27124,13 @@ func ParsePutSecretResponse(rsp *http.Response) (*PutSecretResponse, error) {
 		}
 		response.JSON409 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
+		var dest PreconditionFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON412 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -26362,8 +27169,25 @@ func ParsePutSecretResponse(rsp *http.Response) (*PutSecretResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers PutSecretResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 201:
 		var headers PutSecretResponse201Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
 		if values := rsp.Header.Values("Location"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
@@ -26442,6 +27266,9 @@ func ParseGetStatusResponse(rsp *http.Response) (*GetStatusResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -26501,6 +27328,16 @@ func ParseGetStatusResponse(rsp *http.Response) (*GetStatusResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers GetStatusResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers GetStatusResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -26571,6 +27408,9 @@ func ParseGetOwnTenantResponse(rsp *http.Response) (*GetOwnTenantResponse, error
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -26630,6 +27470,26 @@ func ParseGetOwnTenantResponse(rsp *http.Response) (*GetOwnTenantResponse, error
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers GetOwnTenantResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetOwnTenantResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers GetOwnTenantResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -26700,6 +27560,9 @@ func ParseListTenantsResponse(rsp *http.Response) (*ListTenantsResponse, error) 
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -26759,6 +27622,16 @@ func ParseListTenantsResponse(rsp *http.Response) (*ListTenantsResponse, error) 
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers ListTenantsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers ListTenantsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -26904,6 +27777,13 @@ func ParseCreateTenantResponse(rsp *http.Response) (*CreateTenantResponse, error
 	switch {
 	case rsp.StatusCode == 201:
 		var headers CreateTenantResponse201Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
 		if values := rsp.Header.Values("Location"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
@@ -27125,6 +28005,9 @@ func ParseGetTenantResponse(rsp *http.Response) (*GetTenantResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -27191,6 +28074,26 @@ func ParseGetTenantResponse(rsp *http.Response) (*GetTenantResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers GetTenantResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetTenantResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers GetTenantResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -27303,6 +28206,13 @@ func ParseUpdateTenantResponse(rsp *http.Response) (*UpdateTenantResponse, error
 		}
 		response.JSON409 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
+		var dest PreconditionFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON412 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -27341,6 +28251,16 @@ func ParseUpdateTenantResponse(rsp *http.Response) (*UpdateTenantResponse, error
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateTenantResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 401:
 		var headers UpdateTenantResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -27484,6 +28404,16 @@ func ParseActivateTenantResponse(rsp *http.Response) (*ActivateTenantResponse, e
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers ActivateTenantResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 401:
 		var headers ActivateTenantResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -27634,6 +28564,16 @@ func ParseSuspendTenantResponse(rsp *http.Response) (*SuspendTenantResponse, err
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers SuspendTenantResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 401:
 		var headers SuspendTenantResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -27704,6 +28644,9 @@ func ParseListWorkersResponse(rsp *http.Response) (*ListWorkersResponse, error) 
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -27763,6 +28706,16 @@ func ParseListWorkersResponse(rsp *http.Response) (*ListWorkersResponse, error) 
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers ListWorkersResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers ListWorkersResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -28600,6 +29553,9 @@ func ParseInternalGetJobStatusResponse(rsp *http.Response) (*InternalGetJobStatu
 		}
 		response.JSON200 = &dest
 
+	case rsp.StatusCode == 304:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest ServiceInvalid
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -28666,6 +29622,16 @@ func ParseInternalGetJobStatusResponse(rsp *http.Response) (*InternalGetJobStatu
 	}
 
 	switch {
+	case rsp.StatusCode == 304:
+		var headers InternalGetJobStatusResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
 	case rsp.StatusCode == 401:
 		var headers InternalGetJobStatusResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {

@@ -1360,7 +1360,7 @@ type Calendar struct {
 	Timezone  string    `json:"timezone"`
 	UpdatedAt time.Time `json:"updatedAt"`
 
-	// Version Counts the changes; the `ETag` is this in quotes.
+	// Version Counts the changes; the `ETag` begins with it.
 	//
 	// Example: 3
 	Version int `json:"version"`
@@ -1433,6 +1433,14 @@ type CalendarSummary struct {
 
 	// Version Example: 3
 	Version int `json:"version"`
+}
+
+// CancelRequest defines model for CancelRequest.
+type CancelRequest struct {
+	// Reason Becomes the `reason` of what is cancelled; without one, that is `cancelled on request`, or `the backfill was cancelled`.
+	//
+	// Example: the report is not needed any more
+	Reason *string `json:"reason,omitempty"`
 }
 
 // Change A field that differs. Of objects, the field within; lists count as one field.
@@ -1533,8 +1541,13 @@ type Execution struct {
 	BackfillID nullable.Nullable[openapi_types.UUID] `json:"backfillId"`
 
 	// CancelRequested Its end was asked for and it still runs.
-	CancelRequested bool                         `json:"cancelRequested"`
-	CompletedAt     nullable.Nullable[time.Time] `json:"completedAt"`
+	CancelRequested bool `json:"cancelRequested"`
+
+	// CancelledBy Who asked for its end, of one that is cancelled or that is to end: the `sub` of a user, `api-key:` and the id of an API key, `service` for another service, `system` where the job's `overlapPolicy` did, and `platform` where the tenant is suspended. Null where nobody did, and of what was cancelled before this was recorded.
+	//
+	// Example: ada
+	CancelledBy nullable.Nullable[string]    `json:"cancelledBy"`
+	CompletedAt nullable.Nullable[time.Time] `json:"completedAt"`
 
 	// CPUTimeMs In milliseconds, where the job type can tell.
 	//
@@ -1551,8 +1564,10 @@ type Execution struct {
 	ErrorMessage nullable.Nullable[string] `json:"errorMessage"`
 
 	// ErrorStack Example: goroutine 7 [running]: main.report()
-	ErrorStack nullable.Nullable[string]    `json:"errorStack"`
-	ErrorType  nullable.Nullable[ErrorType] `json:"errorType"`
+	ErrorStack nullable.Nullable[string] `json:"errorStack"`
+
+	// ErrorType Why a `failed` execution failed; null for every other one.
+	ErrorType nullable.Nullable[ErrorType] `json:"errorType"`
 
 	// ExecutionID The same value as `id`; the name under which the queue and targets know it.
 	ExecutionID openapi_types.UUID `json:"executionId"`
@@ -1599,7 +1614,7 @@ type Execution struct {
 	// Example: 100
 	Progress int `json:"progress"`
 
-	// Reason Why it was cancelled, skipped or missed.
+	// Reason Why it was skipped or missed, and why it was cancelled or, with `cancelRequested`, is to end.
 	//
 	// Example: an earlier run of the job was still going on
 	Reason nullable.Nullable[string] `json:"reason"`
@@ -1652,6 +1667,11 @@ type ExecutionBulk struct {
 
 	// Limit How many items `filter` or `all` selects at most in this call.
 	Limit *int `json:"limit,omitempty"`
+
+	// Reason For a cancellation, as in `CancelRequest`.
+	//
+	// Example: the target is gone
+	Reason *string `json:"reason,omitempty"`
 }
 
 // ExecutionGroup defines model for ExecutionGroup.
@@ -1962,9 +1982,9 @@ type Job struct {
 	ExecutionCount int64              `json:"executionCount"`
 	ID             openapi_types.UUID `json:"id"`
 
-	// Interval As Go duration.
+	// Interval As ISO 8601 duration, in the form of `PT1H30M` and `P1D`.
 	//
-	// Example: 30s
+	// Example: PT30S
 	Interval nullable.Nullable[string] `json:"interval"`
 
 	// JitterSeconds Example: 0
@@ -2043,7 +2063,7 @@ type Job struct {
 	// UpdatedAt When the definition, the state or a calendar that it names last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
 
-	// Version Counts the changes of the definition; the `ETag` is this in quotes.
+	// Version Counts the changes of the definition; the `ETag` begins with it.
 	//
 	// Example: 3
 	Version int `json:"version"`
@@ -2072,7 +2092,9 @@ type JobBulk struct {
 	// Limit How many items `filter` or `all` selects at most in this call.
 	Limit *int `json:"limit,omitempty"`
 
-	// Reason For a pause and a stop.
+	// Reason For a pause and a stop, as in `PauseRequest` and `StopRequest`.
+	//
+	// Example: the target is gone
 	Reason *string `json:"reason,omitempty"`
 }
 
@@ -2165,7 +2187,7 @@ type JobSpec struct {
 	// EndDate No run at or after this instant, which lies after `startDate`.
 	EndDate nullable.Nullable[time.Time] `json:"endDate,omitempty"`
 
-	// Interval Fixed distance between runs, at least one second, as ISO 8601 duration (`PT30S`) or Go duration (`30s`); answered as Go duration. It counts from the creation of the job, or from the change of the interval.
+	// Interval Fixed distance between runs, 1 s to 366 days in whole milliseconds, as ISO 8601 duration without years and months (`PT30S`, `P1D`; a day is 24 hours) or Go duration (`30s`). Answered as ISO 8601 in one form, with days, hours, minutes and seconds: `90m` and `PT90M` are `PT1H30M`. It counts from the creation of the job, or from the change of the interval.
 	//
 	// Example: PT30S
 	Interval nullable.Nullable[string] `json:"interval,omitempty"`
@@ -2721,7 +2743,7 @@ type Secret struct {
 	// Example: ada
 	UpdatedBy string `json:"updatedBy"`
 
-	// Version Counts the values.
+	// Version Counts the values; the `ETag` begins with it.
 	//
 	// Example: 3
 	Version int `json:"version"`
@@ -2935,7 +2957,7 @@ type StatusCodes_2_Item struct {
 
 // StopRequest defines model for StopRequest.
 type StopRequest struct {
-	// Reason Becomes the job's `statusReason`, and the `reason` of the executions that waited.
+	// Reason Becomes the job's `statusReason`, and the `reason` of the executions that it cancels.
 	//
 	// Example: the target is gone
 	Reason *string `json:"reason,omitempty"`
@@ -2969,6 +2991,11 @@ type Tenant struct {
 	// StatusReason Example: the warehouse is being migrated
 	StatusReason nullable.Nullable[string] `json:"statusReason"`
 	UpdatedAt    time.Time                 `json:"updatedAt"`
+
+	// Version Counts the changes of name, limits and networks; the `ETag` begins with it.
+	//
+	// Example: 3
+	Version int `json:"version"`
 }
 
 // TenantLimits What a tenant may have. Null, or nothing, means what the operator configured for all.
@@ -3101,6 +3128,11 @@ type TenantWithUsage struct {
 	StatusReason nullable.Nullable[string] `json:"statusReason"`
 	UpdatedAt    time.Time                 `json:"updatedAt"`
 	Usage        TenantUsage               `json:"usage"`
+
+	// Version Counts the changes of name, limits and networks; the `ETag` begins with it.
+	//
+	// Example: 3
+	Version int `json:"version"`
 }
 
 // TriggerRequest defines model for TriggerRequest.
@@ -3456,7 +3488,7 @@ type ImportCalendarParams struct {
 
 // UpdateCalendarParams defines parameters for UpdateCalendar.
 type UpdateCalendarParams struct {
-	// IfMatch The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -3607,15 +3639,21 @@ type BulkTriggerJobsParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// DeleteJobParams defines parameters for DeleteJob.
+type DeleteJobParams struct {
+	// Reason Becomes the `reason` of the executions that it cancels; without it, that is `the job was deleted`.
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
 // PatchJobParams defines parameters for PatchJob.
 type PatchJobParams struct {
-	// IfMatch The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateJobParams defines parameters for UpdateJob.
 type UpdateJobParams struct {
-	// IfMatch The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -3705,7 +3743,7 @@ type ListJobVersionsParams struct {
 
 // RestoreJobVersionParams defines parameters for RestoreJobVersion.
 type RestoreJobVersionParams struct {
-	// IfMatch The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -3745,6 +3783,12 @@ type ListSecretsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// PutSecretParams defines parameters for PutSecret.
+type PutSecretParams struct {
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ListTenantsParams defines parameters for ListTenants.
 type ListTenantsParams struct {
 	// Status Only tenants in this state.
@@ -3755,6 +3799,12 @@ type ListTenantsParams struct {
 
 	// Cursor The `nextCursor` of the page before; absent for the first page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// UpdateTenantParams defines parameters for UpdateTenant.
+type UpdateTenantParams struct {
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // InternalBatchCreateJobsParams defines parameters for InternalBatchCreateJobs.
@@ -3820,6 +3870,9 @@ type BulkCancelExecutionsJSONRequestBody = ExecutionBulk
 // BulkRetryExecutionsJSONRequestBody defines body for BulkRetryExecutions for application/json ContentType.
 type BulkRetryExecutionsJSONRequestBody = ExecutionBulk
 
+// CancelExecutionJSONRequestBody defines body for CancelExecution for application/json ContentType.
+type CancelExecutionJSONRequestBody = CancelRequest
+
 // CreateJobJSONRequestBody defines body for CreateJob for application/json ContentType.
 type CreateJobJSONRequestBody = JobSpec
 
@@ -3846,6 +3899,9 @@ type UpdateJobJSONRequestBody = JobSpec
 
 // CreateBackfillJSONRequestBody defines body for CreateBackfill for application/json ContentType.
 type CreateBackfillJSONRequestBody = BackfillRequest
+
+// CancelBackfillJSONRequestBody defines body for CancelBackfill for application/json ContentType.
+type CancelBackfillJSONRequestBody = CancelRequest
 
 // PauseJobJSONRequestBody defines body for PauseJob for application/json ContentType.
 type PauseJobJSONRequestBody = PauseRequest

@@ -101,7 +101,7 @@ type ServerInterface interface {
 	ValidateJob(w http.ResponseWriter, r *http.Request)
 	// DeleteJob Delete a job
 	// (DELETE /api/v1/scheduler/jobs/{id})
-	DeleteJob(w http.ResponseWriter, r *http.Request, id JobID)
+	DeleteJob(w http.ResponseWriter, r *http.Request, id JobID, params DeleteJobParams)
 	// GetJob Read a job
 	// (GET /api/v1/scheduler/jobs/{id})
 	GetJob(w http.ResponseWriter, r *http.Request, id JobID)
@@ -176,7 +176,7 @@ type ServerInterface interface {
 	GetSecret(w http.ResponseWriter, r *http.Request, name SecretName)
 	// PutSecret Store a secret, or replace its value
 	// (PUT /api/v1/scheduler/secrets/{name})
-	PutSecret(w http.ResponseWriter, r *http.Request, name SecretName)
+	PutSecret(w http.ResponseWriter, r *http.Request, name SecretName, params PutSecretParams)
 	// GetStatus How the service is for this tenant
 	// (GET /api/v1/scheduler/status)
 	GetStatus(w http.ResponseWriter, r *http.Request)
@@ -197,7 +197,7 @@ type ServerInterface interface {
 	GetTenant(w http.ResponseWriter, r *http.Request, id TenantID)
 	// UpdateTenant Change a tenant
 	// (PUT /api/v1/scheduler/tenants/{id})
-	UpdateTenant(w http.ResponseWriter, r *http.Request, id TenantID)
+	UpdateTenant(w http.ResponseWriter, r *http.Request, id TenantID, params UpdateTenantParams)
 	// ActivateTenant End a suspension
 	// (POST /api/v1/scheduler/tenants/{id}/activate)
 	ActivateTenant(w http.ResponseWriter, r *http.Request, id TenantID)
@@ -407,7 +407,7 @@ func (_ Unimplemented) ValidateJob(w http.ResponseWriter, r *http.Request) {
 
 // DeleteJob Delete a job
 // (DELETE /api/v1/scheduler/jobs/{id})
-func (_ Unimplemented) DeleteJob(w http.ResponseWriter, r *http.Request, id JobID) {
+func (_ Unimplemented) DeleteJob(w http.ResponseWriter, r *http.Request, id JobID, params DeleteJobParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -557,7 +557,7 @@ func (_ Unimplemented) GetSecret(w http.ResponseWriter, r *http.Request, name Se
 
 // PutSecret Store a secret, or replace its value
 // (PUT /api/v1/scheduler/secrets/{name})
-func (_ Unimplemented) PutSecret(w http.ResponseWriter, r *http.Request, name SecretName) {
+func (_ Unimplemented) PutSecret(w http.ResponseWriter, r *http.Request, name SecretName, params PutSecretParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -599,7 +599,7 @@ func (_ Unimplemented) GetTenant(w http.ResponseWriter, r *http.Request, id Tena
 
 // UpdateTenant Change a tenant
 // (PUT /api/v1/scheduler/tenants/{id})
-func (_ Unimplemented) UpdateTenant(w http.ResponseWriter, r *http.Request, id TenantID) {
+func (_ Unimplemented) UpdateTenant(w http.ResponseWriter, r *http.Request, id TenantID, params UpdateTenantParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2040,8 +2040,24 @@ func (siw *ServerInterfaceWrapper) DeleteJob(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteJobParams
+
+	// ------------- Optional query parameter "reason" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reason"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteJob(w, r, id)
+		siw.Handler.DeleteJob(w, r, id, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -3171,8 +3187,32 @@ func (siw *ServerInterfaceWrapper) PutSecret(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutSecretParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PutSecret(w, r, name)
+		siw.Handler.PutSecret(w, r, name, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -3350,8 +3390,32 @@ func (siw *ServerInterfaceWrapper) UpdateTenant(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateTenantParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UpdateTenant(w, r, id)
+		siw.Handler.UpdateTenant(w, r, id, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4208,6 +4272,13 @@ type KeyReusedJSONResponse Error
 
 type NotAcceptableJSONResponse Error
 
+type NotModifiedResponseHeaders struct {
+	ETag *string
+}
+type NotModifiedResponse struct {
+	Headers NotModifiedResponseHeaders
+}
+
 type NotRetryableJSONResponse Error
 
 type PreconditionFailedJSONResponse Error
@@ -4329,6 +4400,16 @@ func (response ListAPIKeys200JSONResponse) VisitListAPIKeysResponse(w http.Respo
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type ListAPIKeys304Response = NotModifiedResponse
+
+func (response ListAPIKeys304Response) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type ListAPIKeys400JSONResponse struct{ InvalidJSONResponse }
@@ -4826,6 +4907,16 @@ func (response GetAPIKey200JSONResponse) VisitGetAPIKeyResponse(w http.ResponseW
 	return err
 }
 
+type GetAPIKey304Response = NotModifiedResponse
+
+func (response GetAPIKey304Response) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
 type GetAPIKey400JSONResponse struct{ InvalidJSONResponse }
 
 func (response GetAPIKey400JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
@@ -5169,6 +5260,16 @@ func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseW
 	return err
 }
 
+type ListAudit304Response = NotModifiedResponse
+
+func (response ListAudit304Response) VisitListAuditResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
 type ListAudit400JSONResponse struct{ InvalidJSONResponse }
 
 func (response ListAudit400JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
@@ -5318,6 +5419,16 @@ func (response VerifyAudit200JSONResponse) VisitVerifyAuditResponse(w http.Respo
 	return err
 }
 
+type VerifyAudit304Response = NotModifiedResponse
+
+func (response VerifyAudit304Response) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
 type VerifyAudit400JSONResponse struct{ InvalidJSONResponse }
 
 func (response VerifyAudit400JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
@@ -5465,6 +5576,16 @@ func (response ListCalendars200JSONResponse) VisitListCalendarsResponse(w http.R
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type ListCalendars304Response = NotModifiedResponse
+
+func (response ListCalendars304Response) VisitListCalendarsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type ListCalendars400JSONResponse struct{ InvalidJSONResponse }
@@ -6221,6 +6342,16 @@ func (response GetCalendar200JSONResponse) VisitGetCalendarResponse(w http.Respo
 	return err
 }
 
+type GetCalendar304Response = NotModifiedResponse
+
+func (response GetCalendar304Response) VisitGetCalendarResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
 type GetCalendar400JSONResponse struct{ InvalidJSONResponse }
 
 func (response GetCalendar400JSONResponse) VisitGetCalendarResponse(w http.ResponseWriter) error {
@@ -6601,6 +6732,16 @@ func (response ListExecutions200JSONResponse) VisitListExecutionsResponse(w http
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type ListExecutions304Response = NotModifiedResponse
+
+func (response ListExecutions304Response) VisitListExecutionsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type ListExecutions400JSONResponse struct{ InvalidJSONResponse }
@@ -7083,6 +7224,16 @@ func (response GetExecutionStats200JSONResponse) VisitGetExecutionStatsResponse(
 	return err
 }
 
+type GetExecutionStats304Response = NotModifiedResponse
+
+func (response GetExecutionStats304Response) VisitGetExecutionStatsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
 type GetExecutionStats400JSONResponse struct{ InvalidJSONResponse }
 
 func (response GetExecutionStats400JSONResponse) VisitGetExecutionStatsResponse(w http.ResponseWriter) error {
@@ -7246,6 +7397,16 @@ func (response GetExecution200JSONResponse) VisitGetExecutionResponse(w http.Res
 	return err
 }
 
+type GetExecution304Response = NotModifiedResponse
+
+func (response GetExecution304Response) VisitGetExecutionResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
 type GetExecution400JSONResponse struct{ InvalidJSONResponse }
 
 func (response GetExecution400JSONResponse) VisitGetExecutionResponse(w http.ResponseWriter) error {
@@ -7388,7 +7549,8 @@ func (response GetExecution503JSONResponse) VisitGetExecutionResponse(w http.Res
 }
 
 type CancelExecutionRequestObject struct {
-	ID ExecutionID `json:"id"`
+	ID   ExecutionID `json:"id"`
+	Body *CancelExecutionJSONRequestBody
 }
 
 type CancelExecutionResponseObject interface {
@@ -7520,6 +7682,22 @@ func (response CancelExecution413JSONResponse) VisitCancelExecutionResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelExecution415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response CancelExecution415JSONResponse) VisitCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7804,6 +7982,16 @@ func (response ListJobs200JSONResponse) VisitListJobsResponse(w http.ResponseWri
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type ListJobs304Response = NotModifiedResponse
+
+func (response ListJobs304Response) VisitListJobsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type ListJobs400JSONResponse struct{ InvalidJSONResponse }
@@ -8958,7 +9146,8 @@ func (response ValidateJob503JSONResponse) VisitValidateJobResponse(w http.Respo
 }
 
 type DeleteJobRequestObject struct {
-	ID JobID `json:"id"`
+	ID     JobID `json:"id"`
+	Params DeleteJobParams
 }
 
 type DeleteJobResponseObject interface {
@@ -9144,6 +9333,16 @@ func (response GetJob200JSONResponse) VisitGetJobResponse(w http.ResponseWriter)
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type GetJob304Response = NotModifiedResponse
+
+func (response GetJob304Response) VisitGetJobResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type GetJob400JSONResponse struct{ InvalidJSONResponse }
@@ -9720,6 +9919,16 @@ func (response ListBackfills200JSONResponse) VisitListBackfillsResponse(w http.R
 	return err
 }
 
+type ListBackfills304Response = NotModifiedResponse
+
+func (response ListBackfills304Response) VisitListBackfillsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
 type ListBackfills400JSONResponse struct{ InvalidJSONResponse }
 
 func (response ListBackfills400JSONResponse) VisitListBackfillsResponse(w http.ResponseWriter) error {
@@ -10121,6 +10330,16 @@ func (response GetBackfill200JSONResponse) VisitGetBackfillResponse(w http.Respo
 	return err
 }
 
+type GetBackfill304Response = NotModifiedResponse
+
+func (response GetBackfill304Response) VisitGetBackfillResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
 type GetBackfill400JSONResponse struct{ InvalidJSONResponse }
 
 func (response GetBackfill400JSONResponse) VisitGetBackfillResponse(w http.ResponseWriter) error {
@@ -10265,6 +10484,7 @@ func (response GetBackfill503JSONResponse) VisitGetBackfillResponse(w http.Respo
 type CancelBackfillRequestObject struct {
 	ID         JobID      `json:"id"`
 	BackfillID BackfillID `json:"backfillId"`
+	Body       *CancelBackfillJSONRequestBody
 }
 
 type CancelBackfillResponseObject interface {
@@ -10386,6 +10606,22 @@ func (response CancelBackfill413JSONResponse) VisitCancelBackfillResponse(w http
 	return err
 }
 
+type CancelBackfill415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response CancelBackfill415JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CancelBackfill429JSONResponse struct{ RateLimitedJSONResponse }
 
 func (response CancelBackfill429JSONResponse) VisitCancelBackfillResponse(w http.ResponseWriter) error {
@@ -10461,6 +10697,16 @@ func (response ListJobExecutions200JSONResponse) VisitListJobExecutionsResponse(
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type ListJobExecutions304Response = NotModifiedResponse
+
+func (response ListJobExecutions304Response) VisitListJobExecutionsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type ListJobExecutions400JSONResponse struct{ InvalidJSONResponse }
@@ -11033,6 +11279,16 @@ func (response PreviewSchedule200JSONResponse) VisitPreviewScheduleResponse(w ht
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type PreviewSchedule304Response = NotModifiedResponse
+
+func (response PreviewSchedule304Response) VisitPreviewScheduleResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type PreviewSchedule400JSONResponse struct{ InvalidJSONResponse }
@@ -11792,6 +12048,16 @@ func (response ListJobVersions200JSONResponse) VisitListJobVersionsResponse(w ht
 	return err
 }
 
+type ListJobVersions304Response = NotModifiedResponse
+
+func (response ListJobVersions304Response) VisitListJobVersionsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
 type ListJobVersions400JSONResponse struct{ InvalidJSONResponse }
 
 func (response ListJobVersions400JSONResponse) VisitListJobVersionsResponse(w http.ResponseWriter) error {
@@ -11954,6 +12220,16 @@ func (response GetJobVersion200JSONResponse) VisitGetJobVersionResponse(w http.R
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type GetJobVersion304Response = NotModifiedResponse
+
+func (response GetJobVersion304Response) VisitGetJobVersionResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type GetJobVersion400JSONResponse struct{ InvalidJSONResponse }
@@ -12119,6 +12395,16 @@ func (response CompareJobVersions200JSONResponse) VisitCompareJobVersionsRespons
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type CompareJobVersions304Response = NotModifiedResponse
+
+func (response CompareJobVersions304Response) VisitCompareJobVersionsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type CompareJobVersions400JSONResponse struct{ InvalidJSONResponse }
@@ -12473,6 +12759,16 @@ func (response GetMetrics200JSONResponse) VisitGetMetricsResponse(w http.Respons
 	return err
 }
 
+type GetMetrics304Response = NotModifiedResponse
+
+func (response GetMetrics304Response) VisitGetMetricsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
 type GetMetrics400JSONResponse struct{ InvalidJSONResponse }
 
 func (response GetMetrics400JSONResponse) VisitGetMetricsResponse(w http.ResponseWriter) error {
@@ -12620,6 +12916,16 @@ func (response ListMetrics200JSONResponse) VisitListMetricsResponse(w http.Respo
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type ListMetrics304Response = NotModifiedResponse
+
+func (response ListMetrics304Response) VisitListMetricsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type ListMetrics400JSONResponse struct{ InvalidJSONResponse }
@@ -12770,6 +13076,16 @@ func (response ListQueues200JSONResponse) VisitListQueuesResponse(w http.Respons
 	return err
 }
 
+type ListQueues304Response = NotModifiedResponse
+
+func (response ListQueues304Response) VisitListQueuesResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
 type ListQueues400JSONResponse struct{ InvalidJSONResponse }
 
 func (response ListQueues400JSONResponse) VisitListQueuesResponse(w http.ResponseWriter) error {
@@ -12917,6 +13233,16 @@ func (response ListSecrets200JSONResponse) VisitListSecretsResponse(w http.Respo
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type ListSecrets304Response = NotModifiedResponse
+
+func (response ListSecrets304Response) VisitListSecretsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type ListSecrets400JSONResponse struct{ InvalidJSONResponse }
@@ -13225,18 +13551,38 @@ type GetSecretResponseObject interface {
 	VisitGetSecretResponse(w http.ResponseWriter) error
 }
 
-type GetSecret200JSONResponse Secret
+type GetSecret200ResponseHeaders struct {
+	ETag *string
+}
+
+type GetSecret200JSONResponse struct {
+	Body    Secret
+	Headers GetSecret200ResponseHeaders
+}
 
 func (response GetSecret200JSONResponse) VisitGetSecretResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type GetSecret304Response = NotModifiedResponse
+
+func (response GetSecret304Response) VisitGetSecretResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type GetSecret400JSONResponse struct{ InvalidJSONResponse }
@@ -13381,29 +13727,41 @@ func (response GetSecret503JSONResponse) VisitGetSecretResponse(w http.ResponseW
 }
 
 type PutSecretRequestObject struct {
-	Name SecretName `json:"name"`
-	Body *PutSecretJSONRequestBody
+	Name   SecretName `json:"name"`
+	Params PutSecretParams
+	Body   *PutSecretJSONRequestBody
 }
 
 type PutSecretResponseObject interface {
 	VisitPutSecretResponse(w http.ResponseWriter) error
 }
 
-type PutSecret200JSONResponse Secret
+type PutSecret200ResponseHeaders struct {
+	ETag *string
+}
+
+type PutSecret200JSONResponse struct {
+	Body    Secret
+	Headers PutSecret200ResponseHeaders
+}
 
 func (response PutSecret200JSONResponse) VisitPutSecretResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
 }
 
 type PutSecret201ResponseHeaders struct {
+	ETag     *string
 	Location *string
 }
 
@@ -13419,6 +13777,9 @@ func (response PutSecret201JSONResponse) VisitPutSecretResponse(w http.ResponseW
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
 	if response.Headers.Location != nil {
 		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
 	}
@@ -13496,6 +13857,20 @@ func (response PutSecret409JSONResponse) VisitPutSecretResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSecret412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response PutSecret412JSONResponse) VisitPutSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -13603,6 +13978,16 @@ func (response GetStatus200JSONResponse) VisitGetStatusResponse(w http.ResponseW
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type GetStatus304Response = NotModifiedResponse
+
+func (response GetStatus304Response) VisitGetStatusResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type GetStatus400JSONResponse struct{ InvalidJSONResponse }
@@ -13739,18 +14124,38 @@ type GetOwnTenantResponseObject interface {
 	VisitGetOwnTenantResponse(w http.ResponseWriter) error
 }
 
-type GetOwnTenant200JSONResponse TenantWithUsage
+type GetOwnTenant200ResponseHeaders struct {
+	ETag *string
+}
+
+type GetOwnTenant200JSONResponse struct {
+	Body    TenantWithUsage
+	Headers GetOwnTenant200ResponseHeaders
+}
 
 func (response GetOwnTenant200JSONResponse) VisitGetOwnTenantResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type GetOwnTenant304Response = NotModifiedResponse
+
+func (response GetOwnTenant304Response) VisitGetOwnTenantResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type GetOwnTenant400JSONResponse struct{ InvalidJSONResponse }
@@ -13902,6 +14307,16 @@ func (response ListTenants200JSONResponse) VisitListTenantsResponse(w http.Respo
 	return err
 }
 
+type ListTenants304Response = NotModifiedResponse
+
+func (response ListTenants304Response) VisitListTenantsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
 type ListTenants400JSONResponse struct{ InvalidJSONResponse }
 
 func (response ListTenants400JSONResponse) VisitListTenantsResponse(w http.ResponseWriter) error {
@@ -14038,6 +14453,7 @@ type CreateTenantResponseObject interface {
 }
 
 type CreateTenant201ResponseHeaders struct {
+	ETag     *string
 	Location *string
 }
 
@@ -14053,6 +14469,9 @@ func (response CreateTenant201JSONResponse) VisitCreateTenantResponse(w http.Res
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
 	if response.Headers.Location != nil {
 		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
 	}
@@ -14403,18 +14822,38 @@ type GetTenantResponseObject interface {
 	VisitGetTenantResponse(w http.ResponseWriter) error
 }
 
-type GetTenant200JSONResponse TenantWithUsage
+type GetTenant200ResponseHeaders struct {
+	ETag *string
+}
+
+type GetTenant200JSONResponse struct {
+	Body    TenantWithUsage
+	Headers GetTenant200ResponseHeaders
+}
 
 func (response GetTenant200JSONResponse) VisitGetTenantResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type GetTenant304Response = NotModifiedResponse
+
+func (response GetTenant304Response) VisitGetTenantResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type GetTenant400JSONResponse struct{ InvalidJSONResponse }
@@ -14559,23 +14998,34 @@ func (response GetTenant503JSONResponse) VisitGetTenantResponse(w http.ResponseW
 }
 
 type UpdateTenantRequestObject struct {
-	ID   TenantID `json:"id"`
-	Body *UpdateTenantJSONRequestBody
+	ID     TenantID `json:"id"`
+	Params UpdateTenantParams
+	Body   *UpdateTenantJSONRequestBody
 }
 
 type UpdateTenantResponseObject interface {
 	VisitUpdateTenantResponse(w http.ResponseWriter) error
 }
 
-type UpdateTenant200JSONResponse Tenant
+type UpdateTenant200ResponseHeaders struct {
+	ETag *string
+}
+
+type UpdateTenant200JSONResponse struct {
+	Body    Tenant
+	Headers UpdateTenant200ResponseHeaders
+}
 
 func (response UpdateTenant200JSONResponse) VisitUpdateTenantResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -14664,6 +15114,20 @@ func (response UpdateTenant409JSONResponse) VisitUpdateTenantResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateTenant412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response UpdateTenant412JSONResponse) VisitUpdateTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -14760,15 +15224,25 @@ type ActivateTenantResponseObject interface {
 	VisitActivateTenantResponse(w http.ResponseWriter) error
 }
 
-type ActivateTenant200JSONResponse Tenant
+type ActivateTenant200ResponseHeaders struct {
+	ETag *string
+}
+
+type ActivateTenant200JSONResponse struct {
+	Body    Tenant
+	Headers ActivateTenant200ResponseHeaders
+}
 
 func (response ActivateTenant200JSONResponse) VisitActivateTenantResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -14938,15 +15412,25 @@ type SuspendTenantResponseObject interface {
 	VisitSuspendTenantResponse(w http.ResponseWriter) error
 }
 
-type SuspendTenant200JSONResponse Tenant
+type SuspendTenant200ResponseHeaders struct {
+	ETag *string
+}
+
+type SuspendTenant200JSONResponse struct {
+	Body    Tenant
+	Headers SuspendTenant200ResponseHeaders
+}
 
 func (response SuspendTenant200JSONResponse) VisitSuspendTenantResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -15142,6 +15626,16 @@ func (response ListWorkers200JSONResponse) VisitListWorkersResponse(w http.Respo
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type ListWorkers304Response = NotModifiedResponse
+
+func (response ListWorkers304Response) VisitListWorkersResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
 }
 
 type ListWorkers400JSONResponse struct{ InvalidJSONResponse }
@@ -16380,6 +16874,16 @@ func (response InternalGetJobStatus200JSONResponse) VisitInternalGetJobStatusRes
 	return err
 }
 
+type InternalGetJobStatus304Response = NotModifiedResponse
+
+func (response InternalGetJobStatus304Response) VisitInternalGetJobStatusResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
 type InternalGetJobStatus400JSONResponse struct{ ServiceInvalidJSONResponse }
 
 func (response InternalGetJobStatus400JSONResponse) VisitInternalGetJobStatusResponse(w http.ResponseWriter) error {
@@ -17504,6 +18008,16 @@ func (sh *strictHandler) CancelExecution(w http.ResponseWriter, r *http.Request,
 
 	request.ID = id
 
+	var body CancelExecutionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.CancelExecution(ctx, request.(CancelExecutionRequestObject))
 	}
@@ -17768,10 +18282,11 @@ func (sh *strictHandler) ValidateJob(w http.ResponseWriter, r *http.Request) {
 }
 
 // DeleteJob operation middleware
-func (sh *strictHandler) DeleteJob(w http.ResponseWriter, r *http.Request, id JobID) {
+func (sh *strictHandler) DeleteJob(w http.ResponseWriter, r *http.Request, id JobID, params DeleteJobParams) {
 	var request DeleteJobRequestObject
 
 	request.ID = id
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.DeleteJob(ctx, request.(DeleteJobRequestObject))
@@ -17981,6 +18496,16 @@ func (sh *strictHandler) CancelBackfill(w http.ResponseWriter, r *http.Request, 
 
 	request.ID = id
 	request.BackfillID = backfillID
+
+	var body CancelBackfillJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.CancelBackfill(ctx, request.(CancelBackfillRequestObject))
@@ -18502,10 +19027,11 @@ func (sh *strictHandler) GetSecret(w http.ResponseWriter, r *http.Request, name 
 }
 
 // PutSecret operation middleware
-func (sh *strictHandler) PutSecret(w http.ResponseWriter, r *http.Request, name SecretName) {
+func (sh *strictHandler) PutSecret(w http.ResponseWriter, r *http.Request, name SecretName, params PutSecretParams) {
 	var request PutSecretRequestObject
 
 	request.Name = name
+	request.Params = params
 
 	var body PutSecretJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -18692,10 +19218,11 @@ func (sh *strictHandler) GetTenant(w http.ResponseWriter, r *http.Request, id Te
 }
 
 // UpdateTenant operation middleware
-func (sh *strictHandler) UpdateTenant(w http.ResponseWriter, r *http.Request, id TenantID) {
+func (sh *strictHandler) UpdateTenant(w http.ResponseWriter, r *http.Request, id TenantID, params UpdateTenantParams) {
 	var request UpdateTenantRequestObject
 
 	request.ID = id
+	request.Params = params
 
 	var body UpdateTenantJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {

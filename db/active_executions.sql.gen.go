@@ -15,25 +15,26 @@ import (
 
 const CancelWaitingByJob = `-- name: CancelWaitingByJob :execrows
 WITH locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled FROM active_executions e
-    WHERE e.tenant_id = $3 AND e.job_id = $4
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by FROM active_executions e
+    WHERE e.tenant_id = $4 AND e.job_id = $5
     ORDER BY e.id FOR UPDATE
 ),
 waiting AS MATERIALIZED (
-    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled FROM locked l WHERE l.status IN ('pending', 'retrying')
-      AND (l.backfill_id IS NULL OR NOT $5::boolean)
+    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled, l.cancel_reason, l.cancelled_by FROM locked l WHERE l.status IN ('pending', 'retrying')
+      AND (l.backfill_id IS NULL OR NOT $6::boolean)
 ),
 moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                            status, reason, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
+                            status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
 SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
-       'cancelled', $1::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, $2::timestamptz, w.created_at
+       'cancelled', $1::text, $2::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, $3::timestamptz, w.created_at
 FROM waiting w
 ON CONFLICT (id, scheduled_at) DO NOTHING
 `
 
 type CancelWaitingByJobParams struct {
 	Reason         string
+	CancelledBy    string
 	Now            time.Time
 	TenantID       uuid.UUID
 	JobID          uuid.UUID
@@ -48,6 +49,7 @@ type CancelWaitingByJobParams struct {
 func (q *Queries) CancelWaitingByJob(ctx context.Context, arg CancelWaitingByJobParams) (int64, error) {
 	result, err := q.db.Exec(ctx, CancelWaitingByJob,
 		arg.Reason,
+		arg.CancelledBy,
 		arg.Now,
 		arg.TenantID,
 		arg.JobID,
@@ -61,29 +63,31 @@ func (q *Queries) CancelWaitingByJob(ctx context.Context, arg CancelWaitingByJob
 
 const CancelWaitingExecution = `-- name: CancelWaitingExecution :execrows
 WITH waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled FROM active_executions e
-    WHERE e.tenant_id = $3 AND e.id = $4 AND e.status IN ('pending', 'retrying')
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by FROM active_executions e
+    WHERE e.tenant_id = $4 AND e.id = $5 AND e.status IN ('pending', 'retrying')
 ),
 moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                            status, reason, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
+                            status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
 SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
-       'cancelled', $1::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, $2::timestamptz, w.created_at
+       'cancelled', $1::text, $2::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, $3::timestamptz, w.created_at
 FROM waiting w
 ON CONFLICT (id, scheduled_at) DO NOTHING
 `
 
 type CancelWaitingExecutionParams struct {
-	Reason   string
-	Now      time.Time
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	Reason      string
+	CancelledBy string
+	Now         time.Time
+	TenantID    uuid.UUID
+	ID          uuid.UUID
 }
 
 // Ends one run that waits, for a row that the caller holds locked.
 func (q *Queries) CancelWaitingExecution(ctx context.Context, arg CancelWaitingExecutionParams) (int64, error) {
 	result, err := q.db.Exec(ctx, CancelWaitingExecution,
 		arg.Reason,
+		arg.CancelledBy,
 		arg.Now,
 		arg.TenantID,
 		arg.ID,
@@ -413,13 +417,13 @@ done AS (
 locked AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
            e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id,
-           e.concurrency_limit, e.concurrency_key, d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
+           e.concurrency_limit, e.concurrency_key, e.cancel_reason, e.cancelled_by, d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
            CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
                 WHEN d.succeeded THEN 'completed'
                 WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
                 ELSE 'retrying' END AS verdict
     FROM (SELECT id, attempt, lease_token, succeeded, retry_ms, duration_ms, result, error_type, error_message, error_stack, memory_mb, cpu_ms FROM done ORDER BY id) d CROSS JOIN LATERAL (
-        SELECT id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters, status, attempt, max_attempts, lost_count, timeout_ms, progress, attempts, available_at, sweep_at, dispatch_seq, worker_id, lease_token, started_at, attempt_started_at, deadline_at, cancel_requested_at, created_at, concurrency_limit, backfill_id, concurrency_key, pooled FROM active_executions r
+        SELECT id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters, status, attempt, max_attempts, lost_count, timeout_ms, progress, attempts, available_at, sweep_at, dispatch_seq, worker_id, lease_token, started_at, attempt_started_at, deadline_at, cancel_requested_at, created_at, concurrency_limit, backfill_id, concurrency_key, pooled, cancel_reason, cancelled_by FROM active_executions r
         WHERE r.id = d.id AND r.status = 'running' AND r.attempt = d.attempt AND r.lease_token = d.lease_token
         FOR UPDATE
     ) e
@@ -430,13 +434,14 @@ moved AS (
 recorded AS (
     INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
                                 status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, backfill_id, started_at, completed_at,
-                                duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at)
+                                duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, cancelled_by, created_at)
     SELECT l.id, l.scheduled_at, l.tenant_id, l.job_id, l.job_version, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters,
-           l.verdict, CASE WHEN l.verdict = 'cancelled' THEN 'cancelled while running' ELSE '' END,
+           l.verdict, CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancel_reason, 'cancelled while running') ELSE '' END,
            l.attempt, l.max_attempts, CASE WHEN l.verdict = 'completed' THEN 100 ELSE l.progress END,
            l.attempts, l.worker_id, l.lease_token, l.backfill_id, l.started_at, clock.at,
-           l.duration_ms, nullif(l.result, '')::jsonb, nullif(l.error_type, ''), nullif(l.error_message, ''), nullif(l.error_stack, ''),
-           nullif(l.memory_mb, 0), nullif(l.cpu_ms, 0), l.created_at
+           l.duration_ms, nullif(l.result, '')::jsonb, CASE WHEN l.verdict = 'failed' THEN nullif(l.error_type, '') END,
+           CASE WHEN l.verdict = 'failed' THEN nullif(l.error_message, '') END, CASE WHEN l.verdict = 'failed' THEN nullif(l.error_stack, '') END,
+           nullif(l.memory_mb, 0), nullif(l.cpu_ms, 0), CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancelled_by, '') ELSE '' END, l.created_at
     FROM locked l, clock WHERE l.verdict <> 'retrying'
     ON CONFLICT (id, scheduled_at) DO NOTHING
     RETURNING id
@@ -515,7 +520,7 @@ type CompleteExecutionsRow struct {
 // Cross-tenant: the worker. Fenced on (attempt, lease token): a row that is no
 // longer this attempt's is not touched and not returned. Ends what is over by
 // moving it to the history, sends the rest back with its backoff; a requested
-// end wins over any outcome. retry_ms < 0 means "over". Locked in id order,
+// end wins over any outcome, and the error that it left is none. retry_ms < 0 means "over". Locked in id order,
 // never skipped: an outcome must land. The parts run on one snapshot and each
 // row is touched by one of them. What the tenants run is counted last, so that
 // the counts are locked for as short as can be.
@@ -1201,7 +1206,7 @@ func (q *Queries) ListNextInLine(ctx context.Context, arg ListNextInLineParams) 
 const ListObstacles = `-- name: ListObstacles :many
 WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
 waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by FROM active_executions e
     WHERE e.tenant_id = $1 AND e.id = ANY ($4::uuid[]) AND e.status IN ('pending', 'retrying')
 ),
 places AS MATERIALIZED (
@@ -1619,7 +1624,7 @@ WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
 lost AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
            e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id, e.concurrency_key,
-           (w.id IS NULL OR w.dead) AS worker_lost,
+           e.cancel_reason, e.cancelled_by, (w.id IS NULL OR w.dead) AS worker_lost,
            CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
                 WHEN w.id IS NULL OR w.dead THEN CASE WHEN e.lost_count + 1 < $2::int THEN 'pending' ELSE 'failed' END
                 WHEN e.attempt >= e.max_attempts THEN 'failed'
@@ -1637,15 +1642,15 @@ moved AS (
 recorded AS (
     INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
                                 status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, backfill_id, started_at, completed_at,
-                                duration_ms, error_type, error_message, created_at)
+                                duration_ms, error_type, error_message, cancelled_by, created_at)
     SELECT l.id, l.scheduled_at, l.tenant_id, l.job_id, l.job_version, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters,
-           l.verdict, CASE WHEN l.verdict = 'cancelled' THEN 'cancelled while running' ELSE '' END,
+           l.verdict, CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancel_reason, 'cancelled while running') ELSE '' END,
            l.attempt, l.max_attempts, l.progress, l.attempts, l.worker_id, l.lease_token, l.backfill_id, l.started_at, clock.at,
            (extract(epoch FROM clock.at - l.attempt_started_at) * 1000)::bigint,
            CASE WHEN l.verdict = 'cancelled' THEN NULL WHEN l.worker_lost THEN 'SYSTEM_ERROR' ELSE 'TIMEOUT' END,
            CASE WHEN l.verdict = 'cancelled' THEN NULL WHEN l.worker_lost THEN 'the worker was lost during the run, too often to try again'
                 ELSE 'the run passed its deadline and its worker did not end it' END,
-           l.created_at
+           CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancelled_by, '') ELSE '' END, l.created_at
     FROM lost l, clock WHERE l.verdict <> 'pending'
     ON CONFLICT (id, scheduled_at) DO NOTHING
 ),
@@ -1836,20 +1841,28 @@ func (q *Queries) ReleaseExecutions(ctx context.Context, arg ReleaseExecutionsPa
 }
 
 const RequestCancelByJob = `-- name: RequestCancelByJob :execrows
-UPDATE active_executions SET cancel_requested_at = $1::timestamptz
-WHERE tenant_id = $2 AND job_id = $3 AND status = 'running' AND cancel_requested_at IS NULL
+UPDATE active_executions SET cancel_requested_at = $1::timestamptz, cancel_reason = $2::text, cancelled_by = $3::text
+WHERE tenant_id = $4 AND job_id = $5 AND status = 'running' AND cancel_requested_at IS NULL
 `
 
 type RequestCancelByJobParams struct {
-	Now      time.Time
-	TenantID uuid.UUID
-	JobID    uuid.UUID
+	Now         time.Time
+	Reason      string
+	CancelledBy string
+	TenantID    uuid.UUID
+	JobID       uuid.UUID
 }
 
 // Asks for the end of what runs of one job: the heartbeat of its worker, the
 // completion and the sweeper all look at the mark under the row's lock.
 func (q *Queries) RequestCancelByJob(ctx context.Context, arg RequestCancelByJobParams) (int64, error) {
-	result, err := q.db.Exec(ctx, RequestCancelByJob, arg.Now, arg.TenantID, arg.JobID)
+	result, err := q.db.Exec(ctx, RequestCancelByJob,
+		arg.Now,
+		arg.Reason,
+		arg.CancelledBy,
+		arg.TenantID,
+		arg.JobID,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -1857,19 +1870,27 @@ func (q *Queries) RequestCancelByJob(ctx context.Context, arg RequestCancelByJob
 }
 
 const RequestCancelExecution = `-- name: RequestCancelExecution :exec
-UPDATE active_executions SET cancel_requested_at = $1::timestamptz
-WHERE tenant_id = $2 AND id = $3 AND status = 'running' AND cancel_requested_at IS NULL
+UPDATE active_executions SET cancel_requested_at = $1::timestamptz, cancel_reason = $2::text, cancelled_by = $3::text
+WHERE tenant_id = $4 AND id = $5 AND status = 'running' AND cancel_requested_at IS NULL
 `
 
 type RequestCancelExecutionParams struct {
-	Now      time.Time
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	Now         time.Time
+	Reason      string
+	CancelledBy string
+	TenantID    uuid.UUID
+	ID          uuid.UUID
 }
 
 // Asks for the end of one run, as RequestCancelByJob does. A second request
-// keeps the instant of the first.
+// keeps the instant of the first, its reason and who made it.
 func (q *Queries) RequestCancelExecution(ctx context.Context, arg RequestCancelExecutionParams) error {
-	_, err := q.db.Exec(ctx, RequestCancelExecution, arg.Now, arg.TenantID, arg.ID)
+	_, err := q.db.Exec(ctx, RequestCancelExecution,
+		arg.Now,
+		arg.Reason,
+		arg.CancelledBy,
+		arg.TenantID,
+		arg.ID,
+	)
 	return err
 }

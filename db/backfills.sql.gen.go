@@ -91,28 +91,29 @@ func (q *Queries) CancelBackfillsByJob(ctx context.Context, arg CancelBackfillsB
 
 const CancelWaitingByBackfill = `-- name: CancelWaitingByBackfill :execrows
 WITH locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled FROM active_executions e
-    WHERE e.tenant_id = $3 AND e.job_id = $4 AND e.backfill_id = $5
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by FROM active_executions e
+    WHERE e.tenant_id = $4 AND e.job_id = $5 AND e.backfill_id = $6
     ORDER BY e.id FOR UPDATE
 ),
 waiting AS MATERIALIZED (
-    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled FROM locked l WHERE l.status IN ('pending', 'retrying')
+    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled, l.cancel_reason, l.cancelled_by FROM locked l WHERE l.status IN ('pending', 'retrying')
 ),
 moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                            status, reason, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
+                            status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
 SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
-       'cancelled', $1::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, $2::timestamptz, w.created_at
+       'cancelled', $1::text, $2::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, $3::timestamptz, w.created_at
 FROM waiting w
 ON CONFLICT (id, scheduled_at) DO NOTHING
 `
 
 type CancelWaitingByBackfillParams struct {
-	Reason     string
-	Now        time.Time
-	TenantID   uuid.UUID
-	JobID      uuid.UUID
-	BackfillID *uuid.UUID
+	Reason      string
+	CancelledBy string
+	Now         time.Time
+	TenantID    uuid.UUID
+	JobID       uuid.UUID
+	BackfillID  *uuid.UUID
 }
 
 // Ends what waits of one backfill. Everything of it that is not over is locked
@@ -121,6 +122,7 @@ type CancelWaitingByBackfillParams struct {
 func (q *Queries) CancelWaitingByBackfill(ctx context.Context, arg CancelWaitingByBackfillParams) (int64, error) {
 	result, err := q.db.Exec(ctx, CancelWaitingByBackfill,
 		arg.Reason,
+		arg.CancelledBy,
 		arg.Now,
 		arg.TenantID,
 		arg.JobID,
@@ -582,21 +584,25 @@ func (q *Queries) LockJobDefinition(ctx context.Context, arg LockJobDefinitionPa
 }
 
 const RequestCancelByBackfill = `-- name: RequestCancelByBackfill :execrows
-UPDATE active_executions SET cancel_requested_at = $1::timestamptz
-WHERE tenant_id = $2 AND job_id = $3 AND backfill_id = $4 AND status = 'running' AND cancel_requested_at IS NULL
+UPDATE active_executions SET cancel_requested_at = $1::timestamptz, cancel_reason = $2::text, cancelled_by = $3::text
+WHERE tenant_id = $4 AND job_id = $5 AND backfill_id = $6 AND status = 'running' AND cancel_requested_at IS NULL
 `
 
 type RequestCancelByBackfillParams struct {
-	Now        time.Time
-	TenantID   uuid.UUID
-	JobID      uuid.UUID
-	BackfillID *uuid.UUID
+	Now         time.Time
+	Reason      string
+	CancelledBy string
+	TenantID    uuid.UUID
+	JobID       uuid.UUID
+	BackfillID  *uuid.UUID
 }
 
 // Asks for the end of what runs of one backfill, as RequestCancelByJob does.
 func (q *Queries) RequestCancelByBackfill(ctx context.Context, arg RequestCancelByBackfillParams) (int64, error) {
 	result, err := q.db.Exec(ctx, RequestCancelByBackfill,
 		arg.Now,
+		arg.Reason,
+		arg.CancelledBy,
 		arg.TenantID,
 		arg.JobID,
 		arg.BackfillID,

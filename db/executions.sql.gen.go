@@ -14,7 +14,7 @@ import (
 )
 
 const GetExecution = `-- name: GetExecution :one
-SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id FROM executions
+SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
 WHERE tenant_id = $1 AND id = $2 AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
 `
 
@@ -68,6 +68,7 @@ func (q *Queries) GetExecution(ctx context.Context, arg GetExecutionParams) (Exe
 		&i.AvailableAt,
 		&i.CancelRequestedAt,
 		&i.BackfillID,
+		&i.CancelledBy,
 	)
 	return i, err
 }
@@ -76,7 +77,7 @@ const ListExecutions = `-- name: ListExecutions :many
 SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
        status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
        completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
 FROM executions
 WHERE tenant_id = $2
   AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
@@ -140,6 +141,7 @@ type ListExecutionsRow struct {
 	AvailableAt       *time.Time
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
+	CancelledBy       string
 }
 
 // Newest first, from the position of the last page; the bounds on scheduled_at
@@ -200,6 +202,7 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 			&i.AvailableAt,
 			&i.CancelRequestedAt,
 			&i.BackfillID,
+			&i.CancelledBy,
 		); err != nil {
 			return nil, err
 		}
@@ -215,7 +218,7 @@ const ListExecutionsByJob = `-- name: ListExecutionsByJob :many
 SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
        status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
        completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
 FROM executions
 WHERE tenant_id = $2 AND job_id = $3
   AND scheduled_at >= $4::timestamptz AND scheduled_at < $5::timestamptz
@@ -280,6 +283,7 @@ type ListExecutionsByJobRow struct {
 	AvailableAt       *time.Time
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
+	CancelledBy       string
 }
 
 // Newest first, of one job.
@@ -340,6 +344,7 @@ func (q *Queries) ListExecutionsByJob(ctx context.Context, arg ListExecutionsByJ
 			&i.AvailableAt,
 			&i.CancelRequestedAt,
 			&i.BackfillID,
+			&i.CancelledBy,
 		); err != nil {
 			return nil, err
 		}
@@ -355,7 +360,7 @@ const ListOldestExecutions = `-- name: ListOldestExecutions :many
 SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
        status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
        completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
 FROM executions
 WHERE tenant_id = $2
   AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
@@ -419,6 +424,7 @@ type ListOldestExecutionsRow struct {
 	AvailableAt       *time.Time
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
+	CancelledBy       string
 }
 
 // The same the other way round.
@@ -478,6 +484,7 @@ func (q *Queries) ListOldestExecutions(ctx context.Context, arg ListOldestExecut
 			&i.AvailableAt,
 			&i.CancelRequestedAt,
 			&i.BackfillID,
+			&i.CancelledBy,
 		); err != nil {
 			return nil, err
 		}
@@ -493,7 +500,7 @@ const ListOldestExecutionsByJob = `-- name: ListOldestExecutionsByJob :many
 SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
        status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
        completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
 FROM executions
 WHERE tenant_id = $2 AND job_id = $3
   AND scheduled_at >= $4::timestamptz AND scheduled_at < $5::timestamptz
@@ -558,6 +565,7 @@ type ListOldestExecutionsByJobRow struct {
 	AvailableAt       *time.Time
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
+	CancelledBy       string
 }
 
 // The same the other way round.
@@ -618,6 +626,7 @@ func (q *Queries) ListOldestExecutionsByJob(ctx context.Context, arg ListOldestE
 			&i.AvailableAt,
 			&i.CancelRequestedAt,
 			&i.BackfillID,
+			&i.CancelledBy,
 		); err != nil {
 			return nil, err
 		}
@@ -633,7 +642,7 @@ const ListUnsuccessfulExecutions = `-- name: ListUnsuccessfulExecutions :many
 SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
        status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
        completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
 FROM executions
 WHERE tenant_id = $2
   AND status <> 'completed'
@@ -698,6 +707,7 @@ type ListUnsuccessfulExecutionsRow struct {
 	AvailableAt       *time.Time
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
+	CancelledBy       string
 }
 
 // The same without what completed, of which there is most: walks
@@ -758,6 +768,7 @@ func (q *Queries) ListUnsuccessfulExecutions(ctx context.Context, arg ListUnsucc
 			&i.AvailableAt,
 			&i.CancelRequestedAt,
 			&i.BackfillID,
+			&i.CancelledBy,
 		); err != nil {
 			return nil, err
 		}
@@ -773,7 +784,7 @@ const ListUnsuccessfulExecutionsByJob = `-- name: ListUnsuccessfulExecutionsByJo
 SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
        status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
        completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
 FROM executions
 WHERE tenant_id = $2 AND job_id = $3
   AND status <> 'completed'
@@ -839,6 +850,7 @@ type ListUnsuccessfulExecutionsByJobRow struct {
 	AvailableAt       *time.Time
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
+	CancelledBy       string
 }
 
 // The same without what completed: walks job_executions_job_unsuccessful.
@@ -899,6 +911,7 @@ func (q *Queries) ListUnsuccessfulExecutionsByJob(ctx context.Context, arg ListU
 			&i.AvailableAt,
 			&i.CancelRequestedAt,
 			&i.BackfillID,
+			&i.CancelledBy,
 		); err != nil {
 			return nil, err
 		}

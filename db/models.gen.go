@@ -111,6 +111,7 @@ type Execution struct {
 	AvailableAt       *time.Time
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
+	CancelledBy       string
 }
 
 type JobVersion struct {
@@ -219,4 +220,5 @@ type Tenant struct {
 	MaxCalendars        *int32
 	MaxSecrets          *int32
 	MaxApiKeys          *int32
+	Version             int32
 }

@@ -61,7 +61,7 @@ func (q *Queries) CountJobs(ctx context.Context, tenantID uuid.UUID) (int64, err
 }
 
 const CreateTenant = `-- name: CreateTenant :execrows
-INSERT INTO tenants (id, name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING
+INSERT INTO tenants (id, name, version) VALUES ($1, $2, 0) ON CONFLICT (id) DO NOTHING
 `
 
 type CreateTenantParams struct {
@@ -69,7 +69,8 @@ type CreateTenantParams struct {
 	Name     string
 }
 
-// One row, or none where the id is taken.
+// One row, or none where the id is taken. UpdateTenant, in the same
+// transaction, makes it version 1.
 func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (int64, error) {
 	result, err := q.db.Exec(ctx, CreateTenant, arg.TenantID, arg.Name)
 	if err != nil {
@@ -121,7 +122,7 @@ func (q *Queries) GetJobBound(ctx context.Context, tenantID uuid.UUID) (*int32, 
 }
 
 const GetTenant = `-- name: GetTenant :one
-SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys FROM tenants WHERE id = $1
+SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version FROM tenants WHERE id = $1
 `
 
 func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -146,6 +147,7 @@ func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, er
 		&i.MaxCalendars,
 		&i.MaxSecrets,
 		&i.MaxApiKeys,
+		&i.Version,
 	)
 	return i, err
 }
@@ -319,7 +321,7 @@ func (q *Queries) ListHeldExecutionsOfTenants(ctx context.Context) ([]ListHeldEx
 }
 
 const ListTenants = `-- name: ListTenants :many
-SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys FROM tenants
+SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version FROM tenants
 WHERE (created_at, id) < ($1::timestamptz, $2::uuid)
   AND ($3::text IS NULL OR status = $3)
 ORDER BY created_at DESC, id DESC LIMIT $4
@@ -366,6 +368,7 @@ func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]Ten
 			&i.MaxCalendars,
 			&i.MaxSecrets,
 			&i.MaxApiKeys,
+			&i.Version,
 		); err != nil {
 			return nil, err
 		}
@@ -528,7 +531,7 @@ func (q *Queries) PurgeTenant(ctx context.Context, tenantID uuid.UUID) (int64, e
 const SetTenantStatus = `-- name: SetTenantStatus :one
 UPDATE tenants SET status = $1, status_reason = $2,
        updated_at = CASE WHEN status = 'deleting' THEN updated_at ELSE now() END
-WHERE id = $3 AND status = ANY ($4::text[]) RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys
+WHERE id = $3 AND status = ANY ($4::text[]) RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version
 `
 
 type SetTenantStatusParams struct {
@@ -566,6 +569,7 @@ func (q *Queries) SetTenantStatus(ctx context.Context, arg SetTenantStatusParams
 		&i.MaxCalendars,
 		&i.MaxSecrets,
 		&i.MaxApiKeys,
+		&i.Version,
 	)
 	return i, err
 }
@@ -576,8 +580,8 @@ UPDATE tenants SET name = $1, max_running = $2, max_running_by_type = $3,
        requests_per_second = $6, min_interval_seconds = $7,
        max_payload_bytes = $8, max_calendars = $9,
        max_secrets = $10, max_api_keys = $11, job_types = $12::text[], allowed_ips = $13::text[],
-       updated_at = now()
-WHERE id = $14 AND status IN ('active', 'suspended') RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys
+       version = version + 1, updated_at = now()
+WHERE id = $14 AND status IN ('active', 'suspended') RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version
 `
 
 type UpdateTenantParams struct {
@@ -635,6 +639,7 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		&i.MaxCalendars,
 		&i.MaxSecrets,
 		&i.MaxApiKeys,
+		&i.Version,
 	)
 	return i, err
 }

@@ -391,7 +391,7 @@ FROM active_executions e WHERE e.job_id = ANY (@job_ids::uuid[]) GROUP BY e.job_
 -- Cross-tenant: the worker. Fenced on (attempt, lease token): a row that is no
 -- longer this attempt's is not touched and not returned. Ends what is over by
 -- moving it to the history, sends the rest back with its backoff; a requested
--- end wins over any outcome. retry_ms < 0 means "over". Locked in id order,
+-- end wins over any outcome, and the error that it left is none. retry_ms < 0 means "over". Locked in id order,
 -- never skipped: an outcome must land. The parts run on one snapshot and each
 -- row is touched by one of them. What the tenants run is counted last, so that
 -- the counts are locked for as short as can be.
@@ -406,7 +406,7 @@ done AS (
 locked AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
            e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id,
-           e.concurrency_limit, e.concurrency_key, d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
+           e.concurrency_limit, e.concurrency_key, e.cancel_reason, e.cancelled_by, d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
            CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
                 WHEN d.succeeded THEN 'completed'
                 WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
@@ -423,13 +423,14 @@ moved AS (
 recorded AS (
     INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
                                 status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, backfill_id, started_at, completed_at,
-                                duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at)
+                                duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, cancelled_by, created_at)
     SELECT l.id, l.scheduled_at, l.tenant_id, l.job_id, l.job_version, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters,
-           l.verdict, CASE WHEN l.verdict = 'cancelled' THEN 'cancelled while running' ELSE '' END,
+           l.verdict, CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancel_reason, 'cancelled while running') ELSE '' END,
            l.attempt, l.max_attempts, CASE WHEN l.verdict = 'completed' THEN 100 ELSE l.progress END,
            l.attempts, l.worker_id, l.lease_token, l.backfill_id, l.started_at, clock.at,
-           l.duration_ms, nullif(l.result, '')::jsonb, nullif(l.error_type, ''), nullif(l.error_message, ''), nullif(l.error_stack, ''),
-           nullif(l.memory_mb, 0), nullif(l.cpu_ms, 0), l.created_at
+           l.duration_ms, nullif(l.result, '')::jsonb, CASE WHEN l.verdict = 'failed' THEN nullif(l.error_type, '') END,
+           CASE WHEN l.verdict = 'failed' THEN nullif(l.error_message, '') END, CASE WHEN l.verdict = 'failed' THEN nullif(l.error_stack, '') END,
+           nullif(l.memory_mb, 0), nullif(l.cpu_ms, 0), CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancelled_by, '') ELSE '' END, l.created_at
     FROM locked l, clock WHERE l.verdict <> 'retrying'
     ON CONFLICT (id, scheduled_at) DO NOTHING
     RETURNING id
@@ -655,7 +656,7 @@ WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 lost AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
            e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id, e.concurrency_key,
-           (w.id IS NULL OR w.dead) AS worker_lost,
+           e.cancel_reason, e.cancelled_by, (w.id IS NULL OR w.dead) AS worker_lost,
            CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
                 WHEN w.id IS NULL OR w.dead THEN CASE WHEN e.lost_count + 1 < @max_lost::int THEN 'pending' ELSE 'failed' END
                 WHEN e.attempt >= e.max_attempts THEN 'failed'
@@ -673,15 +674,15 @@ moved AS (
 recorded AS (
     INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
                                 status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, backfill_id, started_at, completed_at,
-                                duration_ms, error_type, error_message, created_at)
+                                duration_ms, error_type, error_message, cancelled_by, created_at)
     SELECT l.id, l.scheduled_at, l.tenant_id, l.job_id, l.job_version, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters,
-           l.verdict, CASE WHEN l.verdict = 'cancelled' THEN 'cancelled while running' ELSE '' END,
+           l.verdict, CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancel_reason, 'cancelled while running') ELSE '' END,
            l.attempt, l.max_attempts, l.progress, l.attempts, l.worker_id, l.lease_token, l.backfill_id, l.started_at, clock.at,
            (extract(epoch FROM clock.at - l.attempt_started_at) * 1000)::bigint,
            CASE WHEN l.verdict = 'cancelled' THEN NULL WHEN l.worker_lost THEN 'SYSTEM_ERROR' ELSE 'TIMEOUT' END,
            CASE WHEN l.verdict = 'cancelled' THEN NULL WHEN l.worker_lost THEN 'the worker was lost during the run, too often to try again'
                 ELSE 'the run passed its deadline and its worker did not end it' END,
-           l.created_at
+           CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancelled_by, '') ELSE '' END, l.created_at
     FROM lost l, clock WHERE l.verdict <> 'pending'
     ON CONFLICT (id, scheduled_at) DO NOTHING
 ),
@@ -767,16 +768,16 @@ waiting AS MATERIALIZED (
 ),
 moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                            status, reason, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
+                            status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
 SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
-       'cancelled', @reason::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, @now::timestamptz, w.created_at
+       'cancelled', @reason::text, @cancelled_by::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, @now::timestamptz, w.created_at
 FROM waiting w
 ON CONFLICT (id, scheduled_at) DO NOTHING;
 
 -- name: RequestCancelByJob :execrows
 -- Asks for the end of what runs of one job: the heartbeat of its worker, the
 -- completion and the sweeper all look at the mark under the row's lock.
-UPDATE active_executions SET cancel_requested_at = @now::timestamptz
+UPDATE active_executions SET cancel_requested_at = @now::timestamptz, cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
 WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running' AND cancel_requested_at IS NULL;
 
 -- name: CountActiveExecutions :many
@@ -797,16 +798,16 @@ WITH waiting AS MATERIALIZED (
 ),
 moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                            status, reason, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
+                            status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
 SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
-       'cancelled', @reason::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, @now::timestamptz, w.created_at
+       'cancelled', @reason::text, @cancelled_by::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, @now::timestamptz, w.created_at
 FROM waiting w
 ON CONFLICT (id, scheduled_at) DO NOTHING;
 
 -- name: RequestCancelExecution :exec
 -- Asks for the end of one run, as RequestCancelByJob does. A second request
--- keeps the instant of the first.
-UPDATE active_executions SET cancel_requested_at = @now::timestamptz
+-- keeps the instant of the first, its reason and who made it.
+UPDATE active_executions SET cancel_requested_at = @now::timestamptz, cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'running' AND cancel_requested_at IS NULL;
 
 -- name: ListNextInLine :many

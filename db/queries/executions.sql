@@ -10,7 +10,7 @@ WHERE tenant_id = @tenant_id AND id = @id AND scheduled_at >= @from_at::timestam
 SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
        status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
        completed_at, duration_ms, (CASE WHEN @with_result::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
 FROM executions
 WHERE tenant_id = @tenant_id
   AND scheduled_at >= @from_at::timestamptz AND scheduled_at < @to_at::timestamptz
@@ -29,7 +29,7 @@ LIMIT @page_size;
 SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
        status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
        completed_at, duration_ms, (CASE WHEN @with_result::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
 FROM executions
 WHERE tenant_id = @tenant_id
   AND scheduled_at >= @from_at::timestamptz AND scheduled_at < @to_at::timestamptz
@@ -49,7 +49,7 @@ LIMIT @page_size;
 SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
        status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
        completed_at, duration_ms, (CASE WHEN @with_result::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
 FROM executions
 WHERE tenant_id = @tenant_id
   AND status <> 'completed'
@@ -69,7 +69,7 @@ LIMIT @page_size;
 SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
        status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
        completed_at, duration_ms, (CASE WHEN @with_result::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
 FROM executions
 WHERE tenant_id = @tenant_id AND job_id = @job_id
   AND scheduled_at >= @from_at::timestamptz AND scheduled_at < @to_at::timestamptz
@@ -88,7 +88,7 @@ LIMIT @page_size;
 SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
        status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
        completed_at, duration_ms, (CASE WHEN @with_result::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
 FROM executions
 WHERE tenant_id = @tenant_id AND job_id = @job_id
   AND scheduled_at >= @from_at::timestamptz AND scheduled_at < @to_at::timestamptz
@@ -107,7 +107,7 @@ LIMIT @page_size;
 SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
        status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
        completed_at, duration_ms, (CASE WHEN @with_result::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id
+       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
 FROM executions
 WHERE tenant_id = @tenant_id AND job_id = @job_id
   AND status <> 'completed'

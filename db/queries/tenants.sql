@@ -9,8 +9,9 @@ SELECT * FROM tenants WHERE id = sqlc.arg(tenant_id);
 INSERT INTO tenants (id, name) VALUES (sqlc.arg(tenant_id), @name) ON CONFLICT (id) DO NOTHING;
 
 -- name: CreateTenant :execrows
--- One row, or none where the id is taken.
-INSERT INTO tenants (id, name) VALUES (sqlc.arg(tenant_id), @name) ON CONFLICT (id) DO NOTHING;
+-- One row, or none where the id is taken. UpdateTenant, in the same
+-- transaction, makes it version 1.
+INSERT INTO tenants (id, name, version) VALUES (sqlc.arg(tenant_id), @name, 0) ON CONFLICT (id) DO NOTHING;
 
 -- name: LockTenant :one
 -- Held until the end of a transaction that adds something of which a tenant
@@ -35,7 +36,7 @@ UPDATE tenants SET name = @name, max_running = sqlc.narg(max_running), max_runni
        requests_per_second = sqlc.narg(requests_per_second), min_interval_seconds = sqlc.narg(min_interval_seconds),
        max_payload_bytes = sqlc.narg(max_payload_bytes), max_calendars = sqlc.narg(max_calendars),
        max_secrets = sqlc.narg(max_secrets), max_api_keys = sqlc.narg(max_api_keys), job_types = sqlc.narg(job_types)::text[], allowed_ips = @allowed_ips::text[],
-       updated_at = now()
+       version = version + 1, updated_at = now()
 WHERE id = sqlc.arg(tenant_id) AND status IN ('active', 'suspended') RETURNING *;
 
 -- name: SetTenantStatus :one

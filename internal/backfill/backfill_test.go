@@ -234,7 +234,7 @@ func TestAnothersBackfillsDoNotExist(t *testing.T) {
 	if _, err := b.backfills.Get(t.Context(), eve, j.ID, made.ID); code(err) != "BACKFILL_NOT_FOUND" {
 		t.Errorf("get: %v", err)
 	}
-	if _, err := b.backfills.Cancel(t.Context(), eve, j.ID, made.ID); code(err) != "BACKFILL_NOT_FOUND" {
+	if _, err := b.backfills.Cancel(t.Context(), eve, j.ID, made.ID, ""); code(err) != "BACKFILL_NOT_FOUND" {
 		t.Errorf("cancel: %v", err)
 	}
 	// Nor is it another job's.
@@ -257,11 +257,11 @@ func TestOnlySoManyRunAtOnce(t *testing.T) {
 	if _, _, err := b.backfills.Create(t.Context(), b.who, j.ID, b.aDay(), idempotency.Key{}); code(err) != "TOO_MANY_BACKFILLS" {
 		t.Errorf("one too many: %v", err)
 	}
-	cancelled, err := b.backfills.Cancel(t.Context(), b.who, j.ID, first.ID)
+	cancelled, err := b.backfills.Cancel(t.Context(), b.who, j.ID, first.ID, "")
 	if err != nil || cancelled.Status != backfill.Cancelled || cancelled.FinishedAt == nil {
 		t.Fatalf("cancelled: %+v, %v", cancelled, err)
 	}
-	again, err := b.backfills.Cancel(t.Context(), b.who, j.ID, first.ID)
+	again, err := b.backfills.Cancel(t.Context(), b.who, j.ID, first.ID, "")
 	if diff := cmp.Diff(cancelled, again); err != nil || diff != "" {
 		t.Errorf("cancelled twice: %v (-once +twice):\n%s", err, diff)
 	}

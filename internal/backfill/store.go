@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -220,16 +221,20 @@ func get(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID, id uuid.
 }
 
 // Cancel ends a backfill: no further execution is made, those that wait are
-// cancelled and those that run are asked to end. One that is cancelled already
-// stays as it is; one that is completed is a Conflict.
-func (s *Store) Cancel(ctx context.Context, who tenant.Actor, jobID, id uuid.UUID) (b Backfill, err error) {
+// cancelled and those that run are asked to end, each with the reason, empty
+// being "the backfill was cancelled". One that is cancelled already stays as it
+// is; one that is completed is a Conflict.
+func (s *Store) Cancel(ctx context.Context, who tenant.Actor, jobID, id uuid.UUID, reason string) (b Backfill, err error) {
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		n, err := tx.CancelBackfill(ctx, db.CancelBackfillParams{TenantID: who.TenantID, JobID: jobID, ID: id, Now: tx.At})
 		if err != nil {
 			return fmt.Errorf("cancel backfill: %w", err)
 		}
 		if n == 1 {
-			if err := cancelExecutions(ctx, tx, who, jobID, id); err != nil {
+			if err := cancelExecutions(ctx, tx, db.RequestCancelByBackfillParams{
+				TenantID: who.TenantID, JobID: jobID, BackfillID: &id, Now: tx.At,
+				Reason: cmp.Or(reason, "the backfill was cancelled"), CancelledBy: who.Subject,
+			}); err != nil {
 				return err
 			}
 		}
@@ -242,14 +247,15 @@ func (s *Store) Cancel(ctx context.Context, who tenant.Actor, jobID, id uuid.UUI
 	return b, err
 }
 
-func cancelExecutions(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID, id uuid.UUID) error {
+func cancelExecutions(ctx context.Context, tx *postgres.Tx, running db.RequestCancelByBackfillParams) error {
 	_, err := tx.CancelWaitingByBackfill(ctx, db.CancelWaitingByBackfillParams{
-		TenantID: who.TenantID, JobID: jobID, BackfillID: &id, Now: tx.At, Reason: "the backfill was cancelled",
+		TenantID: running.TenantID, JobID: running.JobID, BackfillID: running.BackfillID, Now: running.Now,
+		Reason: running.Reason, CancelledBy: running.CancelledBy,
 	})
 	if err != nil {
 		return fmt.Errorf("cancel waiting executions: %w", err)
 	}
-	_, err = tx.RequestCancelByBackfill(ctx, db.RequestCancelByBackfillParams{TenantID: who.TenantID, JobID: jobID, BackfillID: &id, Now: tx.At})
+	_, err = tx.RequestCancelByBackfill(ctx, running)
 	if err != nil {
 		return fmt.Errorf("cancel running executions: %w", err)
 	}

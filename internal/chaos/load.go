@@ -215,7 +215,7 @@ func (l *load) pause(ctx context.Context, w *work, hold time.Duration, missed ap
 
 func (l *load) remove(ctx context.Context, w *work) {
 	code, deleted := l.ask(ctx, w.tenant, "delete", func(c *api.ClientWithResponses) (int, error) {
-		answer, err := c.DeleteJobWithResponse(ctx, w.id)
+		answer, err := c.DeleteJobWithResponse(ctx, w.id, nil)
 		if err != nil {
 			return 0, err
 		}

@@ -97,7 +97,7 @@ func (l *load) cancel(ctx context.Context, w *work) {
 		return
 	}
 	code, window := l.ask(ctx, w.tenant, "cancel", func(c *api.ClientWithResponses) (int, error) {
-		answer, err := c.CancelExecutionWithResponse(ctx, id)
+		answer, err := c.CancelExecutionWithResponse(ctx, id, api.CancelExecutionJSONRequestBody{})
 		if err != nil {
 			return 0, err
 		}

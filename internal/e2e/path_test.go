@@ -149,7 +149,7 @@ func wholePath(t *testing.T, s *installation) {
 	s.eventually("the triggered run is completed", func() bool {
 		return s.execution(manual.ID).Status == api.ExecutionStatusCompleted
 	})
-	if answer, err := s.client.DeleteJobWithResponse(t.Context(), job.ID); err != nil || answer.StatusCode() != http.StatusNoContent {
+	if answer, err := s.client.DeleteJobWithResponse(t.Context(), job.ID, nil); err != nil || answer.StatusCode() != http.StatusNoContent {
 		t.Errorf("delete: %v, %v", answer.StatusCode(), err)
 	}
 	if list := s.executions(job.ID); len(list) < 2 {
@@ -179,7 +179,7 @@ func TestTenantsDoNotSeeOneAnother(t *testing.T) {
 	}
 	for name, status := range map[string]func() (int, error){
 		"delete": func() (int, error) {
-			a, err := stranger.DeleteJobWithResponse(t.Context(), job.ID)
+			a, err := stranger.DeleteJobWithResponse(t.Context(), job.ID, nil)
 			return a.StatusCode(), err
 		},
 		"trigger": func() (int, error) {

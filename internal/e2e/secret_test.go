@@ -126,7 +126,7 @@ func TestSecretsReachTheirTargetAlone(t *testing.T) {
 		}
 		answers.Write(body)
 	}
-	put, err := s.client.PutSecretWithResponse(t.Context(), "key", api.SecretValue{Value: text(canary + "-stored")})
+	put, err := s.client.PutSecretWithResponse(t.Context(), "key", nil, api.SecretValue{Value: text(canary + "-stored")})
 	if err != nil || put.JSON201 == nil {
 		t.Fatalf("%v %s", err, put.Body)
 	}

@@ -102,7 +102,8 @@ type Execution struct {
 	Priority    int
 	Parameters  json.RawMessage // overrides of a manual run; nil when none
 	Status      Status
-	Reason      string // why it was skipped, missed or cancelled
+	Reason      string // why it was skipped, missed or cancelled; of one that is to end, why
+	CancelledBy string // who asked for its end: a subject, "system" or "platform"; empty where nobody did
 	MissedCount int64  // of a missed row that stands for a range: how many instants
 	MissedUntil *time.Time
 	Progress    int // 0 to 100
@@ -111,8 +112,8 @@ type Execution struct {
 	CompletedAt *time.Time
 	DurationMS  *int64 // of the last attempt
 	Result      json.RawMessage
-	Error       *Failure
-	Attempt     int // the number of the current or last attempt; 0 before the first
+	Error       *Failure // of one that failed
+	Attempt     int      // the number of the current or last attempt; 0 before the first
 	MaxAttempts int
 	Attempts    []Attempt  // earlier attempts, oldest first
 	AvailableAt *time.Time // when a pending or retrying execution may start

@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,14 +22,16 @@ const maxNext = 10
 
 // Cancel ends an execution that waits, or asks one that runs to end; which of
 // them, its status says. One that is cancelled already stays as it is; one that
-// ended otherwise is a Conflict. It also answers what may have its turn now,
-// which the caller hints to the workers.
+// ended otherwise is a Conflict. The reason is kept with it, empty being
+// "cancelled on request"; a second request changes neither the reason nor who
+// asked. It also answers what may have its turn now, which the caller hints to
+// the workers.
 //
 // The row is locked before it is asked where it stands: a claim or an outcome
 // that is just being written comes before, and is what decides.
-func (s *Store) Cancel(ctx context.Context, who tenant.Actor, id uuid.UUID) (e Execution, next []Turn, err error) {
+func (s *Store) Cancel(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string) (e Execution, next []Turn, err error) {
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		next, err = cancel(ctx, tx, who, id)
+		next, err = cancel(ctx, tx, who, id, cmp.Or(reason, "cancelled on request"))
 		if err != nil {
 			return err
 		}
@@ -47,7 +50,7 @@ type Turn struct {
 	Priority int
 }
 
-func cancel(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) ([]Turn, error) {
+func cancel(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID, reason string) ([]Turn, error) {
 	row, err := tx.LockExecution(ctx, db.LockExecutionParams{TenantID: who.TenantID, ID: id})
 	switch {
 	case fault.KindOf(postgres.Fault(err)) == fault.NotFound:
@@ -55,14 +58,16 @@ func cancel(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID
 	case err != nil:
 		return nil, fmt.Errorf("lock execution: %w", err)
 	case Status(row.Status) == Running:
-		err := tx.RequestCancelExecution(ctx, db.RequestCancelExecutionParams{TenantID: who.TenantID, ID: id, Now: tx.At})
+		err := tx.RequestCancelExecution(ctx, db.RequestCancelExecutionParams{
+			TenantID: who.TenantID, ID: id, Now: tx.At, Reason: reason, CancelledBy: who.Subject,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("ask the execution to end: %w", err)
 		}
 		return nil, nil
 	}
 	_, err = tx.CancelWaitingExecution(ctx, db.CancelWaitingExecutionParams{
-		TenantID: who.TenantID, ID: id, Now: tx.At, Reason: "cancelled by " + who.Subject,
+		TenantID: who.TenantID, ID: id, Now: tx.At, Reason: reason, CancelledBy: who.Subject,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cancel the waiting execution: %w", err)
@@ -100,7 +105,11 @@ func retry(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID)
 		return Execution{}, err
 	}
 	if !old.Status.Terminal() {
-		return Execution{}, stateFault("EXECUTION_NOT_OVER", "the execution is not over: cancel it first, or wait", old.Status)
+		message := "the execution is not over: cancel it first, or wait until its status is completed, failed or cancelled"
+		if old.Cancelling {
+			message = "the execution is asked to end and its worker has not ended it yet: wait until its status is cancelled, normally within a second, and ask again"
+		}
+		return Execution{}, stateFault("EXECUTION_NOT_OVER", message, old.Status)
 	}
 	again := demand{job: old.JobID, trigger: Retry, parameters: old.Parameters}
 	if who.NoSecrets && secret.Refers(old.Parameters) {

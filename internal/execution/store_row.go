@@ -18,6 +18,7 @@ func fromRow(r db.Execution) (Execution, error) {
 		ScheduledAt: r.ScheduledAt.UTC(), StartedAt: utc(r.StartedAt), CompletedAt: utc(r.CompletedAt), DurationMS: r.DurationMs,
 		Result: r.Result, Attempt: int(r.Attempt), MaxAttempts: int(r.MaxAttempts), AvailableAt: utc(r.AvailableAt),
 		Cancelling: r.CancelRequestedAt != nil, WorkerID: r.WorkerID, CPUTimeMS: r.CpuTimeMs, CreatedAt: r.CreatedAt.UTC(), BackfillID: r.BackfillID,
+		CancelledBy: r.CancelledBy,
 	}
 	if r.MissedCount != nil {
 		e.MissedCount = *r.MissedCount

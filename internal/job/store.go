@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -211,14 +212,15 @@ func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID, miss
 }
 
 // Delete ends a job: what waits is cancelled, what runs is asked to end, and
-// no due instant becomes an execution any more. Its history stays readable.
-func (s *Store) Delete(ctx context.Context, who tenant.Actor, id uuid.UUID) error {
+// no due instant becomes an execution any more. Its history stays readable. The
+// reason is kept with what it cancels; an empty one is "the job was deleted".
+func (s *Store) Delete(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string) error {
 	return s.change(ctx, who, id, func(tx *postgres.Tx, _ Job) (db.ScheduledJob, error) {
 		var none db.ScheduledJob
 		if err := tx.DeleteJob(ctx, db.DeleteJobParams{TenantID: who.TenantID, ID: id, Now: tx.At}); err != nil {
 			return none, fmt.Errorf("delete job: %w", err)
 		}
-		return none, cancelAll(ctx, tx, who, id, "the job was deleted")
+		return none, cancelAll(ctx, tx, who, id, cmp.Or(reason, "the job was deleted"))
 	}, nil)
 }
 

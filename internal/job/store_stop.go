@@ -40,11 +40,12 @@ func (s *Store) Stop(ctx context.Context, who tenant.Actor, id uuid.UUID, reason
 // runs to end. The order matters: the first locks all of them, so the second
 // finds what the first saw running.
 func cancelAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID, reason string) error {
-	waiting := db.CancelWaitingByJobParams{TenantID: who.TenantID, JobID: id, Now: tx.At, Reason: reason}
+	waiting := db.CancelWaitingByJobParams{TenantID: who.TenantID, JobID: id, Now: tx.At, Reason: reason, CancelledBy: who.Subject}
 	if _, err := tx.CancelWaitingByJob(ctx, waiting); err != nil {
 		return fmt.Errorf("cancel waiting executions: %w", err)
 	}
-	if _, err := tx.RequestCancelByJob(ctx, db.RequestCancelByJobParams{TenantID: who.TenantID, JobID: id, Now: tx.At}); err != nil {
+	running := db.RequestCancelByJobParams{TenantID: who.TenantID, JobID: id, Now: tx.At, Reason: reason, CancelledBy: who.Subject}
+	if _, err := tx.RequestCancelByJob(ctx, running); err != nil {
 		return fmt.Errorf("cancel running executions: %w", err)
 	}
 	return nil

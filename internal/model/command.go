@@ -80,8 +80,9 @@ func (o deleteJob) do(t *tables, at time.Time) answer {
 	}
 	j.Deleted, j.Status, j.Next = true, job.Inactive, time.Time{}
 	if t.bug != deletesOnly {
-		t.cancelWaiting(o.Job, at, "the job was deleted")
-		t.requestCancel(o.Job, at)
+		const reason = "the job was deleted"
+		t.cancelWaiting(o.Job, at, reason)
+		t.requestCancel(o.Job, at, reason)
 	}
 	return answer{}
 }

@@ -40,9 +40,8 @@ func (o completeExecutions) do(t *tables, at time.Time) (a answer) {
 			continue
 		}
 		over := r.end(v.Status, at)
-		over.ErrorType = d.Error
-		if v.Status == execution.Cancelled {
-			over.Reason = cancelledRunning
+		if over.ErrorType = d.Error; v.Status == execution.Cancelled {
+			over.ErrorType, over.Reason = "", r.CancelFor
 		}
 		t.remove(r.ID)
 		t.record(over)
@@ -50,8 +49,6 @@ func (o completeExecutions) do(t *tables, at time.Time) (a answer) {
 	a.Verdicts = verdicts
 	return a
 }
-
-const cancelledRunning = "cancelled while running"
 
 // mayComplete is the fence.
 func (t *tables) mayComplete(r *activeRow, d outcome) bool {
@@ -145,7 +142,7 @@ func (o reclaimExecutions) do(t *tables, at time.Time) (a answer) {
 		}
 		o := r.end(v.Status, at)
 		if v.Status == execution.Cancelled {
-			o.Reason = cancelledRunning
+			o.Reason = r.CancelFor
 		} else {
 			o.ErrorType = kind
 		}

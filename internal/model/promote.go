@@ -38,8 +38,9 @@ func (o writePromotion) do(t *tables, _ time.Time) (a answer) {
 	defer t.unlock(o.Session)
 	p := o.plan
 	for _, id := range p.cancels {
-		t.cancelWaiting(id, p.at, "a later due instant took its place (overlapPolicy cancel_running)")
-		t.requestCancel(id, p.at)
+		const reason = "a later due instant took its place (overlapPolicy cancel_running)"
+		t.cancelWaiting(id, p.at, reason)
+		t.requestCancel(id, p.at, reason)
 	}
 	if t.bug != advancesOnly {
 		for _, r := range p.runs {
@@ -121,10 +122,10 @@ func (t *tables) cancelWaiting(of uuid.UUID, at time.Time, reason string) {
 }
 
 // requestCancel is RequestCancelByJob.
-func (t *tables) requestCancel(of uuid.UUID, at time.Time) {
+func (t *tables) requestCancel(of uuid.UUID, at time.Time, reason string) {
 	for i := range t.active {
 		if r := &t.active[i]; r.Job == of && !r.waits() && r.CancelAt.IsZero() {
-			r.CancelAt = at
+			r.CancelAt, r.CancelFor = at, reason
 		}
 	}
 }

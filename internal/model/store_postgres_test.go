@@ -335,7 +335,7 @@ func (s *real) command(ctx context.Context, tx *postgres.Tx, o op, at time.Time)
 		if _, err := tx.CancelWaitingByJob(ctx, db.CancelWaitingByJobParams{TenantID: s.who.TenantID, JobID: id, Now: at, Reason: "the job was deleted"}); err != nil {
 			return a, err
 		}
-		_, err := tx.RequestCancelByJob(ctx, db.RequestCancelByJobParams{TenantID: s.who.TenantID, JobID: id, Now: at})
+		_, err := tx.RequestCancelByJob(ctx, db.RequestCancelByJobParams{TenantID: s.who.TenantID, JobID: id, Now: at, Reason: "the job was deleted"})
 		return a, err
 	case triggerJob:
 		return s.trigger(ctx, tx, o, old, at)

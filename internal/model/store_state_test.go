@@ -36,13 +36,13 @@ func (s *real) state(ctx context.Context) (*tables, error) {
 		return err
 	})
 	read(`SELECT id, job_id, scheduled_at, trigger_type, status, priority, attempt, max_attempts, lost_count, pooled, concurrency_limit, coalesce(concurrency_key, ''), timeout_ms,
-	             attempts, available_at, least(sweep_at, '9999-01-01 00:00:00+00'), started_at, attempt_started_at, deadline_at, cancel_requested_at,
+	             attempts, available_at, least(sweep_at, '9999-01-01 00:00:00+00'), started_at, attempt_started_at, deadline_at, cancel_requested_at, coalesce(cancel_reason, ''),
 	             coalesce(worker_id, '00000000-0000-0000-0000-000000000000'), coalesce(lease_token, '00000000-0000-0000-0000-000000000000')
 	      FROM active_executions ORDER BY id`, func(row pgx.CollectableRow) error {
 		var r activeRow
 		var timeout int
 		err := row.Scan(&r.ID, &r.Job, zero{&r.At}, &r.Trigger, &r.Status, &r.Priority, &r.Attempt, &r.MaxAttempts, &r.Lost, &r.Pooled, &r.Gate, &r.Key, &timeout,
-			tried{&r.Failures}, zero{&r.AvailableAt}, zero{&r.SweepAt}, zero{&r.StartedAt}, zero{&r.AttemptedAt}, zero{&r.DeadlineAt}, zero{&r.CancelAt}, &r.Worker, &r.Token)
+			tried{&r.Failures}, zero{&r.AvailableAt}, zero{&r.SweepAt}, zero{&r.StartedAt}, zero{&r.AttemptedAt}, zero{&r.DeadlineAt}, zero{&r.CancelAt}, &r.CancelFor, &r.Worker, &r.Token)
 		r.Timeout = time.Duration(timeout) * time.Millisecond
 		t.active = append(t.active, r)
 		return err

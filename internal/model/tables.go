@@ -66,6 +66,7 @@ type activeRow struct {
 	AttemptedAt time.Time // attempt_started_at
 	DeadlineAt  time.Time
 	CancelAt    time.Time
+	CancelFor   string // cancel_reason
 	Worker      uuid.UUID
 	Token       uuid.UUID
 }

@@ -182,7 +182,7 @@ func TestBackfillOutlivesCancelRunning(t *testing.T) {
 	p.pass(t, p.promoter, *j.NextExecutionAt)
 	p.pass(t, p.promoter, j.NextExecutionAt.Add(time.Minute))
 	replaced, err := p.executions.Get(t.Context(), p.who, execution.ScheduledID(j.ID, *j.NextExecutionAt))
-	if err != nil || replaced.Status != execution.Cancelled {
+	if err != nil || replaced.Status != execution.Cancelled || replaced.CancelledBy != "system" || replaced.Reason == "" {
 		t.Errorf("the due instant before: %+v, %v", replaced, err)
 	}
 	if got := p.get(t, ask); got.Outcomes[execution.Pending] != ask.Total {

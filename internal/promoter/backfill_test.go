@@ -207,7 +207,7 @@ func TestBackfillIsOverWhenItsRunsAre(t *testing.T) {
 	if r := p.fill(t, p.promoter, at.Add(time.Hour)); r.Claimed != 0 {
 		t.Errorf("after the end: %+v", r)
 	}
-	if _, err := p.backfills.Cancel(t.Context(), p.who, j.ID, ask.ID); err == nil {
+	if _, err := p.backfills.Cancel(t.Context(), p.who, j.ID, ask.ID, ""); err == nil {
 		t.Error("cancelled what is completed")
 	}
 }
@@ -346,7 +346,7 @@ func TestCancelledBackfillMakesNothingMore(t *testing.T) {
 	if _, err := p.engine.Pool().Exec(t.Context(), "UPDATE active_executions SET status = 'running', worker_id = id, lease_token = id, attempt = 1 WHERE id = $1", runs); err != nil {
 		t.Fatal(err)
 	}
-	got, err := p.backfills.Cancel(t.Context(), p.who, j.ID, ask.ID)
+	got, err := p.backfills.Cancel(t.Context(), p.who, j.ID, ask.ID, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func TestBackfillOfADeletedJobIsCancelled(t *testing.T) {
 	j := p.hourly(t, nil)
 	ask := p.ask(t, j, 10, 60)
 	p.fill(t, p.promoter, ask.CreatedAt.Add(2*time.Second))
-	if err := p.jobs.Delete(t.Context(), p.who, j.ID); err != nil {
+	if err := p.jobs.Delete(t.Context(), p.who, j.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	if r := p.fill(t, p.promoter, ask.CreatedAt.Add(10*time.Second)); r.Created != 0 || r.Finished != 1 {

@@ -81,6 +81,9 @@ func TestASuspendedTenant(t *testing.T) {
 	if n := b.number(t, "SELECT count(*) FROM active_executions WHERE status <> 'running' OR cancel_requested_at IS NULL"); n != 0 {
 		t.Errorf("%d executions wait or were not asked to end", n)
 	}
+	if n := b.number(t, "SELECT count(*) FROM executions WHERE reason <> 'the tenant is suspended' OR cancelled_by <> 'platform'"); n != 0 {
+		t.Errorf("%d executions do not say why they end", n)
+	}
 	if report := b.pass(t, b.promoter, now.Add(time.Minute)); report.Claimed != 0 {
 		t.Errorf("%d jobs of a suspended tenant were promoted", report.Claimed)
 	}
@@ -157,7 +160,7 @@ func TestExecutionsBeyondTheDayAreSkipped(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	bound := 5
-	if _, err := b.tenants(t).Change(t.Context(), b.who.TenantID, tenant.Spec{Name: "x", Limits: tenant.Limits{MaxExecutionsPerDay: &bound}}); err != nil {
+	if _, err := b.tenants(t).Change(t.Context(), b.who.TenantID, tenant.Spec{Name: "x", Limits: tenant.Limits{MaxExecutionsPerDay: &bound}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	j := b.create(t, func(s *job.Spec) {

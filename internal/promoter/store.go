@@ -144,13 +144,15 @@ func write(ctx context.Context, q *db.Queries, p *plan, at, now time.Time) error
 
 // cancelActive ends what waits of a job and asks for the end of what runs.
 func cancelActive(ctx context.Context, q *db.Queries, j *dueJob, at time.Time) error {
+	const reason, by = "a later due instant took its place (overlapPolicy cancel_running)", "system"
 	_, err := q.CancelWaitingByJob(ctx, db.CancelWaitingByJobParams{
-		TenantID: j.tenant, JobID: j.id, Now: at, SpareBackfills: true, Reason: "a later due instant took its place (overlapPolicy cancel_running)",
+		TenantID: j.tenant, JobID: j.id, Now: at, SpareBackfills: true, Reason: reason, CancelledBy: by,
 	})
 	if err != nil {
 		return fmt.Errorf("cancel waiting executions: %w", err)
 	}
-	if _, err := q.RequestCancelByJob(ctx, db.RequestCancelByJobParams{TenantID: j.tenant, JobID: j.id, Now: at}); err != nil {
+	running := db.RequestCancelByJobParams{TenantID: j.tenant, JobID: j.id, Now: at, Reason: reason, CancelledBy: by}
+	if _, err := q.RequestCancelByJob(ctx, running); err != nil {
 		return fmt.Errorf("cancel running executions: %w", err)
 	}
 	return nil

@@ -103,11 +103,13 @@ func (s *store) cancelHeld(ctx context.Context) (int, error) {
 	}
 	for _, j := range jobs {
 		err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
-			_, err := tx.CancelWaitingByJob(ctx, db.CancelWaitingByJobParams{TenantID: j.TenantID, JobID: j.JobID, Now: tx.At, Reason: "the tenant is suspended"})
+			const reason, by = "the tenant is suspended", "platform"
+			_, err := tx.CancelWaitingByJob(ctx, db.CancelWaitingByJobParams{TenantID: j.TenantID, JobID: j.JobID, Now: tx.At, Reason: reason, CancelledBy: by})
 			if err != nil {
 				return fmt.Errorf("cancel waiting executions: %w", err)
 			}
-			if _, err := tx.RequestCancelByJob(ctx, db.RequestCancelByJobParams{TenantID: j.TenantID, JobID: j.JobID, Now: tx.At}); err != nil {
+			running := db.RequestCancelByJobParams{TenantID: j.TenantID, JobID: j.JobID, Now: tx.At, Reason: reason, CancelledBy: by}
+			if _, err := tx.RequestCancelByJob(ctx, running); err != nil {
 				return fmt.Errorf("cancel running executions: %w", err)
 			}
 			return nil

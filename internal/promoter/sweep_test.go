@@ -99,7 +99,7 @@ func TestCancelledRunOfADeadWorkerIsOver(t *testing.T) {
 	due := *j.NextExecutionAt
 	b.pass(t, b.promoter, due)
 	b.claimBy(t, execution.ScheduledID(j.ID, due).String(), due.Add(time.Second), due.Add(time.Hour))
-	if err := b.jobs.Delete(t.Context(), b.who, j.ID); err != nil {
+	if err := b.jobs.Delete(t.Context(), b.who, j.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	b.sweep(t, due.Add(5*time.Second))

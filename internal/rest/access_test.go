@@ -114,7 +114,7 @@ func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner ten
 		id = b.makeExecution(t, owner, made.ID).ID
 	case "retryExecution", "bulkRetryExecutions":
 		id = b.makeExecution(t, owner, made.ID).ID
-		if _, _, err := b.executions.Cancel(t.Context(), owner, id); err != nil {
+		if _, _, err := b.executions.Cancel(t.Context(), owner, id, ""); err != nil {
 			t.Fatal(err)
 		}
 	case "getTenant", "updateTenant", "deleteTenant", "suspendTenant", "activateTenant":

@@ -71,7 +71,7 @@ func (s *server) GetBackfill(ctx context.Context, request api.GetBackfillRequest
 
 // CancelBackfill is POST /jobs/{id}/backfills/{backfillId}/cancel.
 func (s *server) CancelBackfill(ctx context.Context, request api.CancelBackfillRequestObject) (api.CancelBackfillResponseObject, error) {
-	cancelled, err := s.Backfills.Cancel(ctx, callOf(ctx).who.Actor, request.ID, request.BackfillID)
+	cancelled, err := s.Backfills.Cancel(ctx, callOf(ctx).who.Actor, request.ID, request.BackfillID, orZero(orZero(request.Body).Reason))
 	if err != nil {
 		return nil, err
 	}

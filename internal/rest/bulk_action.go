@@ -65,7 +65,7 @@ func (s *server) BulkTriggerJobs(ctx context.Context, request api.BulkTriggerJob
 func (s *server) BulkCancelExecutions(ctx context.Context, request api.BulkCancelExecutionsRequestObject) (api.BulkCancelExecutionsResponseObject, error) {
 	active := []execution.Status{execution.Pending, execution.Running, execution.Retrying}
 	result, err := s.onExecutions(ctx, *request.Body, active, func(id uuid.UUID) (*uuid.UUID, error) {
-		_, next, err := s.Executions.Cancel(ctx, callOf(ctx).who.Actor, id)
+		_, next, err := s.Executions.Cancel(ctx, callOf(ctx).who.Actor, id, orZero(request.Body.Reason))
 		s.hint(ctx, next...)
 		return nil, err
 	})

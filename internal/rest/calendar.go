@@ -2,9 +2,7 @@ package rest
 
 import (
 	"context"
-	"fmt"
 	"net/url"
-	"strconv"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/calendar"
@@ -26,7 +24,7 @@ func (s *server) CreateCalendar(ctx context.Context, request api.CreateCalendarR
 	}
 	return api.CreateCalendar201JSONResponse{
 		Body:    viewCalendar(made),
-		Headers: api.CreateCalendar201ResponseHeaders{ETag: calendarTag(made), Location: calendarPath(made), IdempotentReplayed: replay(replayed)},
+		Headers: api.CreateCalendar201ResponseHeaders{ETag: etag(made.Version), Location: calendarPath(made), IdempotentReplayed: replay(replayed)},
 	}, nil
 }
 
@@ -59,7 +57,7 @@ func (s *server) ImportCalendar(ctx context.Context, request api.ImportCalendarR
 	}
 	return api.ImportCalendar201JSONResponse{
 		Body:    viewCalendar(made),
-		Headers: api.ImportCalendar201ResponseHeaders{ETag: calendarTag(made), Location: calendarPath(made), IdempotentReplayed: replay(replayed)},
+		Headers: api.ImportCalendar201ResponseHeaders{ETag: etag(made.Version), Location: calendarPath(made), IdempotentReplayed: replay(replayed)},
 	}, nil
 }
 
@@ -111,7 +109,7 @@ func (s *server) GetCalendar(ctx context.Context, request api.GetCalendarRequest
 	if err != nil {
 		return nil, err
 	}
-	return api.GetCalendar200JSONResponse{Body: viewCalendar(found), Headers: api.GetCalendar200ResponseHeaders{ETag: calendarTag(found)}}, nil
+	return api.GetCalendar200JSONResponse{Body: viewCalendar(found), Headers: api.GetCalendar200ResponseHeaders{ETag: etag(found.Version)}}, nil
 }
 
 // UpdateCalendar is PUT /calendars/{id}.
@@ -124,7 +122,7 @@ func (s *server) UpdateCalendar(ctx context.Context, request api.UpdateCalendarR
 	if err != nil {
 		return nil, err
 	}
-	return api.UpdateCalendar200JSONResponse{Body: viewCalendar(updated), Headers: api.UpdateCalendar200ResponseHeaders{ETag: calendarTag(updated)}}, nil
+	return api.UpdateCalendar200JSONResponse{Body: viewCalendar(updated), Headers: api.UpdateCalendar200ResponseHeaders{ETag: etag(updated.Version)}}, nil
 }
 
 // DeleteCalendar is DELETE /calendars/{id}.
@@ -161,11 +159,6 @@ func viewCalendar(c calendar.Calendar) api.Calendar {
 		view.Days[i] = api.CalendarDay{Start: day.Start, End: &day.End, Yearly: &day.Yearly}
 	}
 	return view
-}
-
-func calendarTag(c calendar.Calendar) *string {
-	text := fmt.Sprintf("%q", strconv.Itoa(c.Version))
-	return &text
 }
 
 func calendarPath(c calendar.Calendar) *string {

@@ -100,7 +100,8 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		for _, token := range []string{"", admin} {
 			got := b.send(request{method: "GET", path: path, token: token})
 			e := refused(t, got, http.StatusNotFound, "NOT_FOUND")
-			if len(e.Error.Details) != 0 || got.header.Get("Content-Type") != "application/json" {
+			if len(e.Error.Details) != 0 || got.header.Get("Content-Type") != "application/json" || !strings.Contains(e.Error.Message, "/docs/openapi.json") ||
+				got.header.Get("Link") != `</docs/openapi.json>; rel="service-desc", </docs/>; rel="service-doc"` {
 				t.Errorf("%s: %s", path, got.body)
 			}
 		}
@@ -108,21 +109,25 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	// An escaped slash stays inside its part of the path.
 	refused(t, b.do(t, request{method: "GET", path: base + "/jobs/" + id + "%2fexecutions", token: admin}), http.StatusBadRequest, "VALIDATION_FAILED")
 	for _, test := range []struct{ method, path, allow string }{
-		{"PATCH", "/jobs", "GET, POST"},
-		{"DELETE", "/jobs", "GET, POST"},
-		{"POST", "/jobs/" + id, "GET, PUT, PATCH, DELETE"},
-		{"GET", "/jobs/" + id + "/trigger", "POST"},
-		{"OPTIONS", "/executions", "GET"},
-		{"HEAD", "/jobs", "GET, POST"},
-		{"TRACE", "/jobs", "GET, POST"},
-		{"PROPFIND", "/jobs", "GET, POST"},
-		{"get", "/jobs", "GET, POST"},
+		{"PATCH", "/jobs", "GET, HEAD, POST, OPTIONS"},
+		{"DELETE", "/jobs", "GET, HEAD, POST, OPTIONS"},
+		{"POST", "/jobs/" + id, "GET, HEAD, PUT, PATCH, DELETE, OPTIONS"},
+		{"GET", "/jobs/" + id + "/trigger", "POST, OPTIONS"},
+		{"HEAD", "/jobs/" + id + "/trigger", "POST, OPTIONS"},
+		{"TRACE", "/jobs", "GET, HEAD, POST, OPTIONS"},
+		{"PROPFIND", "/jobs", "GET, HEAD, POST, OPTIONS"},
+		{"get", "/jobs", "GET, HEAD, POST, OPTIONS"},
 	} {
 		got := b.send(request{method: test.method, path: base + test.path, token: admin, header: map[string]string{"X-HTTP-Method-Override": "GET"}})
 		if got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != test.allow {
 			t.Errorf("%s %s: %d, Allow %q", test.method, test.path, got.status, got.header.Get("Allow"))
 		}
-		refused(t, got, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+		if test.method != "HEAD" {
+			refused(t, got, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+		}
+	}
+	for _, method := range []string{"OPTIONS", "PROPFIND"} { // of what is not there
+		refused(t, b.send(request{method: method, path: base + "/nothing", token: admin}), http.StatusNotFound, "NOT_FOUND")
 	}
 }
 

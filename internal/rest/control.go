@@ -13,12 +13,12 @@ func (s *server) StopJob(ctx context.Context, request api.StopJobRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	return api.StopJob200JSONResponse{Body: viewJob(stopped), Headers: api.StopJob200ResponseHeaders{ETag: etag(stopped)}}, nil
+	return api.StopJob200JSONResponse{Body: viewJob(stopped), Headers: api.StopJob200ResponseHeaders{ETag: etag(stopped.Version)}}, nil
 }
 
 // CancelExecution is POST /executions/{id}/cancel.
 func (s *server) CancelExecution(ctx context.Context, request api.CancelExecutionRequestObject) (api.CancelExecutionResponseObject, error) {
-	cancelled, next, err := s.Executions.Cancel(ctx, callOf(ctx).who.Actor, request.ID)
+	cancelled, next, err := s.Executions.Cancel(ctx, callOf(ctx).who.Actor, request.ID, orZero(orZero(request.Body).Reason))
 	if err != nil {
 		return nil, err
 	}

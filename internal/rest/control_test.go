@@ -98,10 +98,10 @@ func TestStopAJob(t *testing.T) {
 	state := func(id uuid.UUID) api.Execution {
 		return read[api.Execution](t, b.do(t, request{method: "GET", path: base + "/executions/" + id.String(), token: token}), http.StatusOK)
 	}
-	if e := state(runs); e.Status != "running" || !e.CancelRequested {
+	if e := state(runs); e.Status != "running" || !e.CancelRequested || e.Reason.MustGet() != "the target is gone" || e.CancelledBy.MustGet() != "ada" {
 		t.Errorf("what ran is %s, its end asked for: %v", e.Status, e.CancelRequested)
 	}
-	if e := state(waits); e.Status != "cancelled" || e.Reason.MustGet() != "the target is gone" {
+	if e := state(waits); e.Status != "cancelled" || e.Reason.MustGet() != "the target is gone" || e.CancelledBy.MustGet() != "ada" {
 		t.Errorf("what waited is %s because of %q", e.Status, e.Reason.MustGet())
 	}
 	backfills := read[api.BackfillPage](t, b.do(t, request{method: "GET", path: base + "/jobs/" + made.ID.String() + "/backfills", token: token}), http.StatusOK)
@@ -130,12 +130,13 @@ func TestCancelAnExecution(t *testing.T) {
 	token := b.token(t, b.ours, identity.Operator)
 	made := b.makeJob(t, b.ours) // one at a time
 	first, second := b.makeExecution(t, b.ours, made.ID).ID, b.makeExecution(t, b.ours, made.ID).ID
+	body := ""
 	cancel := func(id uuid.UUID) answer {
-		return b.do(t, request{method: "POST", path: base + "/executions/" + id.String() + "/cancel", token: token})
+		return b.do(t, request{method: "POST", path: base + "/executions/" + id.String() + "/cancel", token: token, body: body})
 	}
 	got := cancel(first)
 	e := read[api.Execution](t, got, http.StatusOK)
-	if e.Status != "cancelled" || e.Reason.MustGet() != "cancelled by ada" || e.CompletedAt.IsNull() {
+	if e.Status != "cancelled" || e.Reason.MustGet() != "cancelled on request" || e.CancelledBy.MustGet() != "ada" || e.CompletedAt.IsNull() {
 		t.Errorf("the execution is %s", got.body)
 	}
 	if diff := cmp.Diff([]uuid.UUID{second}, b.hinted); diff != "" {
@@ -148,15 +149,24 @@ func TestCancelAnExecution(t *testing.T) {
 	run := b.makeExecution(t, b.ours, b.makeJob(t, b.ours).ID).ID
 	worker := b.claimer(t)
 	worker.claim(run)
-	for range 2 {
-		if e := read[api.Execution](t, cancel(run), http.StatusAccepted); e.Status != "running" || !e.CancelRequested {
-			t.Errorf("what runs is %s", e.Status)
+	for _, body = range []string{`{"reason":"no \u003creport\u003e today"}`, `{"reason":"another"}`} { // the first one stands
+		got := cancel(run)
+		e := read[api.Execution](t, got, http.StatusAccepted)
+		if e.Status != "running" || !e.CancelRequested || e.Reason.MustGet() != "no <report> today" || e.CancelledBy.MustGet() != "ada" {
+			t.Errorf("what runs is %s", got.body)
 		}
 	}
-	worker.complete(true, run)
-	if e := read[api.Execution](t, cancel(run), http.StatusOK); e.Status != "cancelled" || e.Reason.MustGet() != "cancelled while running" {
-		t.Errorf("what ran is %s", e.Status)
+	waits := refused(t, b.do(t, request{method: "POST", path: base + "/executions/" + run.String() + "/retry", token: token}), http.StatusConflict, "EXECUTION_NOT_OVER")
+	if !strings.Contains(waits.Error.Message, "until its status is cancelled") {
+		t.Errorf("a retry that is too early is told %q", waits.Error.Message)
 	}
+	worker.complete(false, run)
+	got = cancel(run)
+	if e := read[api.Execution](t, got, http.StatusOK); e.Status != "cancelled" || e.Reason.MustGet() != "no <report> today" || e.CancelledBy.MustGet() != "ada" ||
+		!e.ErrorType.IsNull() || !e.ErrorMessage.IsNull() || !e.ErrorStack.IsNull() {
+		t.Errorf("what ran is %s", got.body)
+	}
+	body = ""
 
 	done := b.makeExecution(t, b.ours, b.makeJob(t, b.ours).ID).ID
 	worker.claim(done)
@@ -246,7 +256,7 @@ func TestRetryAnExecution(t *testing.T) {
 	if kept := read[api.Execution](t, b.do(t, request{method: "GET", path: base + "/executions/" + old.ID.String(), token: token}), http.StatusOK); kept.Status != "failed" {
 		t.Errorf("the old one is %s", kept.Status)
 	}
-	if err := b.jobs.Delete(t.Context(), b.ours, made.ID); err != nil {
+	if err := b.jobs.Delete(t.Context(), b.ours, made.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	again.header = nil
@@ -266,7 +276,7 @@ func TestCancelKeepsWhatIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, next, err := b.executions.Cancel(t.Context(), b.ours, e.ID)
+	got, next, err := b.executions.Cancel(t.Context(), b.ours, e.ID, "")
 	if err != nil || len(next) != 0 {
 		t.Fatal(next, err)
 	}

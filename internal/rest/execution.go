@@ -103,7 +103,7 @@ func viewExecution(e execution.Execution) api.Execution {
 	view := api.Execution{
 		ID: e.ID, ExecutionID: e.ID, TenantID: e.TenantID, JobID: e.JobID, JobVersion: e.JobVersion, JobType: api.JobType(e.JobType),
 		TriggerType: api.TriggerType(e.Trigger), TriggeredBy: textOrNull(e.TriggeredBy), Parameters: rawOrNull(e.Parameters), Priority: e.Priority,
-		Status: api.ExecutionStatus(e.Status), Reason: textOrNull(e.Reason), Progress: e.Progress, ScheduledAt: e.ScheduledAt,
+		Status: api.ExecutionStatus(e.Status), Reason: textOrNull(e.Reason), CancelledBy: textOrNull(e.CancelledBy), Progress: e.Progress, ScheduledAt: e.ScheduledAt,
 		StartedAt: orNull(e.StartedAt), CompletedAt: orNull(e.CompletedAt), DurationMs: orNull(e.DurationMS), Result: e.Result,
 		ErrorType: nullable.NewNullNullable[api.ErrorType](), ErrorMessage: textOrNull(""), ErrorStack: textOrNull(""),
 		RetryCount: e.Retries(), MaxAttempts: e.MaxAttempts, Attempts: make([]api.Attempt, len(e.Attempts)),

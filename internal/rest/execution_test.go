@@ -61,7 +61,7 @@ func TestReadAnExecution(t *testing.T) {
 	} {
 		for name, value := range map[string]any{
 			"id": test.id.String(), "executionId": test.id.String(), "tenantId": b.ours.TenantID.String(), "jobId": made.ID.String(), "jobVersion": 3.0, "jobType": "http",
-			"triggerType": "scheduled", "scheduledAt": instant, "completedAt": instant, "createdAt": instant, "backfillId": nil, "waitingOn": nil, "nextAttemptAt": nil, "cancelRequested": false,
+			"triggerType": "scheduled", "scheduledAt": instant, "completedAt": instant, "createdAt": instant, "backfillId": nil, "waitingOn": nil, "nextAttemptAt": nil, "cancelRequested": false, "cancelledBy": nil,
 		} {
 			test.want[name] = value
 		}

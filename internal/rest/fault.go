@@ -109,7 +109,9 @@ func (s *server) writeError(w http.ResponseWriter, r *http.Request, status int, 
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // fails only where the client is gone
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false) // it is no page (nosniff)
+	_ = encoder.Encode(answer)   // fails only where the client is gone
 }
 
 // serviceError is the form of errors below /internal.
@@ -218,13 +220,15 @@ func isOutdated(err error) bool {
 }
 
 // wrong is the fault of a request with these fields. The code is the first that
-// applies: of the expression, of the config, of anything.
+// applies: of the expression, of the config, of anything. A config that is
+// missing is one of several fields that are.
 func wrong(fields ...fault.Field) error {
 	code := codeInvalid
 	for _, field := range fields {
 		switch {
 		case field.Path == "cronExpression":
 			code = codeCron
+		case field.Path == "config" && field.Rule == "required":
 		case code == codeInvalid && (field.Path == "config" || strings.HasPrefix(field.Path, "config.") || strings.HasPrefix(field.Path, "config[")):
 			code = codeConfig
 		}

@@ -36,7 +36,7 @@ func (s *server) CreateJob(ctx context.Context, request api.CreateJobRequestObje
 	location := base + "/jobs/" + created.ID.String()
 	return api.CreateJob201JSONResponse{
 		Body:    viewJob(created),
-		Headers: api.CreateJob201ResponseHeaders{ETag: etag(created), Location: &location, IdempotentReplayed: replay(replayed)},
+		Headers: api.CreateJob201ResponseHeaders{ETag: etag(created.Version), Location: &location, IdempotentReplayed: replay(replayed)},
 	}, nil
 }
 
@@ -46,7 +46,7 @@ func (s *server) GetJob(ctx context.Context, request api.GetJobRequestObject) (a
 	if err != nil {
 		return nil, err
 	}
-	return api.GetJob200JSONResponse{Body: viewJob(found), Headers: api.GetJob200ResponseHeaders{ETag: etag(found)}}, nil
+	return api.GetJob200JSONResponse{Body: viewJob(found), Headers: api.GetJob200ResponseHeaders{ETag: etag(found.Version)}}, nil
 }
 
 // UpdateJob is PUT /jobs/{id}.
@@ -59,12 +59,12 @@ func (s *server) UpdateJob(ctx context.Context, request api.UpdateJobRequestObje
 	if err != nil {
 		return nil, err
 	}
-	return api.UpdateJob200JSONResponse{Body: viewJob(updated), Headers: api.UpdateJob200ResponseHeaders{ETag: etag(updated)}}, nil
+	return api.UpdateJob200JSONResponse{Body: viewJob(updated), Headers: api.UpdateJob200ResponseHeaders{ETag: etag(updated.Version)}}, nil
 }
 
 // DeleteJob is DELETE /jobs/{id}.
 func (s *server) DeleteJob(ctx context.Context, request api.DeleteJobRequestObject) (api.DeleteJobResponseObject, error) {
-	if err := s.Jobs.Delete(ctx, callOf(ctx).who.Actor, request.ID); err != nil {
+	if err := s.Jobs.Delete(ctx, callOf(ctx).who.Actor, request.ID, orZero(request.Params.Reason)); err != nil {
 		return nil, err
 	}
 	return api.DeleteJob204Response{}, nil
@@ -77,7 +77,7 @@ func (s *server) PauseJob(ctx context.Context, request api.PauseJobRequestObject
 	if err != nil {
 		return nil, err
 	}
-	return api.PauseJob200JSONResponse{Body: viewJob(paused), Headers: api.PauseJob200ResponseHeaders{ETag: etag(paused)}}, nil
+	return api.PauseJob200JSONResponse{Body: viewJob(paused), Headers: api.PauseJob200ResponseHeaders{ETag: etag(paused.Version)}}, nil
 }
 
 // ResumeJob is POST /jobs/{id}/resume.
@@ -87,7 +87,7 @@ func (s *server) ResumeJob(ctx context.Context, request api.ResumeJobRequestObje
 	if err != nil {
 		return nil, err
 	}
-	return api.ResumeJob200JSONResponse{Body: viewJob(resumed), Headers: api.ResumeJob200ResponseHeaders{ETag: etag(resumed)}}, nil
+	return api.ResumeJob200JSONResponse{Body: viewJob(resumed), Headers: api.ResumeJob200ResponseHeaders{ETag: etag(resumed.Version)}}, nil
 }
 
 // TriggerJob is POST /jobs/{id}/trigger.
@@ -170,19 +170,23 @@ func keyOf(c *call, value *string, route string) idempotency.Key {
 	return idempotency.Key{Value: *value, Route: route, Body: c.body}
 }
 
-func etag(j job.Job) *string {
-	text := fmt.Sprintf("%q", strconv.Itoa(j.Version))
+// etag names a version; present adds to it what is shown.
+func etag(version int) *string {
+	text := fmt.Sprintf("%q", strconv.Itoa(version))
 	return &text
 }
 
 // versionOf reads If-Match: 0 for every version, -1 for an ETag that no version
-// of ours has, which a weak one never is (RFC 9110, section 13.1.1).
+// of ours has, which a weak one never is (RFC 9110, section 13.1.1). What follows
+// the version, see tag, is of no account here, and need not be there.
 func versionOf(ifMatch *string) int {
 	if ifMatch == nil || *ifMatch == "*" {
 		return 0
 	}
-	version, err := strconv.Atoi(strings.Trim(*ifMatch, `"`))
-	if err != nil || version < 1 || *ifMatch != fmt.Sprintf("%q", strconv.Itoa(version)) {
+	inside, _ := strings.CutPrefix(strings.TrimSuffix(*ifMatch, `"`), `"`)
+	number, _, _ := strings.Cut(inside, ".")
+	version, err := strconv.Atoi(number)
+	if err != nil || version < 1 || number != strconv.Itoa(version) || *ifMatch != `"`+inside+`"` {
 		return -1
 	}
 	return version

@@ -22,6 +22,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/quota"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
+	"github.com/scheduler-service/scheduler/internal/rest/reference"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -122,12 +123,19 @@ func (s *server) harden(next http.Handler) http.Handler {
 	})
 }
 
+// noRoute says where the contract is, to people and to programs (RFC 8631). Who
+// serves /internal alone has no page to show.
 func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
-	s.refuse(w, r, fault.New(fault.NotFound, "NOT_FOUND", "there is nothing at this path"))
+	message := "there is nothing at this path"
+	if s.Side != Internal {
+		message += ": see what there is at " + reference.Path + "/, and for programs at " + reference.Contract
+		w.Header().Set("Link", "<"+reference.Contract+`>; rel="service-desc", <`+reference.Path+`/>; rel="service-doc"`)
+	}
+	s.refuse(w, r, fault.New(fault.NotFound, "NOT_FOUND", message))
 }
 
 // noMethod answers a known path with another method, and says which ones it
-// has.
+// has; OPTIONS asks for nothing else.
 func (s *server) noMethod(router chi.Router) http.HandlerFunc {
 	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -139,9 +147,20 @@ func (s *server) noMethod(router chi.Router) http.HandlerFunc {
 		for _, method := range methods {
 			if router.Match(chi.NewRouteContext(), method, path) {
 				allowed = append(allowed, method)
+				if method == http.MethodGet {
+					allowed = append(allowed, http.MethodHead)
+				}
 			}
 		}
-		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		if len(allowed) == 0 { // a method that nobody knows, somewhere
+			s.noRoute(w, r)
+			return
+		}
+		w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
 		s.refuse(w, r, fault.New(fault.Invalid, codeMethod, "this path has no such method, see the header Allow"))
 	}
 }

@@ -138,12 +138,14 @@ func New(d Deps) (http.Handler, error) {
 
 // routes is the order of what happens to a request:
 //
+//  0. bodiless: HEAD is a GET whose body is left out
 //  1. identify: the request id, in the answer and in every log line
 //  2. observe: one count and one line per request, once it is answered
 //  3. rescue: a panic becomes a 500
 //  4. harden: headers that keep answers from being sniffed and kept, the cap of
 //     the body, the deadline
-//  5. the router; an unknown path is a 404, a known one with another method a 405
+//  5. the router; an unknown path is a 404, a known one with another method a
+//     405, with OPTIONS the list of its methods
 //  6. authenticate: who asks (401, or 429 where too many failed from the same
 //     address), whether a role allows it (403), whether the tenant may act, from
 //     there (403) and so often (429). Nothing of the body was read yet
@@ -151,18 +153,19 @@ func New(d Deps) (http.Handler, error) {
 //  8. check: the body as strict JSON, then everything against the contract (400,
 //     413, 415), so that handlers see only what it allows
 //  9. the handler, which may find more to refuse
+//  10. present: the whole answer gets its ETag, or is a 304
 //
 // The page that shows the contract needs only the first five.
 func (s *server) routes(page http.Handler) http.Handler {
 	router := chi.NewRouter()
-	router.Use(s.identify, s.observe, s.rescue, s.harden, s.keepSide)
+	router.Use(s.bodiless, s.identify, s.observe, s.rescue, s.harden, s.keepSide)
 	router.NotFound(s.noRoute)
 	router.MethodNotAllowed(s.noMethod(router))
 	for _, path := range []string{reference.Path, reference.Path + "/", reference.Path + "/{file}"} {
 		router.Method(http.MethodGet, path, page)
 	}
 	router.Group(func(operations chi.Router) {
-		operations.Use(s.authenticate, s.negotiate, s.check)
+		operations.Use(s.authenticate, s.negotiate, s.check, s.present)
 		strict := api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{
 			RequestErrorHandlerFunc:  s.refuseUndecoded,
 			ResponseErrorHandlerFunc: s.refuse,

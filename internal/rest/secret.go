@@ -15,15 +15,17 @@ func (s *server) PutSecret(ctx context.Context, request api.PutSecretRequestObje
 	if fields := draft.Validate(); len(fields) > 0 {
 		return nil, wrong(fields...)
 	}
+	draft.IfVersion, draft.Replaces = versionOf(request.Params.IfMatch), request.Params.IfMatch != nil
 	stored, fresh, err := s.Secrets.Put(ctx, callOf(ctx).who.Actor, draft)
 	if err != nil {
 		return nil, err
 	}
 	if !fresh {
-		return api.PutSecret200JSONResponse(viewSecret(stored)), nil
+		return api.PutSecret200JSONResponse{Body: viewSecret(stored), Headers: api.PutSecret200ResponseHeaders{ETag: etag(int(stored.Version))}}, nil
 	}
 	location := base + "/secrets/" + stored.Name
-	return api.PutSecret201JSONResponse{Body: viewSecret(stored), Headers: api.PutSecret201ResponseHeaders{Location: &location}}, nil
+	headers := api.PutSecret201ResponseHeaders{Location: &location, ETag: etag(int(stored.Version))}
+	return api.PutSecret201JSONResponse{Body: viewSecret(stored), Headers: headers}, nil
 }
 
 // ListSecrets is GET /secrets.
@@ -55,7 +57,7 @@ func (s *server) GetSecret(ctx context.Context, request api.GetSecretRequestObje
 	if err != nil {
 		return nil, err
 	}
-	return api.GetSecret200JSONResponse(viewSecret(found)), nil
+	return api.GetSecret200JSONResponse{Body: viewSecret(found), Headers: api.GetSecret200ResponseHeaders{ETag: etag(int(found.Version))}}, nil
 }
 
 // DeleteSecret is DELETE /secrets/{name}.

@@ -91,7 +91,7 @@ func TestRetriedParametersKeepTheirTarget(t *testing.T) {
 	made := read[api.Execution](t, b.do(t, request{
 		method: "POST", path: path + "/trigger", token: developer, body: `{"parameters":{"body":"{{secret:billing}}"}}`,
 	}), http.StatusAccepted)
-	if _, _, err := b.executions.Cancel(t.Context(), tenant.Actor{TenantID: b.ours.TenantID}, made.ID); err != nil {
+	if _, _, err := b.executions.Cancel(t.Context(), tenant.Actor{TenantID: b.ours.TenantID}, made.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	retry := func(token string) answer {

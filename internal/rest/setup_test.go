@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -252,6 +254,12 @@ func (b *bundle) sendWith(ctx context.Context, r request) answer {
 	recorder := httptest.NewRecorder()
 	b.handler.ServeHTTP(recorder, sent)
 	return answer{status: recorder.Code, header: recorder.Result().Header, body: recorder.Body.String()}
+}
+
+// tagged says whether an answer has the ETag of a version, with the digest of
+// what is shown.
+func tagged(got answer, version int) bool {
+	return regexp.MustCompile(`^"` + strconv.Itoa(version) + `\.[0-9a-f]{16}"$`).MatchString(got.header.Get("ETag"))
 }
 
 // undocumented says in what way an answer is not as the contract describes it.

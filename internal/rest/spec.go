@@ -189,7 +189,7 @@ func intervalOrNull(d job.Duration) nullable.Nullable[string] {
 	if d == 0 {
 		return nullable.NewNullNullable[string]()
 	}
-	return nullable.NewNullableWithValue(time.Duration(d).String())
+	return nullable.NewNullableWithValue(d.ISO())
 }
 
 // The contract's optional and nullable values against the domain's zero values

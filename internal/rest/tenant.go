@@ -46,7 +46,7 @@ func (s *server) GetOwnTenant(ctx context.Context, _ api.GetOwnTenantRequestObje
 	if err != nil {
 		return nil, err
 	}
-	return api.GetOwnTenant200JSONResponse(view), nil
+	return api.GetOwnTenant200JSONResponse{Body: view, Headers: api.GetOwnTenant200ResponseHeaders{ETag: etag(view.Version)}}, nil
 }
 
 // GetTenant is GET /tenants/{id}: the limits are those that PUT takes, so that
@@ -56,7 +56,7 @@ func (s *server) GetTenant(ctx context.Context, request api.GetTenantRequestObje
 	if err != nil {
 		return nil, err
 	}
-	return api.GetTenant200JSONResponse(view), nil
+	return api.GetTenant200JSONResponse{Body: view, Headers: api.GetTenant200ResponseHeaders{ETag: etag(view.Version)}}, nil
 }
 
 // tenantWithUsage shows the limits that it has of its own, or those that hold
@@ -69,7 +69,7 @@ func (s *server) tenantWithUsage(ctx context.Context, id uuid.UUID, defaults ten
 	found.Limits = found.Limits.WithDefaults(defaults)
 	v := viewTenant(found)
 	view := api.TenantWithUsage{
-		ID: v.ID, Name: v.Name, Status: v.Status, StatusReason: v.StatusReason, Limits: v.Limits, AllowedIps: v.AllowedIps,
+		ID: v.ID, Version: v.Version, Name: v.Name, Status: v.Status, StatusReason: v.StatusReason, Limits: v.Limits, AllowedIps: v.AllowedIps,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
 		Usage: api.TenantUsage{
 			Jobs: used.Jobs, Running: used.Running, Calendars: used.Calendars, Secrets: used.Secrets, APIKeys: used.APIKeys,
@@ -99,7 +99,8 @@ func (s *server) CreateTenant(ctx context.Context, request api.CreateTenantReque
 		return nil, err
 	}
 	location := base + "/tenants/" + id.String()
-	return api.CreateTenant201JSONResponse{Body: viewTenant(made), Headers: api.CreateTenant201ResponseHeaders{Location: &location}}, nil
+	headers := api.CreateTenant201ResponseHeaders{Location: &location, ETag: etag(made.Version)}
+	return api.CreateTenant201JSONResponse{Body: viewTenant(made), Headers: headers}, nil
 }
 
 // ListTenants is GET /tenants.
@@ -131,11 +132,11 @@ func (s *server) UpdateTenant(ctx context.Context, request api.UpdateTenantReque
 	if len(fields) > 0 {
 		return nil, wrong(fields...)
 	}
-	changed, err := s.Tenants.Change(ctx, request.ID, spec)
+	changed, err := s.Tenants.Change(ctx, request.ID, spec, versionOf(request.Params.IfMatch))
 	if err != nil {
 		return nil, err
 	}
-	return api.UpdateTenant200JSONResponse(viewTenant(changed)), nil
+	return api.UpdateTenant200JSONResponse{Body: viewTenant(changed), Headers: api.UpdateTenant200ResponseHeaders{ETag: etag(changed.Version)}}, nil
 }
 
 // DeleteTenant is DELETE /tenants/{id}.
@@ -159,7 +160,7 @@ func (s *server) SuspendTenant(ctx context.Context, request api.SuspendTenantReq
 	if err != nil {
 		return nil, err
 	}
-	return api.SuspendTenant200JSONResponse(viewTenant(suspended)), nil
+	return api.SuspendTenant200JSONResponse{Body: viewTenant(suspended), Headers: api.SuspendTenant200ResponseHeaders{ETag: etag(suspended.Version)}}, nil
 }
 
 // ActivateTenant is POST /tenants/{id}/activate.
@@ -168,7 +169,7 @@ func (s *server) ActivateTenant(ctx context.Context, request api.ActivateTenantR
 	if err != nil {
 		return nil, err
 	}
-	return api.ActivateTenant200JSONResponse(viewTenant(active)), nil
+	return api.ActivateTenant200JSONResponse{Body: viewTenant(active), Headers: api.ActivateTenant200ResponseHeaders{ETag: etag(active.Version)}}, nil
 }
 
 // newTenant translates the contract's tenant into the domain's, and lists what
@@ -207,7 +208,7 @@ func newTenant(body api.TenantSpec) (tenant.Spec, []fault.Field) {
 func viewTenant(t tenant.Tenant) api.Tenant {
 	l := t.Limits
 	view := api.Tenant{
-		ID: t.ID, Name: t.Name, Status: string(t.Status), StatusReason: textOrNull(t.StatusReason), CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+		ID: t.ID, Version: t.Version, Name: t.Name, Status: string(t.Status), StatusReason: textOrNull(t.StatusReason), CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
 		AllowedIps: make([]string, len(t.AllowedIPs)),
 		Limits: api.TenantLimits{
 			MaxJobs: orNull(l.MaxJobs), MaxRunning: orNull(l.MaxRunning), MaxExecutionsPerDay: orNull(l.MaxExecutionsPerDay),

@@ -36,7 +36,7 @@ func (s *server) PatchJob(ctx context.Context, request api.PatchJobRequestObject
 		if err != nil {
 			return nil, err
 		}
-		return api.PatchJob200JSONResponse{Body: viewJob(patched), Headers: api.PatchJob200ResponseHeaders{ETag: etag(patched)}}, nil
+		return api.PatchJob200JSONResponse{Body: viewJob(patched), Headers: api.PatchJob200ResponseHeaders{ETag: etag(patched.Version)}}, nil
 	}
 }
 
@@ -200,7 +200,7 @@ func (s *server) RestoreJobVersion(ctx context.Context, request api.RestoreJobVe
 			return nil, err
 		}
 	}
-	return api.RestoreJobVersion200JSONResponse{Body: viewJob(restored), Headers: api.RestoreJobVersion200ResponseHeaders{ETag: etag(restored)}}, nil
+	return api.RestoreJobVersion200JSONResponse{Body: viewJob(restored), Headers: api.RestoreJobVersion200ResponseHeaders{ETag: etag(restored.Version)}}, nil
 }
 
 // changesOf is what a version changed; nothing for the first.

@@ -49,6 +49,8 @@ type Draft struct {
 	Name        string
 	Value       keyring.Text // 1 to 65,536 bytes
 	Description *string      // nil leaves that of an earlier value as it is
+	IfVersion   int          // only where the stored one has this version; 0: whatever is stored
+	Replaces    bool         // only where there is one
 }
 
 // Validate lists everything that is wrong with a draft.

@@ -32,7 +32,8 @@ type Position struct {
 
 // Put stores a secret, or replaces the value of the one that has the name. It
 // reports whether it is new. The next attempt of every job that refers to it
-// uses the new value.
+// uses the new value. It is PRECONDITION_FAILED where the draft wants another
+// version to be stored, or any.
 func (s *Store) Put(ctx context.Context, who tenant.Actor, d Draft) (stored Secret, fresh bool, err error) {
 	if s.keys.Current() == "" {
 		return Secret{}, false, noKeys()
@@ -40,6 +41,9 @@ func (s *Store) Put(ctx context.Context, who tenant.Actor, d Draft) (stored Secr
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		row, err := tx.LockSecret(ctx, db.LockSecretParams{TenantID: who.TenantID, Name: d.Name})
 		if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
+			if d.Replaces || d.IfVersion != 0 {
+				return outdated("there is no secret with this name: store it without If-Match")
+			}
 			stored, err = s.insert(ctx, tx, who, d)
 			if fresh = err == nil; fault.KindOf(postgres.Fault(err)) != fault.NotFound {
 				return err
@@ -50,11 +54,16 @@ func (s *Store) Put(ctx context.Context, who tenant.Actor, d Draft) (stored Secr
 		if err != nil {
 			return fmt.Errorf("lock secret: %w", err)
 		}
+		if d.IfVersion != 0 && d.IfVersion != int(row.Version) {
+			return outdated(fmt.Sprintf("the secret is at version %d now: read it again and repeat the change", row.Version))
+		}
 		stored, err = s.replace(ctx, tx, who, Secret(row), d)
 		return err
 	})
 	return stored, fresh, err
 }
+
+func outdated(message string) error { return fault.New(fault.Conflict, "PRECONDITION_FAILED", message) }
 
 func (s *Store) insert(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d Draft) (Secret, error) {
 	if err := tenant.Room(ctx, tx, who.TenantID, tenant.Secrets); err != nil {

@@ -111,7 +111,7 @@ func (s *Store) forget(id uuid.UUID) {
 
 func fromRow(r db.Tenant) (Tenant, error) {
 	t := Tenant{
-		ID: r.ID, Status: Status(r.Status), StatusReason: r.StatusReason, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
+		ID: r.ID, Version: int(r.Version), Status: Status(r.Status), StatusReason: r.StatusReason, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 		Spec: Spec{Name: r.Name, Limits: Limits{
 			MaxJobs: wide(r.MaxJobs), MaxRunning: wide(r.MaxRunning), MaxExecutionsPerDay: wide(r.MaxExecutionsPerDay),
 			RequestsPerSecond: wide(r.RequestsPerSecond), MinIntervalSeconds: wide(r.MinIntervalSeconds),

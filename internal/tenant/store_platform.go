@@ -93,16 +93,24 @@ func (s *Store) List(ctx context.Context, status Status, limit int, after *Posit
 	return list, err
 }
 
-// Change replaces what is said of a tenant.
-func (s *Store) Change(ctx context.Context, id uuid.UUID, spec Spec) (t Tenant, err error) {
+// Change replaces what is said of a tenant, only if it has the version
+// ifVersion, where that is not 0; PRECONDITION_FAILED otherwise.
+func (s *Store) Change(ctx context.Context, id uuid.UUID, spec Spec, ifVersion int) (t Tenant, err error) {
 	err = s.db.InTenant(ctx, id, func(tx *postgres.Tx) error {
-		if _, err := tx.GetTenant(ctx, id); err != nil {
+		if _, err := tx.LockTenant(ctx, id); err != nil {
 			return missing(err)
 		}
-		t, err = change(ctx, tx, id, spec)
-		if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
+		old, err := tx.GetTenant(ctx, id)
+		switch {
+		case err != nil:
+			return missing(err)
+		case old.Status != string(Active) && old.Status != string(Suspended):
 			return fault.New(fault.Conflict, "CONFLICT", "a deleted tenant cannot be changed")
+		case ifVersion != 0 && ifVersion != int(old.Version):
+			return fault.New(fault.Conflict, "PRECONDITION_FAILED",
+				fmt.Sprintf("the tenant is at version %d now: read it again and repeat the change", old.Version))
 		}
+		t, err = change(ctx, tx, id, spec)
 		return err
 	})
 	s.forget(id)

@@ -63,6 +63,7 @@ type Spec struct {
 type Tenant struct {
 	Spec
 	ID                   uuid.UUID
+	Version              int // counts the changes of Spec, from 1
 	Status               Status
 	StatusReason         string
 	CreatedAt, UpdatedAt time.Time

@@ -24,8 +24,10 @@ func TestCancelReachesARunSoon(t *testing.T) {
 	e := b.pending(nil)
 	b.handle(w, e.ID)
 	within(t, "the start", started)
-	if got, _, err := b.executions.Cancel(t.Context(), b.who, e.ID); err != nil || !got.Cancelling {
+	if got, _, err := b.executions.Cancel(t.Context(), b.who, e.ID, "not today"); err != nil || !got.Cancelling {
 		t.Fatal(got, err)
 	}
-	b.reaches(e.ID, execution.Cancelled)
+	if got := b.reaches(e.ID, execution.Cancelled); got.Error != nil || got.Reason != "not today" || got.CancelledBy != b.who.Subject {
+		t.Errorf("the interruption is recorded as %+v, %q by %q", got.Error, got.Reason, got.CancelledBy)
+	}
 }

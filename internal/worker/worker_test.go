@@ -306,7 +306,7 @@ func TestDeletedJobCancelsItsRun(t *testing.T) {
 	e := b.pending(nil)
 	b.handle(w, e.ID)
 	within(t, "the start", started)
-	if err := b.jobs.Delete(t.Context(), b.who, e.JobID); err != nil {
+	if err := b.jobs.Delete(t.Context(), b.who, e.JobID, ""); err != nil {
 		t.Fatal(err)
 	}
 	b.reaches(e.ID, execution.Cancelled)

@@ -247,7 +247,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel an execution
-         * @description One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state.
+         * @description One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
          */
         post: operations["cancelExecution"];
         delete?: never;
@@ -928,12 +928,12 @@ export interface paths {
         };
         /**
          * Read what may be shown of a secret
-         * @description All but its value, which no operation answers.
+         * @description All but its value, which no operation answers. Its `ETag` is what `If-Match` of a change takes.
          */
         get: operations["getSecret"];
         /**
          * Store a secret, or replace its value
-         * @description Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version.
+         * @description Stores a value under the name, encrypted. A job's `config` refers to it as `{{secret:name}}` in the path and query of its URL, in header values, in texts of its body and in parameters; a worker puts the value there for each attempt, so that the next attempt uses a replaced one. Of what an attempt leaves behind (result, errors), occurrences of the value, plain or in the usual encodings, are replaced by `***`. A tenant may have `maxSecrets` (1000); one more is answered 403 `QUOTA_EXCEEDED`. Sending the same request again stores the value again, as a further version. With `If-Match`, only if the secret is there and nobody replaced its value meanwhile.
          */
         put: operations["putSecret"];
         post?: never;
@@ -1023,12 +1023,12 @@ export interface paths {
         };
         /**
          * Read a tenant
-         * @description For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says.
+         * @description For platform administrators; with how much of its limits it uses. The limits are its own, as `PUT` takes them; null is what the configuration says. Its `ETag` is what `If-Match` of a change takes.
          */
         get: operations["getTenant"];
         /**
          * Change a tenant
-         * @description Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds.
+         * @description Replaces name, limits and networks; what is left out gets its default. Processes follow within two seconds. With `If-Match`, only if nobody changed them meanwhile.
          */
         put: operations["updateTenant"];
         post?: never;
@@ -1692,7 +1692,7 @@ export interface components {
             /** Format: date-time */
             updatedAt: string;
             /**
-             * @description Counts the changes; the `ETag` is this in quotes.
+             * @description Counts the changes; the `ETag` begins with it.
              * @example 3
              */
             version: number;
@@ -1765,6 +1765,14 @@ export interface components {
             updatedAt: string;
             /** @example 3 */
             version: number;
+        };
+        CancelRequest: {
+            /**
+             * @description Becomes the `reason` of what is cancelled; without one, that is `cancelled on request`, or `the backfill was cancelled`.
+             * @default
+             * @example the report is not needed any more
+             */
+            reason?: string;
         };
         /** @description A field that differs. Of objects, the field within; lists count as one field. */
         Change: {
@@ -1873,6 +1881,11 @@ export interface components {
              * @description The backfill that made it.
              */
             backfillId: string | null;
+            /**
+             * @description Who asked for its end, of one that is cancelled or that is to end: the `sub` of a user, `api-key:` and the id of an API key, `service` for another service, `system` where the job's `overlapPolicy` did, and `platform` where the tenant is suspended. Null where nobody did, and of what was cancelled before this was recorded.
+             * @example ada
+             */
+            cancelledBy: string | null;
             /** @description Its end was asked for and it still runs. */
             cancelRequested: boolean;
             /** Format: date-time */
@@ -1895,6 +1908,7 @@ export interface components {
             errorMessage: string | null;
             /** @example goroutine 7 [running]: main.report() */
             errorStack: string | null;
+            /** @description Why a `failed` execution failed; null for every other one. */
             errorType: (string & components["schemas"]["ErrorType"]) | null;
             /**
              * Format: uuid
@@ -1948,7 +1962,7 @@ export interface components {
              */
             progress: number;
             /**
-             * @description Why it was cancelled, skipped or missed.
+             * @description Why it was skipped or missed, and why it was cancelled or, with `cancelRequested`, is to end.
              * @example an earlier run of the job was still going on
              */
             reason: string | null;
@@ -2004,6 +2018,12 @@ export interface components {
              * @default 1000
              */
             limit?: number;
+            /**
+             * @description For a cancellation, as in `CancelRequest`.
+             * @default
+             * @example the target is gone
+             */
+            reason?: string;
         };
         ExecutionGroup: components["schemas"]["ExecutionSummary"] & {
             /**
@@ -2291,8 +2311,8 @@ export interface components {
             /** Format: uuid */
             id: string;
             /**
-             * @description As Go duration.
-             * @example 30s
+             * @description As ISO 8601 duration, in the form of `PT1H30M` and `P1D`.
+             * @example PT30S
              */
             interval: string | null;
             /** @example 0 */
@@ -2369,7 +2389,7 @@ export interface components {
              */
             updatedAt: string;
             /**
-             * @description Counts the changes of the definition; the `ETag` is this in quotes.
+             * @description Counts the changes of the definition; the `ETag` begins with it.
              * @example 3
              */
             version: number;
@@ -2399,8 +2419,9 @@ export interface components {
              */
             limit?: number;
             /**
-             * @description For a pause and a stop.
+             * @description For a pause and a stop, as in `PauseRequest` and `StopRequest`.
              * @default
+             * @example the target is gone
              */
             reason?: string;
         };
@@ -2493,7 +2514,7 @@ export interface components {
              */
             endDate?: string | null;
             /**
-             * @description Fixed distance between runs, at least one second, as ISO 8601 duration (`PT30S`) or Go duration (`30s`); answered as Go duration. It counts from the creation of the job, or from the change of the interval.
+             * @description Fixed distance between runs, 1 s to 366 days in whole milliseconds, as ISO 8601 duration without years and months (`PT30S`, `P1D`; a day is 24 hours) or Go duration (`30s`). Answered as ISO 8601 in one form, with days, hours, minutes and seconds: `90m` and `PT90M` are `PT1H30M`. It counts from the creation of the job, or from the change of the interval.
              * @example PT30S
              */
             interval?: string | null;
@@ -3025,7 +3046,7 @@ export interface components {
              */
             updatedBy: string;
             /**
-             * @description Counts the values.
+             * @description Counts the values; the `ETag` begins with it.
              * @example 3
              */
             version: number;
@@ -3207,7 +3228,7 @@ export interface components {
         StatusCodes: number | string | (number | string)[];
         StopRequest: {
             /**
-             * @description Becomes the job's `statusReason`, and the `reason` of the executions that waited.
+             * @description Becomes the job's `statusReason`, and the `reason` of the executions that it cancels.
              * @default stopped
              * @example the target is gone
              */
@@ -3235,6 +3256,11 @@ export interface components {
             statusReason: string | null;
             /** Format: date-time */
             updatedAt: string;
+            /**
+             * @description Counts the changes of name, limits and networks; the `ETag` begins with it.
+             * @example 3
+             */
+            version: number;
         };
         /** @description What a tenant may have. Null, or nothing, means what the operator configured for all. */
         TenantLimits: {
@@ -3617,7 +3643,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The request is wrong; `details` says where. The code is `INVALID_CRON_EXPRESSION` where `cronExpression` is wrong, else `INVALID_JOB_CONFIG` where `config` is, else `VALIDATION_FAILED`. */
+        /** @description The request is wrong; `details` says where, and names every field that is. The code is `INVALID_CRON_EXPRESSION` where `cronExpression` is wrong, else `INVALID_JOB_CONFIG` where a `config` is given and wrong, else `VALIDATION_FAILED`. */
         Invalid: {
             headers: {
                 [name: string]: unknown;
@@ -3703,6 +3729,14 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description Nothing changed since the answer whose `ETag` the request names in `If-None-Match`; there is no body. */
+        NotModified: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content?: never;
+        };
         /** @description `EXECUTION_NOT_OVER`: it waits or runs still; `details` names its state. `JOB_ALREADY_RUNNING`: as many triggered runs of the job wait as may. `CONFLICT`: its job was deleted. */
         NotRetryable: {
             headers: {
@@ -3729,7 +3763,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description `PRECONDITION_FAILED`: the job or calendar has another version than `If-Match` names. */
+        /** @description `PRECONDITION_FAILED`: what is to be changed has another version than `If-Match` names. */
         PreconditionFailed: {
             headers: {
                 [name: string]: unknown;
@@ -4232,7 +4266,7 @@ export interface components {
         From: string;
         /** @description Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded. */
         IdempotencyKey: string;
-        /** @description The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
+        /** @description The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
         IfMatch: string;
         /** @description What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated. */
         Include: "result"[];
@@ -4269,7 +4303,7 @@ export interface components {
     };
     requestBodies: never;
     headers: {
-        /** @description The version of the job's definition, or of the calendar, in quotes, for `If-Match`. Runs, pause and resume do not change a job's. */
+        /** @description Of what has a `version`: that, a dot and a digest of all that is shown. `If-Match` looks at the version alone, so that it fails where somebody changed the definition, and not where the job was run or paused meanwhile; `"3"` does as well there. `If-None-Match` looks at the whole. Of everything else it is weak, and for `If-None-Match` alone. */
         ETag: string;
         /** @description `true` where the answer is that of an earlier request with the same `Idempotency-Key`; otherwise absent. */
         IdempotentReplayed: "true";
@@ -4309,6 +4343,7 @@ export interface operations {
                     "application/json": components["schemas"]["ApiKeyPage"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4386,6 +4421,7 @@ export interface operations {
                     "application/json": components["schemas"]["ApiKey"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4504,6 +4540,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuditPage"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4535,6 +4572,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuditVerification"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4568,6 +4606,7 @@ export interface operations {
                     "application/json": components["schemas"]["CalendarPage"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4642,6 +4681,7 @@ export interface operations {
                     "application/json": components["schemas"]["Calendar"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4657,7 +4697,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
+                /** @description The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -4827,6 +4867,7 @@ export interface operations {
                     "application/json": components["schemas"]["ExecutionPage"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4858,6 +4899,7 @@ export interface operations {
                     "application/json": components["schemas"]["Execution"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4879,7 +4921,16 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "reason": "the report is not needed any more"
+                 *     }
+                 */
+                "application/json": components["schemas"]["CancelRequest"];
+            };
+        };
         responses: {
             /** @description The cancelled execution. */
             200: {
@@ -4906,6 +4957,7 @@ export interface operations {
             406: components["responses"]["NotAcceptable"];
             409: components["responses"]["ExecutionOver"];
             413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -5069,6 +5121,7 @@ export interface operations {
                     "application/json": components["schemas"]["ExecutionStats"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5125,6 +5178,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobPage"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5198,6 +5252,7 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5213,7 +5268,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
+                /** @description The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -5253,7 +5308,13 @@ export interface operations {
     };
     deleteJob: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Becomes the `reason` of the executions that it cancels; without it, that is `the job was deleted`.
+                 * @example the customer left
+                 */
+                reason?: string;
+            };
             header?: never;
             path: {
                 /** @description The id of the job. */
@@ -5285,7 +5346,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
+                /** @description The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -5349,6 +5410,7 @@ export interface operations {
                     "application/json": components["schemas"]["BackfillPage"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5444,6 +5506,7 @@ export interface operations {
                     "application/json": components["schemas"]["Backfill"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5467,7 +5530,16 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "reason": "the wrong week"
+                 *     }
+                 */
+                "application/json": components["schemas"]["CancelRequest"];
+            };
+        };
         responses: {
             /** @description The cancelled backfill. */
             200: {
@@ -5485,6 +5557,7 @@ export interface operations {
             406: components["responses"]["NotAcceptable"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -5536,6 +5609,7 @@ export interface operations {
                     "application/json": components["schemas"]["ExecutionPage"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5651,6 +5725,7 @@ export interface operations {
                     "application/json": components["schemas"]["SchedulePreview"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5808,6 +5883,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobVersionPage"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5842,6 +5918,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobVersion"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5878,6 +5955,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobComparison"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5893,7 +5971,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the job or calendar as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
+                /** @description The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -6155,6 +6233,7 @@ export interface operations {
                     "application/json": components["schemas"]["Metrics"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -6192,6 +6271,7 @@ export interface operations {
                     "application/json": components["schemas"]["MetricsHistory"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -6220,6 +6300,7 @@ export interface operations {
                     "application/json": components["schemas"]["Queues"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -6253,6 +6334,7 @@ export interface operations {
                     "application/json": components["schemas"]["SecretPage"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -6278,12 +6360,14 @@ export interface operations {
             /** @description The secret without its value. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Secret"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -6298,7 +6382,10 @@ export interface operations {
     putSecret: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
             path: {
                 /** @description The name of the secret. */
                 name: components["parameters"]["SecretName"];
@@ -6320,6 +6407,7 @@ export interface operations {
             /** @description The value was replaced. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6329,6 +6417,7 @@ export interface operations {
             /** @description The secret is new. */
             201: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     /** @description The path of the secret. */
                     Location?: string;
                     [name: string]: unknown;
@@ -6342,6 +6431,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             406: components["responses"]["NotAcceptable"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["RateLimited"];
@@ -6398,6 +6488,7 @@ export interface operations {
                     "application/json": components["schemas"]["Status"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -6420,12 +6511,14 @@ export interface operations {
             /** @description The tenant of the token. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["TenantWithUsage"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -6461,6 +6554,7 @@ export interface operations {
                     "application/json": components["schemas"]["TenantPage"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -6487,6 +6581,7 @@ export interface operations {
             /** @description The tenant was created. */
             201: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     /** @description The path of the tenant. */
                     Location?: string;
                     [name: string]: unknown;
@@ -6522,12 +6617,14 @@ export interface operations {
             /** @description The tenant. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["TenantWithUsage"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -6542,7 +6639,10 @@ export interface operations {
     updateTenant: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
             path: {
                 /** @description The id of the tenant. */
                 id: components["parameters"]["TenantID"];
@@ -6558,6 +6658,7 @@ export interface operations {
             /** @description The changed tenant. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6570,6 +6671,7 @@ export interface operations {
             404: components["responses"]["TenantNotFound"];
             406: components["responses"]["NotAcceptable"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["RateLimited"];
@@ -6625,6 +6727,7 @@ export interface operations {
             /** @description The active tenant. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6662,6 +6765,7 @@ export interface operations {
             /** @description The suspended tenant. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6699,6 +6803,7 @@ export interface operations {
                     "application/json": components["schemas"]["WorkerList"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -6938,6 +7043,7 @@ export interface operations {
                     "application/json": components["schemas"]["ServiceJobStatus"];
                 };
             };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["ServiceInvalid"];
             401: components["responses"]["ServiceUnauthorized"];
             403: components["responses"]["ServiceForbidden"];

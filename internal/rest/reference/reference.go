@@ -25,6 +25,9 @@ import (
 // Path is where the page stands, with everything that it loads below it.
 const Path = "/docs"
 
+// Contract is where the contract stands as JSON.
+const Contract = Path + "/openapi.json"
+
 // policy allows scripts and styles of ours and nothing from elsewhere: no
 // frames, no inline scripts, no requests to other hosts, "try it out" included.
 // Styles may be inline because Swagger UI has some in its drawings.
