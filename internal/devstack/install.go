@@ -33,8 +33,8 @@ func managers() []manager {
 const (
 	apt = `set -e
 export DEBIAN_FRONTEND=noninteractive
-apt-get -q update
-install() { apt-get -q -y -o DPkg::Lock::Timeout=120 --no-install-recommends install "$@"; }
+once() { apt-get -q -o Acquire::Retries=3 update && apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 --no-install-recommends install "$@"; }
+install() { once "$@" || { sleep 5; once "$@"; } || { sleep 20; once "$@"; }; }
 `
 	// Debian's package makes a cluster and starts it, unless it is told before.
 	aptPostgres = apt + `conf=/etc/postgresql-common/createcluster.d/scheduler.conf
