@@ -106,7 +106,7 @@ func TestUpkeepMakesPartitionsForBackfills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.promoter.Upkeep(t.Context(), time.Time{}); err != nil {
+	if err := p.promoter.Upkeep(t.Context(), p.midnight); err != nil {
 		t.Fatal(err)
 	}
 	var partitions int

@@ -36,11 +36,27 @@ func setup(t *testing.T) *bundle {
 	t.Cleanup(b.db.Close)
 	b.admin = b.connect(b.database.AdminURL)
 	b.exec("INSERT INTO tenants (id, name) VALUES ($1, 'x')", b.tenant)
-	if err := b.admin.QueryRow(t.Context(), "SELECT date_trunc('month', now(), 'UTC')").Scan(&b.month); err != nil {
-		t.Fatal(err)
-	}
-	b.month = b.month.UTC()
+	b.month = b.thisMonth()
 	return b
+}
+
+// thisMonth is the first instant of the current month, by the database. In the
+// last minute of a month it waits for the next one, which would otherwise begin
+// in the middle of a test.
+func (b *bundle) thisMonth() (month time.Time) {
+	b.t.Helper()
+	for {
+		var now time.Time
+		if err := b.admin.QueryRow(b.t.Context(), "SELECT date_trunc('month', now(), 'UTC'), now()").Scan(&month, &now); err != nil {
+			b.t.Fatal(err)
+		}
+		month = month.UTC()
+		left := month.AddDate(0, 1, 0).Sub(now)
+		if left > time.Minute {
+			return month
+		}
+		<-time.After(left)
+	}
 }
 
 func (b *bundle) connect(url string) *pgx.Conn {
