@@ -22,7 +22,8 @@ test: ## all tests, on a real PostgreSQL and Redis that they start themselves
 race: ## all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout=60m ./...
 
-lint: ## vet, staticcheck and gofumpt
+lint: ## vet, staticcheck, gofumpt, and whether modules are what their sums say
+	$(GO) mod verify
 	$(GO) vet ./...
 	$(GO) vet -tags chaos ./internal/executor/function
 	$(TOOL) staticcheck ./...

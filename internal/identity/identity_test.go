@@ -337,3 +337,21 @@ func TestALongLifeIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// Whatever stands in the header, refusing it takes a bounded number of
+// allocations (a parser that splits at each dot makes thousands of them). Not
+// parallel: the count is of the whole process.
+func TestATokenOfDotsCostsLittle(t *testing.T) {
+	tokens := newTokens(t)
+	for _, length := range []int{8000, 1 << 20} {
+		h := bearer(strings.Repeat(".", length))
+		allocations := testing.AllocsPerRun(100, func() {
+			if _, err := tokens.Authenticate(t.Context(), h); err == nil {
+				t.Fatal("believed")
+			}
+		})
+		if allocations > 50 {
+			t.Errorf("a token of %d dots takes %g allocations", length, allocations)
+		}
+	}
+}

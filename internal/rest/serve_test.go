@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/rest"
 )
 
@@ -157,6 +158,44 @@ func TestSlowSendersAreCutOff(t *testing.T) {
 			})
 		})
 	}
+}
+
+// However many send slowly, whoever sends at once is answered at once, and the
+// slow ones are gone when their time is over.
+func TestSlowSendersHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := serve(t, withVitals(t, &vitals{}).handler, nil)
+		began := clock.Start()
+		var slow sync.WaitGroup
+		for range 2000 {
+			conn, ok := r.listener.dial()
+			if !ok {
+				t.Fatal("nobody accepts")
+			}
+			slow.Go(func() {
+				defer func() { _ = conn.Close() }()
+				if _, err := io.WriteString(conn, "GET /health/live HTTP/1.1\r\nHost: x\r\nX-A: a"); err != nil {
+					t.Error(err)
+				}
+				_, _ = io.Copy(io.Discard, conn) // until the server closes
+			})
+		}
+		synctest.Wait()
+		for range 100 {
+			if status, _, _ := r.get(t, "/health/live"); status != http.StatusOK {
+				t.Fatalf("answered %d", status)
+			}
+		}
+		if took := began.Elapsed(); took != 0 { // of the bubble's time, which passes while everybody waits
+			t.Errorf("requests waited %s for slow ones", took)
+		}
+		slow.Wait()
+		if took := began.Elapsed(); took > 7*time.Second {
+			t.Errorf("slow ones were cut off after %s", took)
+		}
+		r.finish(t)
+	})
 }
 
 func TestLongHeadersAreRefused(t *testing.T) {

@@ -211,6 +211,7 @@ func TestAnUnknownIDAsksAgainButNotOften(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		<-time.After(time.Minute) // asking would be due again, for what could be an id
 		for _, id := range []string{"../../dev/null", "' OR 1=1", strings.Repeat("a", 10_000), "a b", "é", "a.b"} {
 			if _, err := s.Key(t.Context(), id); kindOf(err) != "unauthenticated" {
 				t.Errorf("the id %.20q: %v", id, err)
