@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -20,8 +21,21 @@ import (
 func TestOpenRefusesLoginsThatNoPolicyBinds(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
-	for name, url := range map[string]string{"superuser": database.AdminURL, "owner": database.OwnerURL} {
-		db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Role: postgres.API, Name: "test", MaxConns: 1})
+	login := "bypasses_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	admin := connect(t, database.AdminURL)
+	exec(t, admin, "CREATE ROLE "+login+" LOGIN BYPASSRLS IN ROLE scheduler_api")
+	t.Cleanup(func() {
+		if _, err := admin.Exec(context.WithoutCancel(t.Context()), "DROP ROLE "+login); err != nil {
+			t.Error(err)
+		}
+	})
+	bypasses, err := url.Parse(database.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bypasses.User = url.User(login)
+	for name, address := range map[string]string{"superuser": database.AdminURL, "owner": database.OwnerURL, "bypasses policies": bypasses.String()} {
+		db, err := postgres.Open(t.Context(), postgres.Config{URL: address, Role: postgres.API, Name: "test", MaxConns: 1})
 		if err == nil {
 			db.Close()
 			t.Errorf("%s: accepted", name)

@@ -168,7 +168,7 @@ func TestSlowSendersHoldUpNobody(t *testing.T) {
 		r := serve(t, withVitals(t, &vitals{}).handler, nil)
 		began := clock.Start()
 		var slow sync.WaitGroup
-		for range 2000 {
+		for range 1000 {
 			conn, ok := r.listener.dial()
 			if !ok {
 				t.Fatal("nobody accepts")
