@@ -1,6 +1,7 @@
 package arch_test
 
 import (
+	"go/ast"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,6 +22,32 @@ func TestModulesAreThoseThatAreNamed(t *testing.T) {
 		}
 		if !regexp.MustCompile(`(?m)^go \d+\.\d+\.\d+$`).Match(text) {
 			t.Errorf("%s does not say which release of Go it needs", name)
+		}
+	}
+}
+
+// What docs/security.md calls proven names tests that are there.
+func TestProofsThatAreNamedExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, s := range tree(t) {
+		for _, declared := range s.file.Decls {
+			if function, ok := declared.(*ast.FuncDecl); ok && s.test {
+				known[function.Name.Name] = true
+			}
+		}
+	}
+	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)`").FindAllStringSubmatch(string(text), -1)
+	if len(named) < 50 {
+		t.Errorf("only %d tests are named", len(named))
+	}
+	for _, name := range named {
+		if !known[name[1]] {
+			t.Errorf("docs/security.md names %s, which is no test", name[1])
 		}
 	}
 }
