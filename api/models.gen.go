@@ -1164,8 +1164,13 @@ type Backfill struct {
 	// FinishedAt When it was completed or cancelled.
 	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
 	From       time.Time                    `json:"from"`
-	ID         openapi_types.UUID           `json:"id"`
-	JobID      openapi_types.UUID           `json:"jobId"`
+
+	// HeldBy The limit of the tenant because of which a running backfill makes nothing now; it goes on by itself. Null where none holds it.
+	//
+	// Example: maxExecutionsPerDay
+	HeldBy nullable.Nullable[string] `json:"heldBy"`
+	ID     openapi_types.UUID        `json:"id"`
+	JobID  openapi_types.UUID        `json:"jobId"`
 
 	// JobVersion The version of the job that its executions run.
 	//
@@ -1280,8 +1285,13 @@ type BackfillSummary struct {
 	// FinishedAt When it was completed or cancelled.
 	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
 	From       time.Time                    `json:"from"`
-	ID         openapi_types.UUID           `json:"id"`
-	JobID      openapi_types.UUID           `json:"jobId"`
+
+	// HeldBy The limit of the tenant because of which a running backfill makes nothing now; it goes on by itself. Null where none holds it.
+	//
+	// Example: maxExecutionsPerDay
+	HeldBy nullable.Nullable[string] `json:"heldBy"`
+	ID     openapi_types.UUID        `json:"id"`
+	JobID  openapi_types.UUID        `json:"jobId"`
 
 	// JobVersion The version of the job that its executions run.
 	//
@@ -3013,7 +3023,7 @@ type TenantLimits struct {
 	// Example: 1000
 	MaxCalendars nullable.Nullable[int] `json:"maxCalendars,omitempty"`
 
-	// MaxExecutionsPerDay Executions that the schedule and triggers make in a day of UTC. A due instant beyond it becomes an execution that is `skipped` and says why; a trigger is answered 429.
+	// MaxExecutionsPerDay Executions that are made in a day of UTC, by the schedule, by triggers and retries, and by backfills; each counts once, on the day on which it is made. A due instant beyond it becomes an execution that is `skipped` and says why, a trigger or retry is answered 429, and a backfill waits for the next day. What is `skipped` or `missed` does not count, nor do further attempts of an execution.
 	//
 	// Example: 100000
 	MaxExecutionsPerDay nullable.Nullable[int] `json:"maxExecutionsPerDay,omitempty"`
@@ -3090,7 +3100,7 @@ type TenantUsage struct {
 	// Calendars Example: 2
 	Calendars int `json:"calendars"`
 
-	// ExecutionsToday Executions that the schedule and triggers made today (UTC); null for a tenant without a limit on them, for which they are not counted.
+	// ExecutionsToday Executions that were made today (UTC), as `maxExecutionsPerDay` counts them; null for a tenant without a limit on them, for which they are not counted.
 	//
 	// Example: 9120
 	ExecutionsToday nullable.Nullable[int] `json:"executionsToday"`

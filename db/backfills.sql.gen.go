@@ -14,10 +14,10 @@ import (
 )
 
 const AdvanceBackfill = `-- name: AdvanceBackfill :exec
-UPDATE backfills SET cursor_at = $1, created = created + $2::int, next_batch_at = $3, status = $4,
+UPDATE backfills SET cursor_at = $1, created = created + $2::int, next_batch_at = $3, status = $4, held_by = $5,
        total = CASE WHEN $4 = 'completed' THEN created + $2::int ELSE total END,
-       finished_at = CASE WHEN $4 <> 'running' THEN $5::timestamptz END
-WHERE id = $6
+       finished_at = CASE WHEN $4 <> 'running' THEN $6::timestamptz END
+WHERE id = $7
 `
 
 type AdvanceBackfillParams struct {
@@ -25,6 +25,7 @@ type AdvanceBackfillParams struct {
 	Made        int32
 	NextBatchAt time.Time
 	Status      string
+	HeldBy      string
 	Now         time.Time
 	ID          uuid.UUID
 }
@@ -37,6 +38,7 @@ func (q *Queries) AdvanceBackfill(ctx context.Context, arg AdvanceBackfillParams
 		arg.Made,
 		arg.NextBatchAt,
 		arg.Status,
+		arg.HeldBy,
 		arg.Now,
 		arg.ID,
 	)
@@ -44,7 +46,7 @@ func (q *Queries) AdvanceBackfill(ctx context.Context, arg AdvanceBackfillParams
 }
 
 const CancelBackfill = `-- name: CancelBackfill :execrows
-UPDATE backfills SET status = 'cancelled', finished_at = $1::timestamptz
+UPDATE backfills SET status = 'cancelled', held_by = '', finished_at = $1::timestamptz
 WHERE tenant_id = $2 AND job_id = $3 AND id = $4 AND status = 'running'
 `
 
@@ -70,7 +72,7 @@ func (q *Queries) CancelBackfill(ctx context.Context, arg CancelBackfillParams) 
 }
 
 const CancelBackfillsByJob = `-- name: CancelBackfillsByJob :execrows
-UPDATE backfills SET status = 'cancelled', finished_at = $1::timestamptz
+UPDATE backfills SET status = 'cancelled', held_by = '', finished_at = $1::timestamptz
 WHERE tenant_id = $2 AND job_id = $3 AND status = 'running'
 `
 

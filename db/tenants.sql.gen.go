@@ -28,7 +28,7 @@ const CountExecutions = `-- name: CountExecutions :one
 INSERT INTO execution_days AS d (tenant_id, day, executions)
 SELECT $1::uuid, (u.at AT TIME ZONE 'UTC')::date, u.added FROM (SELECT $2::timestamptz AS at, $3::int AS added) u
 ON CONFLICT (tenant_id) DO UPDATE SET
-    executions = CASE WHEN d.day = EXCLUDED.day THEN d.executions ELSE 0 END + EXCLUDED.executions, day = EXCLUDED.day
+    executions = CASE WHEN d.day >= EXCLUDED.day THEN d.executions ELSE 0 END + EXCLUDED.executions, day = greatest(d.day, EXCLUDED.day)
 RETURNING executions
 `
 
@@ -39,7 +39,8 @@ type CountExecutionsParams struct {
 }
 
 // Adds to the number of a tenant's executions of the day (UTC) of an instant and answers the new one;
-// the row stays locked, as in CountJobs.
+// the row stays locked. A transaction of the day before that comes late counts
+// for the new day: each execution counts once.
 func (q *Queries) CountExecutions(ctx context.Context, arg CountExecutionsParams) (int32, error) {
 	row := q.db.QueryRow(ctx, CountExecutions, arg.TenantID, arg.At, arg.Added)
 	var executions int32
@@ -526,6 +527,22 @@ func (q *Queries) PurgeTenant(ctx context.Context, tenantID uuid.UUID) (int64, e
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const ReturnExecutions = `-- name: ReturnExecutions :exec
+UPDATE execution_days SET executions = executions - $1::int WHERE tenant_id = $2
+`
+
+type ReturnExecutionsParams struct {
+	Unused   int32
+	TenantID uuid.UUID
+}
+
+// Takes back what CountExecutions added in the same transaction and what is not
+// made: only what is made counts.
+func (q *Queries) ReturnExecutions(ctx context.Context, arg ReturnExecutionsParams) error {
+	_, err := q.db.Exec(ctx, ReturnExecutions, arg.Unused, arg.TenantID)
+	return err
 }
 
 const SetTenantStatus = `-- name: SetTenantStatus :one

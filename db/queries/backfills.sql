@@ -37,7 +37,7 @@ GROUP BY 1;
 
 -- name: CancelBackfill :execrows
 -- Waits for a batch that is being made; nothing is made after it.
-UPDATE backfills SET status = 'cancelled', finished_at = @now::timestamptz
+UPDATE backfills SET status = 'cancelled', held_by = '', finished_at = @now::timestamptz
 WHERE tenant_id = @tenant_id AND job_id = @job_id AND id = @id AND status = 'running';
 
 -- name: CancelWaitingByBackfill :execrows
@@ -113,14 +113,14 @@ ON CONFLICT (id) DO NOTHING;
 -- name: AdvanceBackfill :exec
 -- Cross-tenant: the promoter, for a row that it holds locked. What is over has
 -- as many instants as it made: a calendar may have changed since it began.
-UPDATE backfills SET cursor_at = @cursor_at, created = created + @made::int, next_batch_at = @next_batch_at, status = @status,
+UPDATE backfills SET cursor_at = @cursor_at, created = created + @made::int, next_batch_at = @next_batch_at, status = @status, held_by = @held_by,
        total = CASE WHEN @status = 'completed' THEN created + @made::int ELSE total END,
        finished_at = CASE WHEN @status <> 'running' THEN @now::timestamptz END
 WHERE id = @id;
 
 -- name: CancelBackfillsByJob :execrows
 -- For a job that the caller holds locked; waits for a batch that is being made.
-UPDATE backfills SET status = 'cancelled', finished_at = @now::timestamptz
+UPDATE backfills SET status = 'cancelled', held_by = '', finished_at = @now::timestamptz
 WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running';
 
 -- name: DeleteOldBackfills :execrows

@@ -67,12 +67,18 @@ SELECT max_executions_per_day FROM tenants WHERE id = sqlc.arg(tenant_id);
 
 -- name: CountExecutions :one
 -- Adds to the number of a tenant's executions of the day (UTC) of an instant and answers the new one;
--- the row stays locked, as in CountJobs.
+-- the row stays locked. A transaction of the day before that comes late counts
+-- for the new day: each execution counts once.
 INSERT INTO execution_days AS d (tenant_id, day, executions)
 SELECT @tenant_id::uuid, (u.at AT TIME ZONE 'UTC')::date, u.added FROM (SELECT @at::timestamptz AS at, @added::int AS added) u
 ON CONFLICT (tenant_id) DO UPDATE SET
-    executions = CASE WHEN d.day = EXCLUDED.day THEN d.executions ELSE 0 END + EXCLUDED.executions, day = EXCLUDED.day
+    executions = CASE WHEN d.day >= EXCLUDED.day THEN d.executions ELSE 0 END + EXCLUDED.executions, day = greatest(d.day, EXCLUDED.day)
 RETURNING executions;
+
+-- name: ReturnExecutions :exec
+-- Takes back what CountExecutions added in the same transaction and what is not
+-- made: only what is made counts.
+UPDATE execution_days SET executions = executions - @unused::int WHERE tenant_id = @tenant_id;
 
 -- name: ListDailyBounds :many
 -- Cross-tenant: promoters look every few seconds which tenants they count for.

@@ -70,9 +70,12 @@ type Backfill struct {
 	Total         int // instants
 	Created       int // executions made so far
 	Active        int // of these, how many are not over
-	RequestedBy   string
-	CreatedAt     time.Time
-	FinishedAt    *time.Time
+	// HeldBy is the limit because of which a running one makes nothing now;
+	// empty: none.
+	HeldBy      string
+	RequestedBy string
+	CreatedAt   time.Time
+	FinishedAt  *time.Time
 	// Outcomes counts the executions by status. Lists leave it nil.
 	Outcomes map[execution.Status]int
 }

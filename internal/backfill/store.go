@@ -267,7 +267,7 @@ func fromRow(r db.Backfill, active int64) Backfill {
 	b := Backfill{
 		ID: r.ID, TenantID: r.TenantID, JobID: r.JobID, JobVersion: int(r.JobVersion), From: r.FromAt.UTC(), To: r.ToAt.UTC(),
 		RatePerMinute: int(r.RatePerMinute), Parameters: r.Parameters, Status: Status(r.Status), Total: int(r.Total),
-		Created: int(r.Created), Active: int(active), RequestedBy: r.RequestedBy, CreatedAt: r.CreatedAt.UTC(),
+		Created: int(r.Created), Active: int(active), RequestedBy: r.RequestedBy, HeldBy: r.HeldBy, CreatedAt: r.CreatedAt.UTC(),
 	}
 	if r.FinishedAt != nil {
 		at := r.FinishedAt.UTC()

@@ -88,6 +88,27 @@ type backfillStep struct {
 	instants []time.Time
 	status   backfill.Status
 	next     time.Time // when to look at it again
+	from     time.Time // where its cursor was
+	heldBy   string    // the limit because of which it makes less than it could; empty: none
+}
+
+// heldFor is when to look again, at the latest, whether a backfill that used up
+// the day's executions may go on: the limit may have been raised.
+const heldFor = time.Minute
+
+// hold leaves the last n instants for later: for the next day, which may have
+// room for them.
+func (s *backfillStep) hold(n int, at time.Time) {
+	s.instants = s.instants[:len(s.instants)-n]
+	s.cursor = s.from
+	if kept := len(s.instants); kept > 0 {
+		s.cursor = s.instants[kept-1]
+	}
+	s.status, s.heldBy = backfill.Running, "maxExecutionsPerDay"
+	s.next = at.Add(heldFor)
+	if tomorrow := at.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour); tomorrow.Before(s.next) {
+		s.next = tomorrow
+	}
 }
 
 // decideBackfills plans a batch.
@@ -109,7 +130,7 @@ func (p *Promoter) decideBackfills(ctx context.Context, due []runningBackfill, s
 
 // step plans one backfill's batch at an instant.
 func (b runningBackfill) step(s *schedule.Schedule, at time.Time) backfillStep {
-	out := backfillStep{runningBackfill: b, status: backfill.Running}
+	out := backfillStep{runningBackfill: b, status: backfill.Running, from: b.cursor}
 	if b.deleted {
 		out.status, out.next = backfill.Cancelled, at
 		return out

@@ -2,6 +2,7 @@ package promoter
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -69,13 +70,17 @@ func (p *plan) cut(tenant uuid.UUID, n int) {
 		fewer[r.job]++
 		p.unruns = append(p.unruns, skippedBy(r, overQuota))
 	}
-	for i, j := 0, len(kept)-1; i < j; i, j = i+1, j-1 {
-		kept[i], kept[j] = kept[j], kept[i]
-	}
+	slices.Reverse(kept)
 	p.runs = kept
+	last := map[*dueJob]time.Time{}
+	for _, r := range kept {
+		last[r.job] = r.at
+	}
 	for i, a := range p.advances {
-		if p.advances[i].runs -= fewer[a.job]; p.advances[i].runs <= 0 {
-			p.advances[i].last = time.Time{}
+		if n := fewer[a.job]; n > 0 {
+			p.advances[i].lost(n, last[a.job])
 		}
 	}
+	// Nothing takes the place of what would have been cancelled.
+	p.cancels = slices.DeleteFunc(p.cancels, func(j *dueJob) bool { return fewer[j] > 0 && last[j].IsZero() })
 }

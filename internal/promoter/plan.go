@@ -52,6 +52,9 @@ type advance struct {
 	last   time.Time // newest instant that runs; zero: none
 	runs   int
 	reason string // why the job is inactive now
+	// rest is, where maxExecutions ended the job, the first instant after its
+	// last run; zero: none. It is owed if that run does not happen.
+	rest time.Time
 }
 
 // plan is what a pass writes in its transaction.
@@ -71,6 +74,11 @@ type plan struct {
 const (
 	misfireReason = "due while no promoter could promote it; the misfire policy does not run it any more"
 	pausedReason  = "due while the job was paused"
+)
+
+// Why jobs end.
+const (
+	noFurther = "the schedule has no further instant"
 )
 
 // lateAfter is how late an instant must be for its run to be a catching up,
@@ -121,20 +129,42 @@ func (p *plan) owe(j *dueJob, instants []time.Time, before owedBefore, next time
 	}
 	a := advance{job: j, next: next}
 	if !more {
-		a.next, a.reason = time.Time{}, "the schedule has no further instant"
+		a.next, a.reason = time.Time{}, noFurther
 	}
 	for _, at := range instants[cut:] {
-		if limit := j.spec.MaxExecutions; limit > 0 && j.count+int64(a.runs) >= limit {
+		if a.full() {
+			a.rest = at
 			break
 		}
 		if ran, dropped := p.admit(j, at); ran {
 			a.last, a.runs = at, a.runs+1-dropped
 		}
 	}
-	if limit := j.spec.MaxExecutions; limit > 0 && j.count+int64(a.runs) >= limit {
+	if a.full() {
+		if a.rest.IsZero() {
+			a.rest = a.next
+		}
 		a.next, a.reason = time.Time{}, "maxExecutions is reached"
 	}
 	p.advances = append(p.advances, a)
+}
+
+// full says whether the job has had all its runs.
+func (a advance) full() bool {
+	limit := a.job.spec.MaxExecutions
+	return limit > 0 && a.job.count+int64(a.runs) >= limit
+}
+
+// lost takes away runs that were planned and do not happen.
+func (a *advance) lost(n int, last time.Time) {
+	was := a.full()
+	a.runs, a.last = max(0, a.runs-n), last
+	if was && !a.full() {
+		a.next, a.reason = a.rest, ""
+		if a.next.IsZero() {
+			a.reason = noFurther
+		}
+	}
 }
 
 // admit plans one instant as the overlap policy says. It reports whether it

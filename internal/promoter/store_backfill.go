@@ -22,6 +22,10 @@ type decideBackfills func(ctx context.Context, due []runningBackfill, sets calen
 // advanceBackfills claims backfills whose next batch is due, lets decide plan
 // it, and writes executions and cursors in the same transaction.
 func (s *store) advanceBackfills(ctx context.Context, now time.Time, decide decideBackfills) (made []backfillStep, err error) {
+	of, err := s.dailyBounds(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("advance backfills: %w", postgres.Fault(err))
+	}
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		rows, err := tx.ClaimBackfills(ctx, db.ClaimBackfillsParams{Now: postgres.At(now), BatchSize: backfillBatch})
 		if err != nil {
@@ -47,6 +51,9 @@ func (s *store) advanceBackfills(ctx context.Context, now time.Time, decide deci
 		}
 		at := rows[0].At.UTC()
 		made = decide(ctx, due, sets, at)
+		if err := countDailySteps(ctx, tx, made, of, at); err != nil {
+			return err
+		}
 		// An execution that ends needs the partition of its instant, which may
 		// be long past.
 		if _, err := partition.Make(ctx, tx.Queries, instantsOf(made)); err != nil {
@@ -128,7 +135,7 @@ func writeBackfills(ctx context.Context, q *db.Queries, steps []backfillStep, at
 	}
 	for _, s := range steps {
 		err := q.AdvanceBackfill(ctx, db.AdvanceBackfillParams{
-			ID: s.id, CursorAt: s.cursor, Made: int32(len(s.instants)), NextBatchAt: s.next, Status: string(s.status), Now: at,
+			ID: s.id, CursorAt: s.cursor, Made: int32(len(s.instants)), NextBatchAt: s.next, Status: string(s.status), HeldBy: s.heldBy, Now: at,
 		})
 		if err != nil {
 			return fmt.Errorf("advance a backfill: %w", err)

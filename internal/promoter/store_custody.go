@@ -1,82 +1,14 @@
 package promoter
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"slices"
-	"sync"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
-	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
-
-// boundsAge is how old the bounds on executions may be that promotion counts
-// by.
-const boundsAge = 2 * time.Second
-
-// bounds are the executions a day that tenants may have, as they were a moment
-// ago. Most have no bound, and for them nothing is counted.
-type bounds struct {
-	mu    sync.Mutex
-	known bool
-	at    clock.Mark
-	of    map[uuid.UUID]int
-}
-
-// dailyBounds reads the bounds, every two seconds at most.
-func (s *store) dailyBounds(ctx context.Context) (map[uuid.UUID]int, error) {
-	s.bounds.mu.Lock()
-	defer s.bounds.mu.Unlock()
-	if s.bounds.known && s.bounds.at.Elapsed() < boundsAge {
-		return s.bounds.of, nil
-	}
-	rows, err := s.queries().ListDailyBounds(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list the bounds on executions: %w", err)
-	}
-	s.bounds.of = make(map[uuid.UUID]int, len(rows))
-	for _, r := range rows {
-		s.bounds.of[r.ID] = int(r.Bound)
-	}
-	s.bounds.known, s.bounds.at = true, clock.Start()
-	return s.bounds.of, nil
-}
-
-// countDaily counts what a plan makes for tenants with a bound on a day's
-// executions, and cuts what is beyond it. It locks the counters in the order
-// of tenants, so that promoters do not wait for one another in a circle.
-func countDaily(ctx context.Context, tx *postgres.Tx, made *plan, of map[uuid.UUID]int, at time.Time) error {
-	if len(of) == 0 {
-		return nil
-	}
-	added := map[uuid.UUID]int{}
-	for _, r := range made.runs {
-		if _, ok := of[r.job.tenant]; ok {
-			added[r.job.tenant]++
-		}
-	}
-	tenants := make([]uuid.UUID, 0, len(added))
-	for id := range added {
-		tenants = append(tenants, id)
-	}
-	slices.SortFunc(tenants, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
-	for _, id := range tenants {
-		total, err := tx.CountExecutions(ctx, db.CountExecutionsParams{TenantID: id, At: at, Added: int32(added[id])})
-		if err != nil {
-			return fmt.Errorf("count the executions of the day: %w", err)
-		}
-		made.roundTrips++
-		if over := int(total) - of[id]; over > 0 {
-			made.cut(id, min(over, added[id]))
-		}
-	}
-	return nil
-}
 
 func (s *store) holdJobs(ctx context.Context) (int, error) {
 	n, err := s.queries().HoldJobs(ctx)

@@ -343,6 +343,8 @@ func TestATenantThatMayNotAct(t *testing.T) {
 	if got := b.do(t, request{method: "GET", path: base + "/jobs", token: b.token(t, b.ours, identity.Viewer)}); got.status != http.StatusOK {
 		t.Errorf("answered %d %s", got.status, got.body)
 	}
+	closed.Tenants = tenant.NewStore(b.db, false) // as the other one two seconds later
+	strict.handler = newHandler(t, closed)
 	if got := strict.do(t, request{method: "GET", path: base + "/jobs", token: b.token(t, b.ours, identity.Viewer)}); got.status != http.StatusOK {
 		t.Errorf("answered %d %s", got.status, got.body)
 	}

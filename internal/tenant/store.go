@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -16,11 +17,13 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
-// admitFor is how long an admission is remembered. A suspended tenant is
-// therefore refused within this time, and a changed limit holds within it.
+// admitFor is how long an answer is remembered, whether it admits a tenant or
+// refuses it: a suspended tenant is refused within this time, one that was
+// created or activated admitted, and a changed limit holds within it. What
+// refused tenants ask for costs the database nothing meanwhile.
 const admitFor = 2 * time.Second
 
-// maxRemembered bounds the memory of admissions.
+// maxRemembered bounds the memory of answers.
 const maxRemembered = 10_000
 
 // Store admits tenants and keeps them. Its methods may be called concurrently.
@@ -29,18 +32,20 @@ type Store struct {
 	autoCreate bool
 
 	mu       sync.Mutex
-	admitted map[uuid.UUID]admission
+	answered map[uuid.UUID]answer
 }
 
-type admission struct {
-	tenant Tenant
-	at     clock.Mark
+// answer is what a look at a tenant found: the tenant, or why it may not act.
+type answer struct {
+	tenant  Tenant
+	refusal *fault.Error
+	at      clock.Mark
 }
 
 // NewStore makes a store. With autoCreate, a tenant that a valid token names
 // and that is not known yet is created.
 func NewStore(db *postgres.DB, autoCreate bool) *Store {
-	return &Store{db: db, autoCreate: autoCreate, admitted: map[uuid.UUID]admission{}}
+	return &Store{db: db, autoCreate: autoCreate, answered: map[uuid.UUID]answer{}}
 }
 
 // Admit reports whether the tenant may act: Forbidden when it is not known or
@@ -53,9 +58,14 @@ func (s *Store) Admit(ctx context.Context, id uuid.UUID) error {
 // Terms is the tenant by which its requests are judged, as much as two seconds
 // old; Forbidden when it may not act.
 func (s *Store) Terms(ctx context.Context, id uuid.UUID) (t Tenant, err error) {
-	if t, ok := s.remembered(id); ok {
-		return t, nil
+	if known, ok := s.remembered(id); ok {
+		if known.refusal != nil {
+			refusal := *known.refusal // each request its own
+			return Tenant{}, &refusal
+		}
+		return known.tenant, nil
 	}
+	asked := clock.Start() // what is found is at least as new as this
 	err = s.db.InTenant(ctx, id, func(tx *postgres.Tx) error {
 		row, err := tx.GetTenant(ctx, id)
 		if fault.KindOf(postgres.Fault(err)) == fault.NotFound && s.autoCreate {
@@ -80,33 +90,34 @@ func (s *Store) Terms(ctx context.Context, id uuid.UUID) (t Tenant, err error) {
 			return nil
 		}
 	})
-	if err != nil {
-		return Tenant{}, err
+	var refusal *fault.Error
+	if err != nil && (!errors.As(err, &refusal) || refusal.Kind != fault.Forbidden) {
+		return Tenant{}, err // the look failed, and says nothing of the tenant
 	}
-	s.remember(t)
-	return t, nil
+	s.remember(id, answer{tenant: t, refusal: refusal, at: asked})
+	return t, err
 }
 
-func (s *Store) remembered(id uuid.UUID) (Tenant, bool) {
+func (s *Store) remembered(id uuid.UUID) (answer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found, ok := s.admitted[id]
-	return found.tenant, ok && found.at.Elapsed() < admitFor
+	found, ok := s.answered[id]
+	return found, ok && found.at.Elapsed() < admitFor
 }
 
-func (s *Store) remember(t Tenant) {
+func (s *Store) remember(id uuid.UUID, found answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.admitted) >= maxRemembered {
-		clear(s.admitted)
+	if len(s.answered) >= maxRemembered {
+		clear(s.answered)
 	}
-	s.admitted[t.ID] = admission{tenant: t, at: clock.Start()}
+	s.answered[id] = found
 }
 
 func (s *Store) forget(id uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.admitted, id)
+	delete(s.answered, id)
 }
 
 func fromRow(r db.Tenant) (Tenant, error) {

@@ -41,6 +41,7 @@ func (s *Store) Create(ctx context.Context, id uuid.UUID, spec Spec) (t Tenant, 
 		t, err = change(ctx, tx, id, spec)
 		return err
 	})
+	s.forget(id)
 	return t, err
 }
 

@@ -1612,6 +1612,11 @@ export interface components {
             finishedAt: string | null;
             /** Format: date-time */
             from: string;
+            /**
+             * @description The limit of the tenant because of which a running backfill makes nothing now; it goes on by itself. Null where none holds it.
+             * @example maxExecutionsPerDay
+             */
+            heldBy: string | null;
             /** Format: uuid */
             id: string;
             /** Format: uuid */
@@ -3277,7 +3282,7 @@ export interface components {
              */
             maxCalendars?: number | null;
             /**
-             * @description Executions that the schedule and triggers make in a day of UTC. A due instant beyond it becomes an execution that is `skipped` and says why; a trigger is answered 429.
+             * @description Executions that are made in a day of UTC, by the schedule, by triggers and retries, and by backfills; each counts once, on the day on which it is made. A due instant beyond it becomes an execution that is `skipped` and says why, a trigger or retry is answered 429, and a backfill waits for the next day. What is `skipped` or `missed` does not count, nor do further attempts of an execution.
              * @example 100000
              */
             maxExecutionsPerDay?: number | null;
@@ -3348,7 +3353,7 @@ export interface components {
             /** @example 2 */
             calendars: number;
             /**
-             * @description Executions that the schedule and triggers made today (UTC); null for a tenant without a limit on them, for which they are not counted.
+             * @description Executions that were made today (UTC), as `maxExecutionsPerDay` counts them; null for a tenant without a limit on them, for which they are not counted.
              * @example 9120
              */
             executionsToday: number | null;

@@ -1,0 +1,125 @@
+package promoter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/scheduler-service/scheduler/internal/backfill"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// bounded gives the tenant a bound on its executions of a day.
+func (b *bundle) bounded(t *testing.T, bound int) {
+	t.Helper()
+	if _, err := b.tenants(t).Change(t.Context(), b.who.TenantID, tenant.Spec{Name: "x", Limits: tenant.Limits{MaxExecutionsPerDay: &bound}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// usedUp makes an instant's day one on which so many executions were made.
+func (b *bundle) usedUp(t *testing.T, day time.Time, executions int) {
+	t.Helper()
+	_, err := b.engine.Pool().Exec(t.Context(), `INSERT INTO execution_days (tenant_id, day, executions) VALUES ($1, $2, $3)
+		ON CONFLICT (tenant_id) DO UPDATE SET day = EXCLUDED.day, executions = EXCLUDED.executions`,
+		b.who.TenantID, day.UTC().Truncate(24*time.Hour), executions)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dueAt makes a job due at an instant.
+func (b *bundle) dueAt(t *testing.T, j job.Job, at time.Time) {
+	t.Helper()
+	if _, err := b.engine.Pool().Exec(t.Context(), "UPDATE scheduled_jobs SET next_execution_at = $1 WHERE id = $2", at, j.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The runs of a backfill count on the day on which they are made; what the day
+// has no room for is made on the next ones, and each instant once.
+func TestBackfillsCountForTheDay(t *testing.T) {
+	t.Parallel()
+	p := setupPast(t)
+	p.bounded(t, 5)
+	j := p.hourly(t, nil)
+	asked := p.ask(t, j, 12, 6000)
+	noon := p.midnight.Add(36 * time.Hour) // of tomorrow: after the request, and far from a change of days
+	counted := func() int { return p.number(t, "SELECT executions FROM execution_days") }
+	if report := p.fill(t, p.promoter, noon); report.Created != 5 || counted() != 5 {
+		t.Fatalf("%d were made and %d counted, want 5", report.Created, counted())
+	}
+	if got := p.get(t, asked); got.HeldBy != "maxExecutionsPerDay" || got.Status != backfill.Running || got.Created != 5 {
+		t.Errorf("the backfill is %+v", got)
+	}
+	// It looks again, in case the limit was raised, and counts nothing.
+	if report := p.fill(t, p.another(), noon.Add(time.Minute)); report.Claimed != 1 || report.Created != 0 || counted() != 5 {
+		t.Errorf("a minute later: %+v, %d counted", report, counted())
+	}
+	// What the schedule has left of the day is nothing, and says so.
+	p.dueAt(t, j, noon.Add(time.Hour))
+	p.pass(t, p.promoter, noon.Add(time.Hour))
+	if n := p.number(t, "SELECT count(*) FROM job_executions WHERE status = 'skipped' AND reason LIKE '%maxExecutionsPerDay%'"); n != 1 || counted() != 5 {
+		t.Errorf("%d instants were skipped, %d are counted", n, counted())
+	}
+	midnight := p.midnight.Add(48 * time.Hour)
+	if report := p.fill(t, p.promoter, midnight); report.Created != 5 || counted() != 5 {
+		t.Errorf("the next day: %+v, %d counted", report, counted())
+	}
+	if report := p.fill(t, p.promoter, midnight.Add(24*time.Hour)); report.Created != 2 || counted() != 2 {
+		t.Errorf("the day after: %+v, %d counted", report, counted())
+	}
+	if got := p.get(t, asked); got.HeldBy != "" || got.Created != 12 {
+		t.Errorf("the backfill is %+v", got)
+	}
+	made := p.instants(t, j)
+	delete(made, noon.Add(time.Hour)) // what was skipped
+	if diff := cmp.Diff(hoursBefore(p.midnight, 12), made); diff != "" {
+		t.Errorf("instants differ (-want +got):\n%s", diff)
+	}
+}
+
+// An instant that the day has no room for is no run: it neither ends a job that
+// may run once, nor what runs.
+func TestWhatTheDayHasNoRoomForIsNoRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.bounded(t, 5)
+	once := b.create(t, func(s *job.Spec) { s.MaxExecutions = 1 })
+	other := b.create(t, func(s *job.Spec) { s.Overlap = job.OverlapCancel })
+	noon := once.NextExecutionAt.UTC().Truncate(24 * time.Hour).Add(36 * time.Hour)
+	b.dueAt(t, other, noon)
+	b.dueAt(t, once, noon.Add(time.Hour))
+	if report := b.pass(t, b.promoter, noon); report.Promoted != 1 {
+		t.Fatalf("%+v", report)
+	}
+	b.usedUp(t, noon, 5)
+	b.dueAt(t, other, noon.Add(time.Hour))
+	if report := b.pass(t, b.promoter, noon.Add(time.Hour)); report.Claimed != 2 || report.Promoted != 0 {
+		t.Fatalf("%+v", report)
+	}
+	if n := b.number(t, "SELECT count(*) FROM active_executions WHERE cancel_requested_at IS NULL"); n != 1 {
+		t.Errorf("%d runs go on, want that of the job that replaces them", n)
+	}
+	if n := b.number(t, "SELECT count(*) FROM job_executions WHERE status = 'skipped' AND reason LIKE '%maxExecutionsPerDay%'"); n != 2 {
+		t.Errorf("%d instants were skipped", n)
+	}
+	if n := b.number(t, "SELECT executions FROM execution_days"); n != 5 {
+		t.Errorf("%d executions are counted", n)
+	}
+	got, err := b.jobs.Get(t.Context(), b.who, once.ID)
+	if err != nil || got.Status != job.Active || got.ExecutionCount != 0 || got.NextExecutionAt == nil {
+		t.Fatalf("the job that may run once: %s, %d runs, next %v, %v", got.Status, got.ExecutionCount, got.NextExecutionAt, err)
+	}
+	tomorrow := noon.Add(24 * time.Hour)
+	b.dueAt(t, once, tomorrow)
+	b.dueAt(t, other, tomorrow.Add(time.Hour))
+	if report := b.pass(t, b.promoter, tomorrow); report.Promoted != 1 {
+		t.Errorf("the next day: %+v", report)
+	}
+	if got, err := b.jobs.Get(t.Context(), b.who, once.ID); err != nil || got.Status != job.Inactive || got.ExecutionCount != 1 {
+		t.Errorf("after its run the job is %s with %d runs, %v", got.Status, got.ExecutionCount, err)
+	}
+}

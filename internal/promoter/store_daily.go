@@ -1,0 +1,126 @@
+package promoter
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+// boundsAge is how old the bounds on executions may be that promotion counts
+// by.
+const boundsAge = 2 * time.Second
+
+// bounds are the executions a day that tenants may have, as they were a moment
+// ago. Most have no bound, and for them nothing is counted.
+type bounds struct {
+	mu    sync.Mutex
+	known bool
+	at    clock.Mark
+	of    map[uuid.UUID]int
+}
+
+// dailyBounds reads the bounds, every two seconds at most.
+func (s *store) dailyBounds(ctx context.Context) (map[uuid.UUID]int, error) {
+	s.bounds.mu.Lock()
+	defer s.bounds.mu.Unlock()
+	if s.bounds.known && s.bounds.at.Elapsed() < boundsAge {
+		return s.bounds.of, nil
+	}
+	rows, err := s.queries().ListDailyBounds(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the bounds on executions: %w", err)
+	}
+	s.bounds.of = make(map[uuid.UUID]int, len(rows))
+	for _, r := range rows {
+		s.bounds.of[r.ID] = int(r.Bound)
+	}
+	s.bounds.known, s.bounds.at = true, clock.Start()
+	return s.bounds.of, nil
+}
+
+// takeDaily counts executions for tenants with a bound on those of a day, and
+// says how many of each are beyond it; only the others stay counted. It locks
+// the counters in the order of tenants, so that promoters do not wait for one
+// another in a circle.
+func takeDaily(ctx context.Context, tx *postgres.Tx, added, of map[uuid.UUID]int, at time.Time) (over map[uuid.UUID]int, trips int, err error) {
+	tenants := make([]uuid.UUID, 0, len(added))
+	for id := range added {
+		tenants = append(tenants, id)
+	}
+	slices.SortFunc(tenants, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	over = map[uuid.UUID]int{}
+	for _, id := range tenants {
+		total, err := tx.CountExecutions(ctx, db.CountExecutionsParams{TenantID: id, At: at, Added: int32(added[id])})
+		if err != nil {
+			return nil, trips, fmt.Errorf("count the executions of the day: %w", err)
+		}
+		trips++
+		beyond := min(int(total)-of[id], added[id])
+		if beyond <= 0 {
+			continue
+		}
+		over[id] = beyond
+		if err := tx.ReturnExecutions(ctx, db.ReturnExecutionsParams{TenantID: id, Unused: int32(beyond)}); err != nil {
+			return nil, trips, fmt.Errorf("count the executions of the day: %w", err)
+		}
+		trips++
+	}
+	return over, trips, nil
+}
+
+// countDaily counts what a plan makes, and cuts what is beyond the day's bound.
+func countDaily(ctx context.Context, tx *postgres.Tx, made *plan, of map[uuid.UUID]int, at time.Time) error {
+	if len(of) == 0 {
+		return nil
+	}
+	added := map[uuid.UUID]int{}
+	for _, r := range made.runs {
+		if _, ok := of[r.job.tenant]; ok {
+			added[r.job.tenant]++
+		}
+	}
+	over, trips, err := takeDaily(ctx, tx, added, of, at)
+	if err != nil {
+		return err
+	}
+	made.roundTrips += trips
+	for id, n := range over {
+		made.cut(id, n)
+	}
+	return nil
+}
+
+// countDailySteps counts what backfills make, and leaves for later what is
+// beyond the day's bound.
+func countDailySteps(ctx context.Context, tx *postgres.Tx, steps []backfillStep, of map[uuid.UUID]int, at time.Time) error {
+	if len(of) == 0 {
+		return nil
+	}
+	added := map[uuid.UUID]int{}
+	for _, s := range steps {
+		if _, ok := of[s.job.tenant]; ok && len(s.instants) > 0 {
+			added[s.job.tenant] += len(s.instants)
+		}
+	}
+	over, _, err := takeDaily(ctx, tx, added, of, at)
+	if err != nil {
+		return err
+	}
+	for i := len(steps) - 1; i >= 0; i-- {
+		id := steps[i].job.tenant
+		if n := min(over[id], len(steps[i].instants)); n > 0 {
+			steps[i].hold(n, at)
+			over[id] -= n
+		}
+	}
+	return nil
+}
