@@ -106,7 +106,7 @@ locked AS MATERIALIZED (
       AND ((e.status IN ('pending', 'retrying') AND e.available_at <= clock.at)
            OR (e.status = 'running' AND e.lease_token = $2 AND e.worker_id = $1))
       AND (e.concurrency_limit = 0 AND e.concurrency_key IS NULL OR e.status = 'running')
-      AND e.job_type = ANY ($5::text[]) AND e.cancel_requested_at IS NULL
+      AND is_of_types(e.job_type, $5::text[]) AND e.cancel_requested_at IS NULL
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $1 AND NOT w.dead AND w.expires_at > clock.at)
     FOR UPDATE OF e SKIP LOCKED
 ),
@@ -250,7 +250,7 @@ wanted AS (
                 ELSE row_number() OVER (PARTITION BY e.tenant_id, e.concurrency_key ORDER BY e.priority DESC, e.scheduled_at, e.id) END AS key_place
     FROM active_executions e, clock
     WHERE e.id = ANY ($4::uuid[]) AND e.status IN ('pending', 'retrying') AND e.available_at <= clock.at
-      AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND e.job_type = ANY ($5::text[]) AND e.cancel_requested_at IS NULL
+      AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND is_of_types(e.job_type, $5::text[]) AND e.cancel_requested_at IS NULL
       AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $1 AND NOT w.dead AND w.expires_at > clock.at)
 ),
@@ -999,10 +999,10 @@ func (q *Queries) ListHeldExecutions(ctx context.Context, arg ListHeldExecutions
 }
 
 const ListLeftExecutions = `-- name: ListLeftExecutions :many
-SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS gated, (NOT e.job_type = ANY ($1::text[]))::boolean AS strange
+SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS gated, (NOT is_of_types(e.job_type, $1::text[]))::boolean AS strange
 FROM active_executions e
 WHERE e.id = ANY ($2::uuid[]) AND e.status IN ('pending', 'retrying')
-  AND CASE WHEN e.job_type = ANY ($1::text[]) THEN e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL
+  AND CASE WHEN is_of_types(e.job_type, $1::text[]) THEN e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL
            ELSE e.concurrency_limit = 0 AND e.concurrency_key IS NULL AND NOT e.pooled END
   AND e.available_at <= coalesce($3::timestamptz, now()) AND e.cancel_requested_at IS NULL
 ORDER BY e.job_id, e.id
@@ -1081,7 +1081,7 @@ oldest AS MATERIALIZED (
 ),
 startable AS MATERIALIZED (
     SELECT o.id, o.tenant_id, o.job_id, o.job_type, o.priority, o.scheduled_at, o.concurrency_limit, o.concurrency_key, o.free, o.free_type FROM oldest o
-    WHERE o.free_type > 0 AND o.job_type = ANY (ARRAY(SELECT s.job_type FROM served s))
+    WHERE o.free_type > 0 AND is_of_types(o.job_type, ARRAY(SELECT s.job_type FROM served s))
       AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key)
 ),
 places AS MATERIALIZED (
@@ -1108,7 +1108,7 @@ CROSS JOIN LATERAL (
     SELECT e.id, e.priority FROM active_executions e
     WHERE e.tenant_id = freed.tenant_id AND e.concurrency_key = freed.key AND e.status IN ('pending', 'retrying')
       AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
-      AND e.job_type = ANY (ARRAY(SELECT s.job_type FROM served s))
+      AND is_of_types(e.job_type, ARRAY(SELECT s.job_type FROM served s))
     ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
 ) w
 `
@@ -1222,7 +1222,7 @@ served AS MATERIALIZED (
 SELECT w.id, w.status, w.trigger_type, w.scheduled_at, w.available_at, w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
        coalesce((SELECT p.taken FROM places p WHERE p.job_id = w.job_id), 0)::bigint AS taken,
        EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = $1 AND k.key = w.concurrency_key) AS key_taken,
-       EXISTS (SELECT 1 FROM served v WHERE v.job_type = w.job_type) AS served,
+       is_of_types(w.job_type, ARRAY(SELECT v.job_type FROM served v))::boolean AS served,
        coalesce(c.running, 0)::int AS running,
        coalesce(t.max_running, nullif($2::int, 0), 1000000)::int AS max_running,
        coalesce(CASE w.job_type WHEN 'http' THEN c.running_http WHEN 'function' THEN c.running_function WHEN 'command' THEN c.running_command END, 0)::int AS type_running,
@@ -1335,7 +1335,7 @@ found AS (
     FROM places p CROSS JOIN LATERAL (
         SELECT e.id, e.tenant_id FROM active_executions e
         WHERE e.job_id = p.job_id AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
-          AND e.available_at <= (SELECT at FROM clock) AND e.job_type = ANY ($6::text[])
+          AND e.available_at <= (SELECT at FROM clock) AND is_of_types(e.job_type, $6::text[])
           AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
         ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id
         LIMIT greatest(p.free, 0)
@@ -1345,7 +1345,7 @@ found AS (
     FROM keys y CROSS JOIN LATERAL (
         SELECT e.id, e.tenant_id FROM active_executions e
         WHERE e.tenant_id = y.tenant_id AND e.concurrency_key = y.concurrency_key AND e.concurrency_limit = 0
-          AND e.job_type = ANY ($6::text[]) AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL AND e.available_at <= (SELECT at FROM clock)
+          AND is_of_types(e.job_type, $6::text[]) AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL AND e.available_at <= (SELECT at FROM clock)
         ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
     ) w
     WHERE NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = y.tenant_id AND k.key = y.concurrency_key)
@@ -1438,7 +1438,7 @@ lines AS MATERIALIZED (
             LIMIT 8
         ) few
     ) p
-    WHERE p.seen > 0 AND t.job_type = ANY ($5::text[])
+    WHERE p.seen > 0 AND is_of_types(t.job_type, $5::text[])
       AND NOT EXISTS (
           SELECT 1 FROM running_counts c LEFT JOIN tenants f ON f.id = c.tenant_id
           WHERE c.tenant_id = t.tenant_id

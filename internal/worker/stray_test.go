@@ -80,13 +80,15 @@ func TestRunsThatNeverReturnAreBounded(t *testing.T) {
 }
 
 // A definition that nobody can read, as a half-written row would be, ends the
-// run as failed without a retry.
-func TestUndecodableDefinitionFails(t *testing.T) {
+// run as failed without a retry; so does a type that there is not, whatever
+// types the worker has.
+func TestUndecodableDefinitionAndUnknownTypeFail(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, change string }{
 		{"definition is no object", `UPDATE job_versions SET spec = '[1,"x"]'`},
 		{"definition is of other types", `UPDATE job_versions SET spec = '{"Name":7,"Config":[[]],"Retry":"x"}'`},
 		{"definition is gone", `DELETE FROM job_versions`},
+		{"type is unknown", `UPDATE active_executions SET job_type = 'pigeon'`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -99,6 +99,22 @@ func TestPlacesOfAnotherType(t *testing.T) {
 	eventually(t, "who runs them finds them", func() bool { b.poll(functions); return b.over(gated.ID, keyed.ID) })
 }
 
+// A type that there is not is nobody's to wait for: whoever looks ends it, in the
+// pool and among those that wait for a place.
+func TestUnknownTypeIsFound(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.instantly()
+	calls, _ := b.mixed()
+	pooled, gated := b.pending(nil), b.pending(nil)
+	b.exec("UPDATE active_executions SET job_type = 'pigeon'")
+	b.exec("UPDATE active_executions SET pooled = false, concurrency_limit = 1 WHERE id = $1", gated.ID)
+	eventually(t, "both have failed", func() bool { b.poll(calls); return b.reached(pooled.ID) == execution.Failed && b.reached(gated.ID) == execution.Failed })
+	if e := b.reaches(pooled.ID, execution.Failed); e.Error == nil || e.Error.Type != "VALIDATION_ERROR" {
+		t.Errorf("ended as %+v", e.Error)
+	}
+}
+
 // What nobody runs keeps nothing from those that somebody does, and starts with
 // the first worker that runs it.
 func TestTypeThatNobodyRuns(t *testing.T) {
