@@ -8,6 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,16 +53,47 @@ func (g guide) print(ctx context.Context, out io.Writer) error {
 		_, err := fmt.Fprintf(out, guideKeysText, base, g.started.Elapsed().Seconds(), g.stores, base, g.config.API.JWKSURL)
 		return err
 	}
-	life := g.tokenLife()
-	token, err := identity.Mint([]byte(g.config.API.JWTSecret.Reveal()), identity.Claims{
-		Subject: "demo", Tenant: demoTenant, Roles: []identity.Role{identity.Admin},
-		Issuer: g.config.API.JWTIssuer, Audience: g.config.API.JWTAudience,
-	}, clock.Now(), life)
+	token, err := g.token(identity.Admin)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, guideText, base, g.started.Elapsed().Seconds(), g.stores, inWords(life), token, base, g.echo, base)
+	file, err := g.keepTokens()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, guideText, base, g.started.Elapsed().Seconds(), g.stores, inWords(g.tokenLife()), token, base, file, g.echo, base)
 	return err
+}
+
+// token is one of the demo tenant, for a user with the role.
+func (g guide) token(role identity.Role) (string, error) {
+	return identity.Mint([]byte(g.config.API.JWTSecret.Reveal()), identity.Claims{
+		Subject: "demo", Tenant: demoTenant, Roles: []identity.Role{role}, Issuer: g.config.API.JWTIssuer, Audience: g.config.API.JWTAudience,
+	}, clock.Now(), g.tokenLife())
+}
+
+// keepTokens writes a token of every role, and the service token, into a file
+// for a shell to read, which is the owner's alone.
+func (g guide) keepTokens() (path string, err error) {
+	var lines strings.Builder
+	for _, role := range []identity.Role{identity.Viewer, identity.Operator, identity.Developer, identity.Admin, identity.PlatformAdmin} {
+		token, err := g.token(role)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&lines, "export %s_TOKEN=%s\n", strings.ReplaceAll(strings.ToUpper(string(role)), "-", "_"), token)
+	}
+	for _, token := range g.config.API.ServiceTokens[:min(1, len(g.config.API.ServiceTokens))] {
+		fmt.Fprintf(&lines, "export SERVICE_TOKEN='%s' TENANT=%s\n", strings.ReplaceAll(token.Reveal(), "'", `'\''`), demoTenant)
+	}
+	path = filepath.Join(g.config.DataDir, "tokens")
+	if err := os.MkdirAll(g.config.DataDir, 0o700); err != nil {
+		return "", fmt.Errorf("keep the tokens: %w", err)
+	}
+	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
+		return "", fmt.Errorf("keep the tokens: %w", err)
+	}
+	return path, nil
 }
 
 // tokenLife is how long the development token is good for: as long as the
@@ -93,6 +127,8 @@ Paste this first: a token of the demo tenant, valid for %s, and the address.
 
   export TOKEN=%s
   export API=%s/api/v1/scheduler
+
+That one is an admin's; $VIEWER_TOKEN to $PLATFORM_ADMIN_TOKEN, and $SERVICE_TOKEN for /internal, are set by:  . %s
 
 Create a job that calls the echo endpoint every 5 seconds, run it now, list its executions, delete it (wait a little before each):
 

@@ -42,6 +42,13 @@ func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, out 
 		}
 		c = c.WithJWTSecret(key)
 	}
+	if len(c.API.ServiceTokens) == 0 {
+		token, err := kept(filepath.Join(c.DataDir, "service-token"), randomKey)
+		if err != nil {
+			return err
+		}
+		c = c.WithServiceToken(token)
+	}
 	if c.API.SecretsKeys.Reveal() == "" {
 		keys, err := kept(filepath.Join(c.DataDir, "secrets-keys"), func() string { return keyring.Generate("standalone") })
 		if err != nil {
