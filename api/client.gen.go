@@ -739,7 +739,7 @@ type ClientInterface interface {
 
 	// CreateTenantWithBody Create a tenant
 	//
-	// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again.
+	// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again. There is no `Idempotency-Key` here: give an `id`, and the same request again is answered 409 and creates nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -748,7 +748,7 @@ type ClientInterface interface {
 
 	// CreateTenant Create a tenant
 	//
-	// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again.
+	// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again. There is no `Idempotency-Key` here: give an `id`, and the same request again is answered 409 and creates nothing.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2384,7 +2384,7 @@ func (c *Client) ListTenants(ctx context.Context, params *ListTenantsParams, req
 
 // CreateTenantWithBody Create a tenant
 //
-// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again.
+// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again. There is no `Idempotency-Key` here: give an `id`, and the same request again is answered 409 and creates nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -2403,7 +2403,7 @@ func (c *Client) CreateTenantWithBody(ctx context.Context, contentType string, b
 
 // CreateTenant Create a tenant
 //
-// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again.
+// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again. There is no `Idempotency-Key` here: give an `id`, and the same request again is answered 409 and creates nothing.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7790,7 +7790,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateTenantWithBodyWithResponse Create a tenant
 	//
-	// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again.
+	// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again. There is no `Idempotency-Key` here: give an `id`, and the same request again is answered 409 and creates nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7799,7 +7799,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateTenantWithResponse Create a tenant
 	//
-	// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again.
+	// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again. There is no `Idempotency-Key` here: give an `id`, and the same request again is answered 409 and creates nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16904,6 +16904,11 @@ func (r InternalHealthResponse) ContentType() string {
 	return ""
 }
 
+// InternalBatchCreateJobsResponse201Headers the declared response headers of an HTTP 201 response for InternalBatchCreateJobs
+type InternalBatchCreateJobsResponse201Headers struct {
+	IdempotentReplayed *string
+}
+
 // InternalBatchCreateJobsResponse401Headers the declared response headers of an HTTP 401 response for InternalBatchCreateJobs
 type InternalBatchCreateJobsResponse401Headers struct {
 	WWWAuthenticate *string
@@ -16944,6 +16949,8 @@ type InternalBatchCreateJobsResponse struct {
 	JSON500 *ServiceInternal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *ServiceUnavailable
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *InternalBatchCreateJobsResponse201Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *InternalBatchCreateJobsResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -17036,6 +17043,12 @@ func (r InternalBatchCreateJobsResponse) ContentType() string {
 	return ""
 }
 
+// InternalCreateJobResponse201Headers the declared response headers of an HTTP 201 response for InternalCreateJob
+type InternalCreateJobResponse201Headers struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
 // InternalCreateJobResponse401Headers the declared response headers of an HTTP 401 response for InternalCreateJob
 type InternalCreateJobResponse401Headers struct {
 	WWWAuthenticate *string
@@ -17076,6 +17089,8 @@ type InternalCreateJobResponse struct {
 	JSON500 *ServiceInternal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *ServiceUnavailable
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *InternalCreateJobResponse201Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *InternalCreateJobResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -17578,6 +17593,11 @@ func (r InternalGetJobStatusResponse) ContentType() string {
 	return ""
 }
 
+// InternalTriggerJobResponse202Headers the declared response headers of an HTTP 202 response for InternalTriggerJob
+type InternalTriggerJobResponse202Headers struct {
+	IdempotentReplayed *string
+}
+
 // InternalTriggerJobResponse401Headers the declared response headers of an HTTP 401 response for InternalTriggerJob
 type InternalTriggerJobResponse401Headers struct {
 	WWWAuthenticate *string
@@ -17622,6 +17642,8 @@ type InternalTriggerJobResponse struct {
 	JSON500 *ServiceInternal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *ServiceUnavailable
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *InternalTriggerJobResponse202Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *InternalTriggerJobResponse401Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -18911,7 +18933,7 @@ func (c *ClientWithResponses) ListTenantsWithResponse(ctx context.Context, param
 
 // CreateTenantWithBodyWithResponse Create a tenant
 //
-// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again.
+// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again. There is no `Idempotency-Key` here: give an `id`, and the same request again is answered 409 and creates nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18926,7 +18948,7 @@ func (c *ClientWithResponses) CreateTenantWithBodyWithResponse(ctx context.Conte
 
 // CreateTenantWithResponse Create a tenant
 //
-// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again.
+// For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again. There is no `Idempotency-Key` here: give an `id`, and the same request again is answered 409 and creates nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -29096,6 +29118,16 @@ func ParseInternalBatchCreateJobsResponse(rsp *http.Response) (*InternalBatchCre
 	}
 
 	switch {
+	case rsp.StatusCode == 201:
+		var headers InternalBatchCreateJobsResponse201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers201 = &headers
 	case rsp.StatusCode == 401:
 		var headers InternalBatchCreateJobsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -29225,6 +29257,23 @@ func ParseInternalCreateJobResponse(rsp *http.Response) (*InternalCreateJobRespo
 	}
 
 	switch {
+	case rsp.StatusCode == 201:
+		var headers InternalCreateJobResponse201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers201 = &headers
 	case rsp.StatusCode == 401:
 		var headers InternalCreateJobResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
@@ -29775,6 +29824,16 @@ func ParseInternalTriggerJobResponse(rsp *http.Response) (*InternalTriggerJobRes
 	}
 
 	switch {
+	case rsp.StatusCode == 202:
+		var headers InternalTriggerJobResponse202Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers202 = &headers
 	case rsp.StatusCode == 401:
 		var headers InternalTriggerJobResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {

@@ -3441,7 +3441,7 @@ type ListAuditParams struct {
 	// Actor Only changes by this user, API key (`api-key:` and its id) or service.
 	Actor *string `form:"actor,omitempty" json:"actor,omitempty"`
 
-	// Action Only changes by this operation, as this contract names it.
+	// Action Only changes by this operation, as this contract names it; `create`, `update` and `delete` are those that no request made. What no operation is called is answered 400 with the names that there are.
 	Action *string `form:"action,omitempty" json:"action,omitempty"`
 
 	// ObjectType Only changes of this kind of thing.

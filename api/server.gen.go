@@ -16126,15 +16126,25 @@ type InternalBatchCreateJobsResponseObject interface {
 	VisitInternalBatchCreateJobsResponse(w http.ResponseWriter) error
 }
 
-type InternalBatchCreateJobs201JSONResponse ServiceBatch
+type InternalBatchCreateJobs201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type InternalBatchCreateJobs201JSONResponse struct {
+	Body    ServiceBatch
+	Headers InternalBatchCreateJobs201ResponseHeaders
+}
 
 func (response InternalBatchCreateJobs201JSONResponse) VisitInternalBatchCreateJobsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
 	w.WriteHeader(201)
 	_, err := buf.WriteTo(w)
 	return err
@@ -16302,15 +16312,29 @@ type InternalCreateJobResponseObject interface {
 	VisitInternalCreateJobResponse(w http.ResponseWriter) error
 }
 
-type InternalCreateJob201JSONResponse ServiceJob
+type InternalCreateJob201ResponseHeaders struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type InternalCreateJob201JSONResponse struct {
+	Body    ServiceJob
+	Headers InternalCreateJob201ResponseHeaders
+}
 
 func (response InternalCreateJob201JSONResponse) VisitInternalCreateJobResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
 	w.WriteHeader(201)
 	_, err := buf.WriteTo(w)
 	return err
@@ -17033,15 +17057,25 @@ type InternalTriggerJobResponseObject interface {
 	VisitInternalTriggerJobResponse(w http.ResponseWriter) error
 }
 
-type InternalTriggerJob202JSONResponse ServiceExecution
+type InternalTriggerJob202ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type InternalTriggerJob202JSONResponse struct {
+	Body    ServiceExecution
+	Headers InternalTriggerJob202ResponseHeaders
+}
 
 func (response InternalTriggerJob202JSONResponse) VisitInternalTriggerJobResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
 	w.WriteHeader(202)
 	_, err := buf.WriteTo(w)
 	return err

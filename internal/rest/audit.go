@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,7 +57,9 @@ func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObje
 	}
 	fields := disordered("to", p.From, p.To)
 	fields = append(fields, unstorable("actor", orZero(p.Actor))...)
-	fields = append(fields, unstorable("action", orZero(p.Action))...)
+	if known := s.actions(); p.Action != nil && !slices.Contains(known, *p.Action) {
+		fields = append(fields, fault.Field{Path: "action", Rule: "enum", Message: "must be one of " + strings.Join(known, ", ")})
+	}
 	fields = append(fields, unstorable("objectId", orZero(p.ObjectID))...)
 	if len(fields) > 0 {
 		return nil, wrong(fields...)
@@ -87,6 +90,19 @@ func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObje
 		}
 	}
 	return answer, nil
+}
+
+// actions are what changes are recorded as, in order: the operations that may
+// change something, and what the database says of a change that no request made.
+func (s *server) actions() []string {
+	actions := []string{"create", "delete", "update"}
+	for route, operation := range s.contract.Operations() {
+		if !strings.HasPrefix(route, http.MethodGet+" ") {
+			actions = append(actions, operation.ID)
+		}
+	}
+	slices.Sort(actions)
+	return actions
 }
 
 // VerifyAudit is GET /audit/verify.

@@ -168,6 +168,26 @@ func TestAuditFiltersThatCannotBeStored(t *testing.T) {
 	}
 }
 
+// A filter that nothing can fit is a mistake, and the answer says what fits.
+func TestAuditOfAnUnknownOperation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Admin)
+	ask := func(action string) answer {
+		return b.do(t, request{method: "GET", path: base + "/audit?action=" + action, token: token})
+	}
+	for _, action := range []string{"nope", "PauseJob", "getJob", "listAudit"} {
+		got := ask(action)
+		e := refused(t, got, http.StatusBadRequest, "VALIDATION_FAILED")
+		if len(e.Error.Details) != 1 || e.Error.Details[0].Field != "action" || !strings.Contains(e.Error.Details[0].Message, ", pauseJob, ") {
+			t.Errorf("%s: %s", action, got.body)
+		}
+	}
+	for _, action := range []string{"create", "update", "delete", "pauseJob", "internalPauseJob", "putSecret"} {
+		read[api.AuditPage](t, ask(action), http.StatusOK)
+	}
+}
+
 func TestVerifyAudit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -54,11 +54,15 @@ func (s *server) InternalCreateJob(ctx context.Context, request api.InternalCrea
 		return nil, err
 	}
 	c := callOf(ctx)
-	created, _, err := s.Jobs.Create(ctx, c.who.Actor, spec, keyOf(c, request.Params.IdempotencyKey, "POST /internal/jobs/create"))
+	created, replayed, err := s.Jobs.Create(ctx, c.who.Actor, spec, keyOf(c, request.Params.IdempotencyKey, "POST /internal/jobs/create"))
 	if err != nil {
 		return nil, err
 	}
-	return api.InternalCreateJob201JSONResponse{Success: true, Data: viewJob(created)}, nil
+	location := internalBase + "/jobs/" + created.ID.String() + "/status"
+	return api.InternalCreateJob201JSONResponse{
+		Body:    api.ServiceJob{Success: true, Data: viewJob(created)},
+		Headers: api.InternalCreateJob201ResponseHeaders{Location: &location, IdempotentReplayed: replay(replayed)},
+	}, nil
 }
 
 // InternalBatchCreateJobs is POST /internal/jobs/batch-create. Its body was
@@ -77,22 +81,27 @@ func (s *server) InternalBatchCreateJobs(ctx context.Context, request api.Intern
 			return nil, wrong(at(i, fields)...)
 		}
 	}
-	ids, _, err := s.Jobs.CreateAll(ctx, c.who.Actor, specs, keyOf(c, request.Params.IdempotencyKey, "POST /internal/jobs/batch-create"))
+	ids, replayed, err := s.Jobs.CreateAll(ctx, c.who.Actor, specs, keyOf(c, request.Params.IdempotencyKey, "POST /internal/jobs/batch-create"))
 	if err != nil {
 		return nil, err
 	}
-	answer := api.InternalBatchCreateJobs201JSONResponse{Success: true}
+	answer := api.ServiceBatch{Success: true}
 	answer.Data.Created, answer.Data.Ids = len(ids), ids
-	return answer, nil
+	return api.InternalBatchCreateJobs201JSONResponse{
+		Body: answer, Headers: api.InternalBatchCreateJobs201ResponseHeaders{IdempotentReplayed: replay(replayed)},
+	}, nil
 }
 
 // InternalTriggerJob is POST /internal/jobs/{jobId}/trigger.
 func (s *server) InternalTriggerJob(ctx context.Context, request api.InternalTriggerJobRequestObject) (api.InternalTriggerJobResponseObject, error) {
-	made, _, err := s.trigger(ctx, request.JobID, request.Body, request.Params.IdempotencyKey, "POST /internal/jobs/"+request.JobID.String()+"/trigger")
+	made, replayed, err := s.trigger(ctx, request.JobID, request.Body, request.Params.IdempotencyKey, "POST /internal/jobs/"+request.JobID.String()+"/trigger")
 	if err != nil {
 		return nil, err
 	}
-	return api.InternalTriggerJob202JSONResponse{Success: true, Data: viewExecution(made)}, nil
+	return api.InternalTriggerJob202JSONResponse{
+		Body:    api.ServiceExecution{Success: true, Data: viewExecution(made)},
+		Headers: api.InternalTriggerJob202ResponseHeaders{IdempotentReplayed: replay(replayed)},
+	}, nil
 }
 
 // InternalGetJobStatus is GET /internal/jobs/{jobId}/status.

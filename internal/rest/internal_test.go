@@ -49,12 +49,16 @@ func (b *bundle) call(t testing.TB, method, path, body string, who tenant.Actor,
 func TestOtherServicesActForATenant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	made := read[api.ServiceJob](t, b.call(t, "POST", "create", webhook, b.ours, "Idempotency-Key", "k"), http.StatusCreated)
+	first := b.call(t, "POST", "create", webhook, b.ours, "Idempotency-Key", "k")
+	made := read[api.ServiceJob](t, first, http.StatusCreated)
+	if first.header.Get("Location") != "/internal/jobs/"+made.Data.ID.String()+"/status" || first.header.Get("Idempotent-Replayed") != "" {
+		t.Errorf("headers %v", first.header)
+	}
 	if made.Data.TenantID != b.ours.TenantID || made.Data.CreatedBy != "service" || !bool(made.Success) {
 		t.Errorf("made %+v", made)
 	}
-	again := read[api.ServiceJob](t, b.call(t, "POST", "create", webhook, b.ours, "Idempotency-Key", "k"), http.StatusCreated)
-	if again.Data.ID != made.Data.ID {
+	second := b.call(t, "POST", "create", webhook, b.ours, "Idempotency-Key", "k")
+	if again := read[api.ServiceJob](t, second, http.StatusCreated); again.Data.ID != made.Data.ID || second.header.Get("Idempotent-Replayed") != "true" {
 		t.Error("the same key made another job")
 	}
 	id := made.Data.ID.String()

@@ -1002,7 +1002,7 @@ export interface paths {
         put?: never;
         /**
          * Create a tenant
-         * @description For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again.
+         * @description For platform administrators. Without an `id` it gets a new one. The id of a deleted tenant is not given again. There is no `Idempotency-Key` here: give an `id`, and the same request again is answered 409 and creates nothing.
          */
         post: operations["createTenant"];
         delete?: never;
@@ -4513,7 +4513,7 @@ export interface operations {
     listAudit: {
         parameters: {
             query?: {
-                /** @description Only changes by this operation, as this contract names it. */
+                /** @description Only changes by this operation, as this contract names it; `create`, `update` and `delete` are those that no request made. What no operation is called is answered 400 with the names that there are. */
                 action?: string;
                 /** @description Only changes by this user, API key (`api-key:` and its id) or service. */
                 actor?: string;
@@ -7084,6 +7084,7 @@ export interface operations {
             /** @description The execution waits for a worker. */
             202: {
                 headers: {
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7125,6 +7126,7 @@ export interface operations {
             /** @description The jobs were created, or had been by an earlier request with the same key. */
             201: {
                 headers: {
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7164,6 +7166,9 @@ export interface operations {
             /** @description The job was created, or had been by an earlier request with the same key. */
             201: {
                 headers: {
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
+                    /** @description The path of the job's status. */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
