@@ -15,7 +15,7 @@ import (
 // wrote down itself of the operations before. Of the tables it trusts nothing.
 type audit struct {
 	violation string // the first
-	limit     int    // of runs of the tenant; 0: none
+	limit     int    // of runs of a tenant that has none of its own; 0: none
 	lossy     bool   // commits may be lost: what depends on them is not asked
 
 	// What follows from the database, and goes back with it.
@@ -26,6 +26,8 @@ type audit struct {
 	grants map[uuid.UUID]grant
 	ending map[uuid.UUID]bool // executions whose end was asked for while they ran
 	leases map[uuid.UUID]time.Time
+	types  map[uuid.UUID][]string // by incarnation
+	limits map[uuid.UUID]counts   // by tenant
 
 	// What happened outside, for good.
 	given  map[attempt]uuid.UUID // to which token
@@ -35,6 +37,7 @@ type audit struct {
 
 // told is what a tenant said of a job, and when it was first due.
 type told struct {
+	tenant          uuid.UUID
 	spec            job.Spec
 	first, frontier time.Time
 	paused, deleted bool
@@ -64,7 +67,7 @@ type grant struct {
 func newAudit(lossy bool) *audit {
 	return &audit{
 		lossy: lossy, jobs: map[uuid.UUID]*told{}, ids: map[uuid.UUID]bool{}, grants: map[uuid.UUID]grant{}, ending: map[uuid.UUID]bool{},
-		leases: map[uuid.UUID]time.Time{}, given: map[attempt]uuid.UUID{}, starts: map[attempt]uuid.UUID{}, wins: map[outcome]bool{},
+		leases: map[uuid.UUID]time.Time{}, types: map[uuid.UUID][]string{}, limits: map[uuid.UUID]counts{}, given: map[attempt]uuid.UUID{}, starts: map[attempt]uuid.UUID{}, wins: map[outcome]bool{},
 	}
 }
 
@@ -73,6 +76,7 @@ func (a *audit) clone() *audit {
 	c := *a
 	c.active, c.over = slices.Clone(a.active), slices.Clone(a.over)
 	c.ids, c.grants, c.ending, c.leases = maps.Clone(a.ids), maps.Clone(a.grants), maps.Clone(a.ending), maps.Clone(a.leases)
+	c.limits = maps.Clone(a.limits)
 	c.jobs = make(map[uuid.UUID]*told, len(a.jobs))
 	for id, j := range a.jobs {
 		copied := *j
@@ -95,12 +99,12 @@ func (a *audit) after(w *world, o op, got answer, at time.Time) {
 	case createJob:
 		if got.Refused == "" {
 			first := at.Add(time.Duration(o.Spec.Interval))
-			a.jobs[o.Job] = &told{spec: o.Spec, first: first, frontier: first}
+			a.jobs[o.Job] = &told{tenant: o.Tenant, spec: o.Spec, first: first, frontier: first}
 		}
 	case pauseJob:
-		a.tell(o.Job, got, func(j *told) { j.paused = true })
+		a.tell(o.Tenant, o.Job, got, func(j *told) { j.paused = true })
 	case resumeJob:
-		a.tell(o.Job, got, func(j *told) {
+		a.tell(o.Tenant, o.Job, got, func(j *told) {
 			if j.paused = false; len(j.idle) > 0 && j.idle[len(j.idle)-1].to.IsZero() {
 				j.idle[len(j.idle)-1].to = at
 			}
@@ -110,10 +114,16 @@ func (a *audit) after(w *world, o op, got answer, at time.Time) {
 			a.jobs[id].paused = false
 		}
 	case deleteJob:
-		a.tell(o.Job, got, func(j *told) { j.deleted = true })
-		a.askToEnd(o.Job)
+		a.tell(o.Tenant, o.Job, got, func(j *told) {
+			j.deleted = true
+			a.askToEnd(o.Job)
+		})
+	case triggerJob:
+		a.tell(o.Tenant, o.Job, got, func(*told) {})
+	case setLimits:
+		a.limits[o.Tenant] = o.Most
 	case registerWorker:
-		a.leases[o.Worker] = at.Add(o.Lease)
+		a.leases[o.Worker], a.types[o.Worker] = at.Add(o.Lease), o.Types
 	case renewWorker:
 		if got.Stands {
 			a.leases[o.Worker] = at.Add(o.Lease)
@@ -143,7 +153,7 @@ func (a *audit) after(w *world, o op, got answer, at time.Time) {
 		for _, id := range o.plan.cancels {
 			a.askToEnd(id)
 		}
-	case listGatedJobs, listHeldExecutions, listPooledExecutions, listPlacedExecutions, listNextExecutions, lockJobs, claimDueJobs:
+	case listLeftExecutions, listHeldExecutions, listPooledExecutions, listPlacedExecutions, listNextExecutions, lockJobs, claimDueJobs:
 		return // they write nothing
 	}
 	a.compare(w.db)
@@ -152,10 +162,16 @@ func (a *audit) after(w *world, o op, got answer, at time.Time) {
 	}
 }
 
-func (a *audit) tell(id uuid.UUID, got answer, change func(j *told)) {
-	if j := a.jobs[id]; j != nil && got.Refused == "" {
-		change(j)
+// tell notes what a tenant's wish changed. Nobody has one for another's job.
+func (a *audit) tell(tenant, id uuid.UUID, got answer, change func(j *told)) {
+	j := a.jobs[id]
+	if j == nil || got.Refused != "" {
+		return
 	}
+	if j.tenant != tenant {
+		a.failf("tenant %s had its will with job %s of tenant %s", tenant, id, j.tenant)
+	}
+	change(j)
 }
 
 // askToEnd notes what of a job runs when its end is asked for: it ends as
@@ -189,11 +205,35 @@ func (a *audit) claims(w *world, worker uuid.UUID, claims []claimed, at time.Tim
 		if token, ok := a.given[key]; ok && token != c.Token && !a.lossy {
 			a.failf("attempt %d of %s was given twice", c.Attempt, c.ID)
 		}
+		if _, known := a.grants[c.ID]; !known {
+			a.fits(w.db, worker, c)
+		}
 		a.given[key] = c.Token
 		a.grants[c.ID] = grant{token: c.Token, attempt: c.Attempt}
 		if c.Attempt > c.Max {
 			a.failf("attempt %d of %s is one more than the %d that it may have", c.Attempt, c.ID, c.Max)
 		}
+	}
+}
+
+// fits: what begins is of a type that its worker runs, and its tenant may run so
+// many. A limit that was lowered ends nothing.
+func (a *audit) fits(t *tables, worker uuid.UUID, c claimed) {
+	j := a.jobs[c.Job]
+	if !slices.Contains(a.types[worker], j.spec.Type) {
+		a.failf("execution %s is of type %s and was given to a worker that does not run it", c.ID, j.spec.Type)
+	}
+	most, now := a.limits[j.tenant], counts{}
+	for i := range t.active {
+		if r := &t.active[i]; !r.waits() && a.jobs[r.Job].tenant == j.tenant {
+			now.add(a.jobs[r.Job].spec.Type, 1)
+		}
+	}
+	if most.All < 0 && a.limit > 0 {
+		most.All = a.limit
+	}
+	if most.All >= 0 && now.All > most.All || *most.of(j.spec.Type) >= 0 && *now.of(j.spec.Type) > *most.of(j.spec.Type) {
+		a.failf("%+v run of tenant %s, of at most %+v", now, j.tenant, most)
 	}
 }
 

@@ -23,6 +23,8 @@ func (a *audit) compare(t *tables) {
 			before = a.active[k].Status
 		}
 		switch {
+		case r.Tenant != j.tenant || r.Type != j.spec.Type:
+			a.failf("execution %s is of tenant %s and type %s, its job is not", r.ID, r.Tenant, r.Type)
 		case a.ids[r.ID]:
 			a.failf("execution %s is over and active", r.ID)
 		case before != r.Status && !before.MayBecome(r.Status):
@@ -46,30 +48,35 @@ func (a *audit) compare(t *tables) {
 	a.active = append(a.active[:0], t.active...)
 }
 
-// counts: what is counted as running runs, and is not more than may; no key is
-// held twice, or by what does not run.
+// counts: what is counted as running of each tenant runs; no key is held twice,
+// or by what does not run, and none keeps out another tenant.
 func (a *audit) counts(t *tables) {
-	running := 0
-	var keys []string
+	running := map[uuid.UUID]counts{}
+	keys := map[lockKey]bool{}
 	for i := range t.active {
 		r := &t.active[i]
 		if r.waits() {
 			continue
 		}
-		running++
-		if r.Key != "" && slices.Contains(keys, r.Key) {
-			a.failf("two runs hold the key %q at once, one of them %s", r.Key, r.ID)
+		j := a.jobs[r.Job]
+		n := running[j.tenant]
+		n.add(j.spec.Type, 1)
+		running[j.tenant] = n
+		if r.Key == "" {
+			continue
 		}
-		if r.Key != "" {
-			keys = append(keys, r.Key)
+		if key := (lockKey{j.tenant, r.Key}); keys[key] {
+			a.failf("two runs hold the key %q at once, one of them %s", r.Key, r.ID)
+		} else {
+			keys[key] = true
 		}
 	}
-	switch {
-	case a.limit > 0 && running > a.limit:
-		a.failf("the tenant runs %d at once, of at most %d", running, a.limit)
-	case running != t.running:
-		a.failf("%d are counted as running, and %d run", t.running, running)
-	case len(keys) != len(t.keys):
+	for _, one := range t.tenants {
+		if one.Running != running[one.ID] {
+			a.failf("%+v are counted as running of tenant %s, and %+v run", one.Running, one.ID, running[one.ID])
+		}
+	}
+	if len(keys) != len(t.keys) {
 		a.failf("%d keys are held, and %d runs have one", len(t.keys), len(keys))
 	}
 }
@@ -88,6 +95,8 @@ func (a *audit) history(t *tables) {
 			continue
 		}
 		switch {
+		case o.Tenant != a.jobs[o.Job].tenant:
+			a.failf("execution %s is recorded for tenant %s, its job is not", o.ID, o.Tenant)
 		case a.ids[o.ID]:
 			a.failf("execution %s has two outcomes", o.ID)
 		case !o.Status.Terminal():

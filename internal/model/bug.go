@@ -17,6 +17,11 @@ const (
 	needsWorkerRow   bug = "what runs on a worker that is unknown is not handed on"
 	givesBackClaims  bug = "a worker gives back what it is just claiming"
 	countsFromAnswer bug = "a run's time counts from the answer to its claim alone"
+	ignoresTypeLimit bug = "a claim does not ask how many of a type the tenant may run"
+	anothersCount    bug = "a claim counts what another tenant runs"
+	crossesTenants   bug = "a job is found by its id alone, whoever asks"
+	keysCross        bug = "a key keeps out other tenants' runs"
+	claimsAnyType    bug = "a claim does not ask what the worker runs"
 	ignoresLimit     bug = "a claim does not ask how many the tenant may run"
 	keepsKeys        bug = "the end of a run does not free its key"
 	noSkipLocked     bug = "a promoter takes a job that another one holds"
@@ -28,7 +33,8 @@ const (
 // bugs are all of them.
 func bugs() []bug {
 	return []bug{
-		noToken, noFence, ignoresLease, ignoresGate, claimsRunning, sameAttempt, countsBeforeLock, successWins, needsWorkerRow, givesBackClaims, countsFromAnswer, ignoresLimit, keepsKeys, noSkipLocked,
+		noToken, noFence, ignoresLease, ignoresGate, claimsRunning, sameAttempt, countsBeforeLock, successWins, needsWorkerRow, givesBackClaims, countsFromAnswer, ignoresLimit, ignoresTypeLimit, anothersCount, crossesTenants, keysCross,
+		claimsAnyType, keepsKeys, noSkipLocked,
 		advancesOnly, insertsOnly, deletesOnly,
 	}
 }

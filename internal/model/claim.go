@@ -17,7 +17,7 @@ func (o claimExecutions) do(t *tables, at time.Time) (a answer) {
 	var wanted []*activeRow
 	for _, id := range distinct(o.IDs) {
 		r := t.row(id)
-		if r == nil || o.Locked.holds(id) || !r.CancelAt.IsZero() {
+		if r == nil || o.Locked.holds(id) || !r.CancelAt.IsZero() || !t.runs(o.Types, r) {
 			continue
 		}
 		fresh := r.waits() && !r.AvailableAt.After(at) && (r.Gate == 0 && r.Key == "" || t.bug == ignoresGate)
@@ -37,35 +37,71 @@ func (o claimExecutions) do(t *tables, at time.Time) (a answer) {
 	return a
 }
 
-// fit leaves what the tenant's limit admits, counts it, and notes the rest.
-func (t *tables) fit(rows []*activeRow, limit int, at time.Time) []*activeRow {
+// runs says that a worker of some types runs what the row is of.
+func (t *tables) runs(types []string, r *activeRow) bool {
+	return slices.Contains(types, r.Type) || t.bug == claimsAnyType
+}
+
+// fit leaves what the tenants' limits admit, counts it, and notes the rest.
+func (t *tables) fit(rows []*activeRow, limit int, at time.Time) (admitted []*activeRow) {
 	slices.SortFunc(rows, func(a, b *activeRow) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.AvailableAt.Compare(b.AvailableAt), compareIDs(a.ID, b.ID))
+		return cmp.Or(compareIDs(a.Tenant, b.Tenant), cmp.Compare(b.Priority, a.Priority), a.AvailableAt.Compare(b.AvailableAt), compareIDs(a.ID, b.ID))
 	})
-	admitted := rows[:min(len(rows), max(0, t.room(limit)))]
-	if t.bug == ignoresLimit {
-		admitted = rows
-	}
-	if len(rows) > 0 && (len(admitted) > 0 || t.crowded.IsZero() || t.crowded.Before(at.Add(-10*time.Second))) {
-		t.running += len(admitted)
-		if len(admitted) < len(rows) {
-			t.crowded = at
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && rows[n].Tenant == rows[0].Tenant {
+			n++
 		}
+		admitted = append(admitted, t.fitOne(rows[:n], limit, at)...)
+		rows = rows[n:]
 	}
 	for _, r := range admitted {
 		if r.Key != "" {
-			t.keys = append(t.keys, keyRow{r.Key, r.ID})
+			t.keys = append(t.keys, keyRow{r.lockKey(), r.ID})
 		}
 	}
 	return admitted
 }
 
-// room is how many more the tenant may run.
-func (t *tables) room(limit int) int {
-	if limit == 0 {
-		limit = 1_000_000
+// fitOne is fit for what is of one tenant.
+func (t *tables) fitOne(rows []*activeRow, limit int, at time.Time) (admitted []*activeRow) {
+	one := t.tenant(rows[0].Tenant)
+	if t.bug == anothersCount {
+		one = &t.tenants[0]
 	}
-	return limit - t.running
+	room := one.room(limit)
+	for _, r := range rows {
+		if t.bug == ignoresLimit || room.All > 0 && (*room.of(r.Type) > 0 || t.bug == ignoresTypeLimit) {
+			room.add(r.Type, -1)
+			admitted = append(admitted, r)
+		}
+	}
+	if len(admitted) > 0 || one.Crowded.IsZero() || one.Crowded.Before(at.Add(-10*time.Second)) {
+		for _, r := range admitted {
+			one.Running.add(r.Type, 1)
+		}
+		if len(admitted) < len(rows) {
+			one.Crowded = at
+		}
+	}
+	return admitted
+}
+
+// room is how many more a tenant may run.
+func (one *tenantRow) room(limit int) counts {
+	const boundless = 1_000_000
+	most := one.Most
+	if most.All < 0 {
+		if most.All = limit; limit == 0 {
+			most.All = boundless
+		}
+	}
+	for _, of := range []*int{&most.Function, &most.HTTP} {
+		if *of < 0 {
+			*of = boundless
+		}
+	}
+	return counts{most.All - one.Running.All, most.Function - one.Running.Function, most.HTTP - one.Running.HTTP}
 }
 
 // stands says that a worker's lease does, by the database's clock.
@@ -93,10 +129,19 @@ func (t *tables) give(r *activeRow, worker, token uuid.UUID, at time.Time) claim
 	return claimed{ID: r.ID, Job: r.Job, Attempt: r.Attempt, Max: r.MaxAttempts, Token: token}
 }
 
-func (o listGatedJobs) do(t *tables, at time.Time) (a answer) {
-	for _, id := range o.IDs {
+func (o listLeftExecutions) do(t *tables, at time.Time) (a answer) {
+	for _, id := range distinct(o.IDs) {
 		r := t.row(id)
-		if r == nil || r.Gate == 0 && r.Key == "" || !r.waits() || r.AvailableAt.After(at) || !r.CancelAt.IsZero() {
+		if r == nil || !r.mayStart(at) {
+			continue
+		}
+		if !t.runs(o.Types, r) {
+			if !r.bound() && !r.Pooled {
+				a.Strange = append(a.Strange, id)
+			}
+			continue
+		}
+		if !r.bound() {
 			continue
 		}
 		if !slices.Contains(a.IDs, r.Job) {
@@ -145,18 +190,18 @@ func (o claimGatedExecutions) do(t *tables, at time.Time) (a answer) {
 	var wanted []*activeRow
 	for _, id := range distinct(o.IDs) {
 		r := t.row(id)
-		if r != nil && r.waits() && !r.AvailableAt.After(at) && (r.Gate > 0 || r.Key != "") && r.CancelAt.IsZero() && !t.taken(r.Key) {
+		if r != nil && r.waits() && !r.AvailableAt.After(at) && r.bound() && r.CancelAt.IsZero() && !t.taken(r) && t.runs(o.Types, r) {
 			wanted = append(wanted, r)
 		}
 	}
 	slices.SortFunc(wanted, byTurn)
 	var placed []*activeRow
-	keyed, ranked := map[string]bool{}, map[uuid.UUID]int{}
+	keyed, ranked := map[lockKey]bool{}, map[uuid.UUID]int{}
 	for _, r := range wanted {
-		if r.Key != "" && keyed[r.Key] {
+		if r.Key != "" && keyed[r.lockKey()] {
 			continue // only the first of each key is looked at
 		}
-		keyed[r.Key] = true
+		keyed[r.lockKey()] = true
 		place, free := 0, 1
 		if r.Gate > 0 {
 			taken := t.places(r.Job).Taken

@@ -25,21 +25,26 @@ func (o createJob) do(t *tables, at time.Time) answer {
 		return answer{Refused: err.Error()}
 	}
 	next, _ := compiled.Next(at)
-	t.jobs = append(t.jobs, jobRow{ID: o.Job, Status: job.Active, Next: next, spec: o.Spec, schedule: compiled})
+	t.jobs = append(t.jobs, jobRow{ID: o.Job, tenant: o.Tenant, Status: job.Active, Next: next, spec: o.Spec, schedule: compiled})
 	slices.SortFunc(t.jobs, func(a, b jobRow) int { return compareIDs(a.ID, b.ID) })
 	return answer{}
 }
 
-// live is the job unless it is deleted.
-func (t *tables) live(id uuid.UUID) *jobRow {
-	if j := t.job(id); j != nil && !j.Deleted {
+func (o setLimits) do(t *tables, _ time.Time) answer {
+	t.tenant(o.Tenant).Most = o.Most
+	return answer{}
+}
+
+// live is the tenant's job unless it is deleted.
+func (t *tables) live(tenant, id uuid.UUID) *jobRow {
+	if j := t.job(id); j != nil && !j.Deleted && (j.tenant == tenant || t.bug == crossesTenants) {
 		return j
 	}
 	return nil
 }
 
 func (o pauseJob) do(t *tables, _ time.Time) answer {
-	j := t.live(o.Job)
+	j := t.live(o.Tenant, o.Job)
 	switch {
 	case j == nil:
 		return answer{Refused: notFound}
@@ -51,7 +56,7 @@ func (o pauseJob) do(t *tables, _ time.Time) answer {
 }
 
 func (o resumeJob) do(t *tables, at time.Time) answer {
-	j := t.live(o.Job)
+	j := t.live(o.Tenant, o.Job)
 	switch {
 	case j == nil:
 		return answer{Refused: notFound}
@@ -74,7 +79,7 @@ func (o resumeJob) do(t *tables, at time.Time) answer {
 }
 
 func (o deleteJob) do(t *tables, at time.Time) answer {
-	j := t.live(o.Job)
+	j := t.live(o.Tenant, o.Job)
 	if j == nil {
 		return answer{Refused: notFound}
 	}
@@ -88,7 +93,7 @@ func (o deleteJob) do(t *tables, at time.Time) answer {
 }
 
 func (o triggerJob) do(t *tables, at time.Time) answer {
-	j := t.live(o.Job)
+	j := t.live(o.Tenant, o.Job)
 	if j == nil {
 		return answer{Refused: notFound}
 	}
@@ -96,7 +101,7 @@ func (o triggerJob) do(t *tables, at time.Time) answer {
 	if !a.Run {
 		return answer{Refused: conflict}
 	}
-	r := newRow(o.Job, j.spec, o.ID, at, at)
+	r := newRow(j.tenant, o.Job, j.spec, o.ID, at, at)
 	r.Trigger = execution.Manual
 	if a.Gated {
 		r.Gate = j.spec.MaxConcurrent
@@ -124,7 +129,7 @@ func (o resumePausedJobs) do(t *tables, at time.Time) (a answer) {
 }
 
 func (o registerWorker) do(t *tables, at time.Time) answer {
-	t.workers = append(t.workers, workerRow{ID: o.Worker, ExpiresAt: at.Add(o.Lease)})
+	t.workers = append(t.workers, workerRow{ID: o.Worker, ExpiresAt: at.Add(o.Lease), Types: o.Types})
 	slices.SortFunc(t.workers, func(a, b workerRow) int { return compareIDs(a.ID, b.ID) })
 	return answer{}
 }

@@ -22,7 +22,7 @@ func (o completeExecutions) do(t *tables, at time.Time) (a answer) {
 		if r == nil || !t.mayComplete(r, d) {
 			continue
 		}
-		verdicts = append(verdicts, verdict{ID: r.ID, Status: t.judge(r, d), Next: t.nextInLine(r), Key: r.Key})
+		verdicts = append(verdicts, verdict{ID: r.ID, Status: t.judge(r, d), Next: t.nextInLine(r), Tenant: r.Tenant, Key: r.Key})
 		accepted = append(accepted, d)
 	}
 	for i, v := range verdicts {
@@ -31,7 +31,7 @@ func (o completeExecutions) do(t *tables, at time.Time) (a answer) {
 			continue // the same twice, which only a broken fence accepts
 		}
 		t.ends(r)
-		verdicts[i].Crowded = t.crowded.After(at.Add(-2 * time.Minute))
+		verdicts[i].Crowded = t.tenant(r.Tenant).Crowded.After(at.Add(-2 * time.Minute))
 		if v.Status == execution.Retrying {
 			r.failed(d.Error)
 			r.letGo(execution.Retrying)
@@ -122,7 +122,7 @@ func (o reclaimExecutions) do(t *tables, at time.Time) (a answer) {
 		if r.waits() || r.SweepAt.After(at.Add(5*time.Second)) || !lost && !late || o.Locked.holds(r.ID) {
 			continue
 		}
-		v := verdict{ID: r.ID, Lost: lost, Status: t.afterLoss(r, lost), Key: r.Key}
+		v := verdict{ID: r.ID, Lost: lost, Status: t.afterLoss(r, lost), Tenant: r.Tenant, Key: r.Key}
 		t.ends(r)
 		a.Verdicts = append(a.Verdicts, v)
 		kind := "TIMEOUT"

@@ -79,7 +79,7 @@ func (s *real) contract(t *testing.T, broken bug) *contract {
 	if err := s.clear(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return &contract{t: t, real: s, model: &tables{bug: broken}, at: clock.Now().Truncate(time.Second)}
+	return &contract{t: t, real: s, model: &tables{bug: broken, tenants: freshTenants()}, at: clock.Now().Truncate(time.Second)}
 }
 
 // step carries out one operation on both, after so long, and says how they
@@ -118,9 +118,16 @@ func (t *tables) diff(other *tables) string {
 	over := slices.Clone(t.over)
 	slices.SortFunc(over, func(a, b overRow) int { return cmp.Or(compareIDs(a.ID, b.ID), a.At.Compare(b.At)) })
 	keys := slices.Clone(t.keys)
-	slices.SortFunc(keys, func(a, b keyRow) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(keys, func(a, b keyRow) int {
+		return cmp.Or(compareIDs(a.Of.Tenant, b.Of.Tenant), cmp.Compare(a.Of.Key, b.Of.Key))
+	})
 	plain := gocmp.Options{cmpopts.IgnoreUnexported(jobRow{}), cmpopts.EquateEmpty()}
 	return gocmp.Diff(t.jobs, other.jobs, plain) + gocmp.Diff(t.active, other.active, plain) +
 		gocmp.Diff(over, other.over, plain) + gocmp.Diff(t.workers, other.workers, plain) +
-		gocmp.Diff(t.running, other.running) + gocmp.Diff(t.crowded, other.crowded) + gocmp.Diff(keys, other.keys, plain)
+		gocmp.Diff(t.tenants, other.tenants, plain) + gocmp.Diff(keys, other.keys, plain)
+}
+
+// freshTenants are two that have no limits and run nothing.
+func freshTenants() []tenantRow {
+	return []tenantRow{{ID: tenantID(0), Most: noLimit()}, {ID: tenantID(1), Most: noLimit()}}
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,18 +52,18 @@ func (d *draw) op(c *contract) (after time.Duration, o op) {
 func (d *draw) next() op {
 	switch n := len(d.model.jobs); {
 	case n == 0 || n < 4 && d.chance(10):
-		return createJob{Job: d.id(), Spec: d.spec()}
+		return createJob{Tenant: d.tenant(), Job: d.id(), Spec: d.spec()}
 	case len(d.workers) == 0 || d.chance(3):
 		d.workers = append(d.workers, d.id())
-		return registerWorker{Worker: d.workers[len(d.workers)-1], Lease: 10 * time.Second}
+		return registerWorker{Worker: d.workers[len(d.workers)-1], Lease: 10 * time.Second, Types: d.types()}
 	}
 	switch d.intn(20) {
 	case 0, 1, 2:
 		return promote{Locked: d.jobsLocked()}
 	case 3, 4, 5:
-		return claimExecutions{Worker: pick(d, d.workers), Token: d.token(), IDs: d.ids(), Limit: d.limit(), Locked: d.rowsLocked()}
+		return claimExecutions{Worker: pick(d, d.workers), Token: d.token(), IDs: d.ids(), Types: d.types(), Limit: d.limit(), Locked: d.rowsLocked()}
 	case 6, 7, 8:
-		return claimGatedExecutions{Worker: pick(d, d.workers), Token: d.token(), IDs: d.ids(), Limit: d.limit(), Locked: d.rowsLocked()}
+		return claimGatedExecutions{Worker: pick(d, d.workers), Token: d.token(), IDs: d.ids(), Types: d.types(), Limit: d.limit(), Locked: d.rowsLocked()}
 	case 9, 10, 11:
 		return completeExecutions{Outcomes: d.outcomes()}
 	case 12:
@@ -76,11 +77,12 @@ func (d *draw) next() op {
 		})
 	case 15:
 		return pick(d, []op{
-			listPooledExecutions{Limit: d.limit()},
-			listPlacedExecutions{},
-			listGatedJobs{IDs: d.ids()},
-			listNextExecutions{Tenant: d.chance(50), Keys: pick(d, [][]string{nil, {"press"}, {"lathe", "press"}}), Limit: d.limit()},
+			listPooledExecutions{Types: d.types(), Limit: d.limit()},
+			listPlacedExecutions{Types: d.types()},
+			listLeftExecutions{IDs: d.ids(), Types: d.types()},
+			d.whoIsNext(),
 			resumePausedJobs{},
+			setLimits{Tenant: d.tenant(), Most: counts{d.intn(5) - 1, d.intn(4) - 1, d.intn(4) - 1}},
 		})
 	case 16:
 		return pick(d, []op{markDeadWorkers{}, retireWorker{Worker: pick(d, d.workers)}, listHeldExecutions{Worker: pick(d, d.workers)}})
@@ -93,28 +95,58 @@ func (d *draw) next() op {
 	}
 }
 
-// limit is the tenant's: mostly one that matters.
+func (d *draw) whoIsNext() op {
+	o := listNextExecutions{Limit: d.limit()}
+	for i := range d.model.tenants {
+		if d.chance(50) {
+			o.Tenants = append(o.Tenants, tenantID(i))
+		}
+	}
+	for _, key := range pick(d, [][]string{nil, {"press"}, {"lathe", "press"}}) {
+		o.Keys = append(o.Keys, lockKey{d.tenant(), key})
+	}
+	return o
+}
+
+func (d *draw) tenant() uuid.UUID { return tenantID(d.intn(len(d.model.tenants))) }
+
+// types are those of a worker: mostly all.
+func (d *draw) types() []string {
+	return [][]string{types(), types(), types(), {"http"}, {"function"}}[d.intn(5)]
+}
+
+// limit is that of tenants that have none of their own: mostly one that matters.
 func (d *draw) limit() int { return d.intn(5) }
 
 func (d *draw) trigger() op {
-	of := pick(d, d.model.jobs).ID
-	return triggerJob{Job: of, ID: execution.RequestedID(of, of, d.at, []byte{byte(d.intn(256))})}
+	j := pick(d, d.model.jobs)
+	of := j.ID
+	return triggerJob{Tenant: d.ownerOf(j), Job: of, ID: execution.RequestedID(of, of, d.at, []byte{byte(d.intn(256))})}
 }
 
 func (d *draw) command() op {
-	of := pick(d, d.model.jobs).ID
+	j := pick(d, d.model.jobs)
+	of, who := j.ID, d.ownerOf(j)
 	switch d.intn(6) {
 	case 0, 1:
 		until := time.Time{}
 		if d.chance(50) {
 			until = d.at.Add(time.Duration(1+d.intn(10)) * time.Second)
 		}
-		return pauseJob{Job: of, Until: until}
+		return pauseJob{Tenant: who, Job: of, Until: until}
 	case 2, 3, 4:
-		return resumeJob{Job: of, Missed: pick(d, []job.MisfirePolicy{"", job.MisfireSkip, job.FireOnce, job.FireAll})}
+		return resumeJob{Tenant: who, Job: of, Missed: pick(d, []job.MisfirePolicy{"", job.MisfireSkip, job.FireOnce, job.FireAll})}
 	default:
-		return deleteJob{Job: of}
+		return deleteJob{Tenant: who, Job: of}
 	}
+}
+
+// ownerOf is who asks for something of a job: seldom another than its owner.
+func (d *draw) ownerOf(j jobRow) uuid.UUID {
+	if d.chance(10) {
+		return d.tenant()
+	}
+	return j.tenant
 }
 
 func (d *draw) spec() job.Spec {
@@ -210,18 +242,21 @@ func scripts() []script {
 		token1, token2 = uuid.UUID{0xb1}, uuid.UUID{0xb2}
 		always         = func(o op) func(*tables) op { return func(*tables) op { return o } }
 		lease          = 10 * time.Second
+		mine, other    = tenantID(0), tenantID(1)
 	)
 	at := func(after time.Duration, o op) line { return line{after: after, op: always(o)} }
 	create := func(edit func(s *job.Spec)) line {
 		spec := job.Spec{
-			Interval: job.Duration(10 * time.Second), Timezone: "UTC", Timeout: 1, MaxConcurrent: 1, Overlap: job.OverlapQueue, OverlapQueueLimit: 3,
+			Type: "function", Interval: job.Duration(10 * time.Second), Timezone: "UTC", Timeout: 1, MaxConcurrent: 1, Overlap: job.OverlapQueue, OverlapQueueLimit: 3,
 			Misfire: job.Misfire{Policy: job.FireAll, Limit: 5, GraceSeconds: 60}, Retry: job.Retry{MaxRetries: 1},
 		}
 		edit(&spec)
-		return at(0, createJob{Job: jobID, Spec: spec})
+		return at(0, createJob{Tenant: mine, Job: jobID, Spec: spec})
 	}
 	same := func(*job.Spec) {}
-	join := func(w uuid.UUID) line { return at(time.Millisecond, registerWorker{Worker: w, Lease: lease}) }
+	join := func(w uuid.UUID) line {
+		return at(time.Millisecond, registerWorker{Worker: w, Lease: lease, Types: types()})
+	}
 	all := func(m *tables) (ids []uuid.UUID) {
 		for _, r := range m.active {
 			ids = append(ids, r.ID)
@@ -229,10 +264,10 @@ func scripts() []script {
 		return ids
 	}
 	claim := func(w, token uuid.UUID) line {
-		return line{time.Millisecond, func(m *tables) op { return claimExecutions{Worker: w, Token: token, IDs: all(m)} }}
+		return line{time.Millisecond, func(m *tables) op { return claimExecutions{Worker: w, Token: token, IDs: all(m), Types: types()} }}
 	}
 	gated := func(w, token uuid.UUID) line {
-		return line{time.Millisecond, func(m *tables) op { return claimGatedExecutions{Worker: w, Token: token, IDs: all(m)} }}
+		return line{time.Millisecond, func(m *tables) op { return claimGatedExecutions{Worker: w, Token: token, IDs: all(m), Types: types()} }}
 	}
 	// end completes what the table says is running, as an attempt that differs
 	// from it as edit says.
@@ -280,38 +315,73 @@ func scripts() []script {
 			at(time.Second, listHeldExecutions{Worker: w1}), end(well),
 		)},
 		{"places are kept", lines(waiting, claim(w1, token1), gated(w1, token2), end(func(o *outcome) { o.Attempt = max(o.Attempt, 1) }), gated(w1, token2), gated(w1, token1),
-			at(0, listPlacedExecutions{}), end(fails), at(0, listPlacedExecutions{}), gated(w1, token1), at(2*time.Second, listPlacedExecutions{}), gated(w1, token1))},
+			at(0, listPlacedExecutions{Types: types()}), end(fails), at(0, listPlacedExecutions{Types: types()}), gated(w1, token1), at(2*time.Second, listPlacedExecutions{Types: types()}), gated(w1, token1))},
 		{"an old attempt ends", lines(create(same), due, join(w1), claim(w1, token1), end(func(o *outcome) { o.Attempt-- }), end(func(o *outcome) { o.Token = token2 }), end(fails),
-			end(well), at(time.Second, listPooledExecutions{}), at(3*time.Second, listPooledExecutions{}), at(time.Second, poolLateExecutions{}), claim(w1, token2), end(fails))},
-		{"a deletion ends all", lines(waiting, claim(w1, token1), at(0, deleteJob{Job: jobID}), claim(w1, token1), at(0, listHeldExecutions{Worker: w1}), end(well), due,
-			at(0, triggerJob{Job: jobID, ID: uuid.UUID{9}}), at(0, pauseJob{Job: jobID}), at(0, resumeJob{Job: jobID}), at(0, deleteJob{Job: jobID}))},
+			end(well), at(time.Second, listPooledExecutions{Types: types()}), at(3*time.Second, listPooledExecutions{Types: types()}), at(time.Second, poolLateExecutions{}), claim(w1, token2), end(fails))},
+		{"a deletion ends all", lines(waiting, claim(w1, token1), at(0, deleteJob{Tenant: mine, Job: jobID}), claim(w1, token1), at(0, listHeldExecutions{Worker: w1}), end(well), due,
+			at(0, triggerJob{Tenant: mine, Job: jobID, ID: uuid.UUID{9}}), at(0, pauseJob{Tenant: mine, Job: jobID}), at(0, resumeJob{Tenant: mine, Job: jobID}), at(0, deleteJob{Tenant: mine, Job: jobID}))},
 		{"what is to be cancelled is released or lost", lines(
-			waiting, claim(w1, token1), at(0, deleteJob{Job: jobID}), line{0, func(m *tables) op {
+			waiting, claim(w1, token1), at(0, deleteJob{Tenant: mine, Job: jobID}), line{0, func(m *tables) op {
 				return releaseExecutions{Rows: []heldRow{{ID: m.active[0].ID, Token: m.active[0].Token}}}
 			}}, at(0, reclaimExecutions{}),
 		)},
 		{"a later instant takes the place", lines(create(func(s *job.Spec) { s.Overlap = job.OverlapCancel }), due, join(w1), claim(w1, token1), due, due,
 			at(35*time.Second, promote{}), end(well), gated(w1, token2))},
-		{"a pause is over", lines(create(same), at(0, pauseJob{Job: jobID, Until: time.Time{}.Add(time.Hour)}), at(25*time.Second, resumePausedJobs{}), due,
-			at(0, pauseJob{Job: jobID}), at(25*time.Second, resumeJob{Job: jobID, Missed: job.FireOnce}), due, at(0, pauseJob{Job: jobID}), at(0, resumeJob{Job: jobID}))},
-		{"a long outage", lines(create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), at(5*time.Minute, promote{}), at(100*time.Millisecond, listPooledExecutions{}),
+		{"a pause is over", lines(create(same), at(0, pauseJob{Tenant: mine, Job: jobID, Until: time.Time{}.Add(time.Hour)}), at(25*time.Second, resumePausedJobs{}), due,
+			at(0, pauseJob{Tenant: mine, Job: jobID}), at(25*time.Second, resumeJob{Tenant: mine, Job: jobID, Missed: job.FireOnce}), due, at(0, pauseJob{Tenant: mine, Job: jobID}), at(0, resumeJob{Tenant: mine, Job: jobID}))},
+		{"a long outage", lines(create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), at(5*time.Minute, promote{}), at(100*time.Millisecond, listPooledExecutions{Types: types()}),
 			at(time.Second, poolLateExecutions{Ahead: 5 * time.Second}), due)},
 		{"a tenant may run one at once", lines(
 			create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), due, due, join(w1), at(5*time.Second, poolLateExecutions{}),
-			line{time.Millisecond, func(m *tables) op { return claimExecutions{Worker: w1, Token: token1, IDs: all(m), Limit: 1} }},
-			at(0, listNextExecutions{Tenant: true, Limit: 1}), at(0, listPooledExecutions{Limit: 1}), end(well),
-			at(0, listNextExecutions{Tenant: true, Limit: 1}), at(0, listPooledExecutions{Limit: 1}),
-			line{time.Millisecond, func(m *tables) op { return claimExecutions{Worker: w1, Token: token2, IDs: all(m), Limit: 1} }}, end(fails),
+			line{time.Millisecond, func(m *tables) op {
+				return claimExecutions{Worker: w1, Token: token1, IDs: all(m), Types: types(), Limit: 1}
+			}},
+			at(0, listNextExecutions{Tenants: []uuid.UUID{mine}, Limit: 1}), at(0, listPooledExecutions{Types: types(), Limit: 1}), end(well),
+			at(0, listNextExecutions{Tenants: []uuid.UUID{mine}, Limit: 1}), at(0, listPooledExecutions{Types: types(), Limit: 1}),
+			line{time.Millisecond, func(m *tables) op {
+				return claimExecutions{Worker: w1, Token: token2, IDs: all(m), Types: types(), Limit: 1}
+			}}, end(fails),
 		)},
 		{"a key is held by one", lines(
 			create(func(s *job.Spec) { s.Overlap, s.ConcurrencyKey = job.OverlapAllow, "press" }), due, due, join(w1), claim(w1, token1),
-			at(0, listGatedJobs{}), gated(w1, token1), at(0, listNextExecutions{Keys: []string{"press"}}), at(0, listPlacedExecutions{}), gated(w1, token2),
-			end(well), at(0, listNextExecutions{Keys: []string{"press"}}), at(0, listPlacedExecutions{}), gated(w1, token2),
+			at(0, listLeftExecutions{Types: types()}), gated(w1, token1), at(0, listNextExecutions{Keys: []lockKey{{mine, "press"}}}), at(0, listPlacedExecutions{Types: types()}), gated(w1, token2),
+			end(well), at(0, listNextExecutions{Keys: []lockKey{{mine, "press"}}}), at(0, listPlacedExecutions{Types: types()}), gated(w1, token2),
 			line{0, func(m *tables) op {
 				return releaseExecutions{Rows: []heldRow{{ID: m.active[0].ID, Token: m.active[0].Token}}}
 			}}, gated(w1, token1), at(0, retireWorker{Worker: w1}), at(0, reclaimExecutions{}),
 		)},
+		{"a tenant may run one of a type at once", lines(
+			create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), due, due, join(w1), at(0, setLimits{Tenant: mine, Most: counts{-1, 1, -1}}),
+			claim(w1, token1), at(0, listNextExecutions{Tenants: []uuid.UUID{other, mine}}), end(well), claim(w1, token2),
+			at(0, setLimits{Tenant: mine, Most: counts{2, -1, -1}}), claim(w1, uuid.UUID{0xb3}),
+		)},
+		{"another tenant's runs count for nothing", lines(
+			create(func(s *job.Spec) { s.Overlap, s.ConcurrencyKey = job.OverlapAllow, "press" }), at(0, createJob{Tenant: other, Job: uuid.UUID{2}, Spec: job.Spec{
+				Type: "http", Interval: job.Duration(10 * time.Second), Timezone: "UTC", Timeout: 1, MaxConcurrent: 1, Overlap: job.OverlapAllow, OverlapQueueLimit: 1, ConcurrencyKey: "press",
+				Misfire: job.Misfire{Policy: job.FireAll, Limit: 5, GraceSeconds: 60},
+			}}), due, due, join(w1), at(0, setLimits{Tenant: mine, Most: counts{1, -1, -1}}), gated(w1, token1), at(0, listPlacedExecutions{Types: types()}),
+			line{time.Second, func(m *tables) op { // only mine
+				i := slices.IndexFunc(m.active, func(r activeRow) bool { return r.Tenant == mine && !r.waits() })
+				return completeExecutions{Outcomes: []outcome{{ID: m.active[i].ID, Token: m.active[i].Token, Attempt: 1, Succeeded: true, Retry: -1}}}
+			}},
+			at(0, listNextExecutions{Keys: []lockKey{{mine, "press"}}}), gated(w1, token2), end(well), gated(w1, token1),
+		)},
+		{"a job is its tenant's alone", lines(create(same), at(0, pauseJob{Tenant: other, Job: jobID}), at(0, triggerJob{Tenant: other, Job: jobID, ID: uuid.UUID{9}}),
+			at(0, deleteJob{Tenant: other, Job: jobID}), due)},
+		{"a worker runs its types alone", lines(
+			create(same), due, due, at(0, registerWorker{Worker: w1, Lease: lease, Types: []string{"http"}}),
+			line{time.Millisecond, func(m *tables) op {
+				return claimExecutions{Worker: w1, Token: token1, IDs: all(m), Types: []string{"http"}}
+			}},
+			line{0, func(m *tables) op { return listLeftExecutions{IDs: all(m), Types: []string{"http"}} }},
+			line{0, func(m *tables) op { return poolExecutions{IDs: all(m)} }}, at(0, listPooledExecutions{Types: []string{"http"}}),
+			at(0, listNextExecutions{Tenants: []uuid.UUID{mine}}), at(0, listPlacedExecutions{Types: []string{"http"}}),
+			line{time.Millisecond, func(m *tables) op {
+				return claimGatedExecutions{Worker: w1, Token: token1, IDs: all(m), Types: []string{"http"}}
+			}},
+			join(w2), at(0, listNextExecutions{Tenants: []uuid.UUID{mine}}), claim(w2, token2),
+		)},
 		{"no more than so many", lines(create(func(s *job.Spec) { s.MaxExecutions, s.Overlap = 3, job.OverlapAllow }), due, at(50*time.Second, promote{}), due,
-			at(0, pauseJob{Job: jobID}), at(0, resumeJob{Job: jobID}), due)},
+			at(0, pauseJob{Tenant: mine, Job: jobID}), at(0, resumeJob{Tenant: mine, Job: jobID}), due)},
 	}
 }

@@ -18,7 +18,9 @@ func (r *activeRow) mayStart(at time.Time) bool {
 // them, in an order that chance has a share in.
 func (o listPooledExecutions) do(t *tables, at time.Time) (a answer) {
 	for i := range t.active {
-		if r := &t.active[i]; r.Pooled && r.mayStart(at) && t.room(o.Limit) > 0 {
+		r := &t.active[i]
+		room := t.tenant(r.Tenant).room(o.Limit)
+		if r.Pooled && r.mayStart(at) && room.All > 0 && *room.of(r.Type) > 0 && t.runs(o.Types, r) {
 			a.IDs = append(a.IDs, r.ID)
 		}
 	}
@@ -27,16 +29,16 @@ func (o listPooledExecutions) do(t *tables, at time.Time) (a answer) {
 }
 
 // do lists who has a place or a key and was not told.
-func (listPlacedExecutions) do(t *tables, at time.Time) (a answer) {
-	waiting, keyed := map[uuid.UUID][]*activeRow{}, map[string][]*activeRow{}
+func (o listPlacedExecutions) do(t *tables, at time.Time) (a answer) {
+	waiting, keyed := map[uuid.UUID][]*activeRow{}, map[lockKey][]*activeRow{}
 	for i := range t.active {
 		r := &t.active[i]
 		switch {
-		case !r.mayStart(at) || t.taken(r.Key):
+		case !r.mayStart(at) || t.taken(r) || !t.runs(o.Types, r):
 		case r.Gate > 0:
 			waiting[r.Job] = append(waiting[r.Job], r)
 		case r.Key != "":
-			keyed[r.Key] = append(keyed[r.Key], r)
+			keyed[r.lockKey()] = append(keyed[r.lockKey()], r)
 		}
 	}
 	for id, rows := range waiting {
@@ -53,33 +55,40 @@ func (listPlacedExecutions) do(t *tables, at time.Time) (a answer) {
 	return a
 }
 
-// do names whose turn it is: of the tenant, as far as there is room, and of each
-// key the first in line.
+// do names whose turn it is: of tenants, as far as they have room, and of each
+// key the first in line; and nothing that no worker runs.
 func (o listNextExecutions) do(t *tables, at time.Time) (a answer) {
-	if !slices.ContainsFunc(t.workers, func(w workerRow) bool { return !w.Dead && w.ExpiresAt.After(at) }) {
-		return a
-	}
 	var rows []*activeRow
 	for i := range t.active {
-		if r := &t.active[i]; r.waits() && !r.AvailableAt.After(at) && r.CancelAt.IsZero() {
+		if r := &t.active[i]; r.mayStart(at) && t.served(r.Type, at) {
 			rows = append(rows, r)
 		}
 	}
 	slices.SortFunc(rows, byTurn)
-	room := min(t.room(o.Limit), 64)
-	for _, r := range rows {
-		if o.Tenant && room > 0 && !t.taken(r.Key) && (r.Gate == 0 || t.free(r.Job) > 0) {
-			a.IDs = append(a.IDs, r.ID)
-			room--
+	for _, id := range o.Tenants {
+		room := t.tenant(id).room(o.Limit)
+		room.All = min(room.All, 64)
+		for _, r := range rows {
+			if r.Tenant == id && room.All > 0 && *room.of(r.Type) > 0 && !t.taken(r) && (r.Gate == 0 || t.free(r.Job) > 0) {
+				a.IDs = append(a.IDs, r.ID)
+				room.add(r.Type, -1)
+			}
 		}
 	}
 	for _, key := range o.Keys {
-		if i := slices.IndexFunc(rows, func(r *activeRow) bool { return r.Key == key }); i >= 0 {
+		if i := slices.IndexFunc(rows, func(r *activeRow) bool { return r.lockKey() == key }); i >= 0 {
 			a.IDs = append(a.IDs, rows[i].ID)
 		}
 	}
 	a.IDs = distinct(a.IDs)
 	return a
+}
+
+// served says that a worker that lives runs a type.
+func (t *tables) served(kind string, at time.Time) bool {
+	return slices.ContainsFunc(t.workers, func(w workerRow) bool {
+		return !w.Dead && w.ExpiresAt.After(at) && (len(w.Types) == 0 || slices.Contains(w.Types, kind))
+	})
 }
 
 // free is how many places a job has left for those of its runs that wait for

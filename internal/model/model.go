@@ -14,8 +14,20 @@ package model
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"github.com/google/uuid"
 )
+
+// types are the job types that there are in a model.
+func types() []string { return []string{"function", "http"} }
+
+// tenantID is a tenant, counted from 0.
+func tenantID(n int) uuid.UUID { return uuid.UUID{0: 0x7e, 15: byte(n + 1)} }
+
+// noLimit is that of a tenant that has none of its own.
+func noLimit() counts { return counts{-1, -1, -1} }
 
 // epoch is when every run begins.
 var epoch = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
@@ -73,19 +85,35 @@ func (s setup) world() *world {
 	}
 	w.limit = []int{0, 0, 2, 3}[w.intn(4)]
 	w.audit.limit = w.limit
+	for i := range 1 + w.intn(3) {
+		id := tenantID(i)
+		w.db.tenants = append(w.db.tenants, tenantRow{ID: id, Most: noLimit()})
+		w.audit.limits[id] = noLimit()
+		w.users = append(w.users, &user{process: process{name: fmt.Sprint("tenant ", i)}, w: w, id: id})
+	}
+	fleet := w.fleet()
 	for i := range 2 {
 		w.promoters = append(w.promoters, &promoter{process: process{name: fmt.Sprint("promoter ", i)}, w: w})
-		w.workers = append(w.workers, &worker{process: process{name: fmt.Sprint("worker ", i)}, w: w})
+		w.workers = append(w.workers, &worker{process: process{name: fmt.Sprint("worker ", i)}, w: w, types: fleet[i]})
 		w.promoters[i].boot()
 		w.workers[i].boot()
 	}
-	w.user = &user{process: process{name: "tenant"}, w: w}
-	w.user.boot()
+	for _, u := range w.users {
+		u.boot()
+	}
+	w.operator.name = "operator"
+	w.after(w.between(0, 10*time.Second), &w.operator, w.limitSomebody)
 	w.after(w.between(0, 5*time.Second), nil, w.trouble)
 	if s.failover {
 		w.after(0, nil, w.replicate)
 	}
 	return w
+}
+
+// fleet is what the workers run: each all, one a part, or each another part.
+func (w *world) fleet() [2][]string {
+	all := types()
+	return [][2][]string{{all, all}, {all, all}, {all, all[:1]}, {all[:1], all[1:]}}[w.intn(4)]
 }
 
 // heal ends every fault; the tenant pauses what is left of the schedules.
@@ -98,16 +126,19 @@ func (w *world) heal() {
 	for _, k := range w.workers {
 		k.thaws = 0
 	}
-	w.user.life++
-	// What he asked for may still be under way, also an end of a pause.
-	w.after(latest+timeout, &w.user.process, w.user.stop)
+	w.operator.life++
+	for _, u := range w.users {
+		u.life++
+		// What they asked for may still be under way, also an end of a pause.
+		w.after(latest+timeout, &u.process, u.stop)
+	}
 }
 
 // settle goes on until nothing is active; every schedule is stopped, and then
 // everything must come to an end by itself.
 func (w *world) settle() {
 	until := w.now.Add(patience)
-	for w.audit.violation == "" && (len(w.db.active) > 0 || !w.user.stopped) {
+	for w.audit.violation == "" && (len(w.db.active) > 0 || slices.ContainsFunc(w.users, func(u *user) bool { return !u.stopped })) {
 		if w.now.After(until) {
 			for _, r := range w.db.active {
 				w.audit.failf("execution %s is still %s long after the last fault", r.ID, r.Status)

@@ -14,6 +14,7 @@ import (
 // row was locked.
 type dueJob struct {
 	id       uuid.UUID
+	tenant   uuid.UUID
 	spec     job.Spec
 	schedule *schedule.Schedule
 	count    int64
@@ -124,7 +125,7 @@ func (p *plan) admit(j *dueJob, at time.Time) (ran bool, dropped int) {
 		}
 		dropped = p.drop(j)
 	}
-	r := newRow(j.id, j.spec, execution.ScheduledID(j.id, at), at, p.at)
+	r := newRow(j.tenant, j.id, j.spec, execution.ScheduledID(j.id, at), at, p.at)
 	r.Trigger = execution.Scheduled
 	if a.Gated {
 		r.Gate = j.spec.MaxConcurrent
@@ -154,6 +155,7 @@ func (p *plan) drop(j *dueJob) (dropped int) {
 }
 
 func (p *plan) unrun(j *dueJob, status execution.Status, o overRow) {
+	o.Tenant = j.tenant
 	o.ID, o.Job, o.Trigger, o.Status, o.CompletedAt = execution.ScheduledID(j.id, o.At), j.id, execution.Scheduled, status, p.at
 	p.unruns = append(p.unruns, o)
 }
@@ -166,9 +168,9 @@ func (j *dueJob) misfire() job.Misfire {
 }
 
 // newRow is a run as it is inserted.
-func newRow(of uuid.UUID, spec job.Spec, id uuid.UUID, at, now time.Time) activeRow {
+func newRow(tenant, of uuid.UUID, spec job.Spec, id uuid.UUID, at, now time.Time) activeRow {
 	return activeRow{
-		ID: id, Job: of, At: at, Status: execution.Pending, Priority: spec.Priority, MaxAttempts: spec.Retry.MaxRetries + 1, Key: spec.KeyOf(of, nil),
+		ID: id, Job: of, Tenant: tenant, Type: spec.Type, At: at, Status: execution.Pending, Priority: spec.Priority, MaxAttempts: spec.Retry.MaxRetries + 1, Key: spec.KeyOf(of, nil),
 		Timeout: time.Duration(spec.Timeout) * time.Second, AvailableAt: now, SweepAt: now.Add(execution.SweepAfter),
 	}
 }

@@ -21,7 +21,7 @@ func (o claimDueJobs) do(t *tables, at time.Time) (a answer) {
 			continue
 		}
 		j.lock = o.Session
-		due := dueJob{id: j.ID, spec: j.spec, schedule: j.schedule, count: j.Count, resume: j.Resume, due: j.Next}
+		due := dueJob{id: j.ID, tenant: j.tenant, spec: j.spec, schedule: j.schedule, count: j.Count, resume: j.Resume, due: j.Next}
 		if j.spec.Overlap != job.OverlapAllow {
 			due.places = t.places(j.ID)
 		}
@@ -73,33 +73,40 @@ func (o writePromotion) do(t *tables, _ time.Time) (a answer) {
 func (o promote) do(t *tables, at time.Time) answer {
 	const session = -1
 	p := newPlan(claimDueJobs{Session: session, Locked: o.Locked}.do(t, at).due, at, &catchup{every: catchupEvery})
-	if t.longLine(at) {
-		for i := range p.runs {
-			if r := &p.runs[i]; !r.bound() {
-				r.pool()
-			}
+	long := t.longLines(at)
+	var ids []uuid.UUID
+	for i := range p.runs {
+		r := &p.runs[i]
+		switch crowded := slices.Contains(long, r.Tenant); {
+		case crowded && !r.bound():
+			r.pool()
+		case !crowded && !r.AvailableAt.After(at):
+			ids = append(ids, r.ID)
 		}
-		writePromotion{Session: session, plan: p}.do(t, at)
-		return answer{}
 	}
 	writePromotion{Session: session, plan: p}.do(t, at)
-	ids := p.hints()
 	slices.SortFunc(ids, compareIDs)
 	return answer{IDs: ids}
 }
 
-// longLine says that a line of the pool is so long that what becomes due belongs
-// behind it.
-func (t *tables) longLine(at time.Time) bool {
-	lines := map[int]int{}
+// longLines are the tenants of which a line of the pool is so long that what
+// becomes due of theirs belongs behind it.
+func (t *tables) longLines(at time.Time) (long []uuid.UUID) {
+	type line struct {
+		tenant   uuid.UUID
+		priority int
+		kind     string
+	}
+	lines := map[line]int{}
 	for i := range t.active {
 		if r := &t.active[i]; r.Pooled && !r.AvailableAt.After(at) {
-			if lines[r.Priority]++; lines[r.Priority] > 16 {
-				return true
+			of := line{r.Tenant, r.Priority, r.Type}
+			if lines[of]++; lines[of] == 17 {
+				long = append(long, r.Tenant)
 			}
 		}
 	}
-	return false
+	return long
 }
 
 // catchupEvery is the distance of late runs.

@@ -25,6 +25,7 @@ type answer struct {
 	Stands   bool        // the lease does
 	Count    int         // rows
 	Gated    []uuid.UUID // jobs of which something waits for a place
+	Strange  []uuid.UUID // executions that others run
 	Refused  string      // why it was not done; never for what a fault did
 	At       time.Time   // the instant of a transaction that goes on
 	due      []dueJob
@@ -44,7 +45,8 @@ type verdict struct {
 	Status execution.Status
 	Lost   bool        // its worker was
 	Next   []uuid.UUID // of the same job, whose turn it is
-	Key    string      // that is free now
+	Tenant uuid.UUID
+	Key    string // that is free now
 	// Crowded says that the tenant's limit left something behind lately.
 	Crowded bool
 }
@@ -82,6 +84,7 @@ type (
 	registerWorker struct {
 		Worker uuid.UUID
 		Lease  time.Duration
+		Types  []string
 	}
 	renewWorker struct {
 		Worker uuid.UUID
@@ -93,10 +96,14 @@ type (
 	claimExecutions struct {
 		Worker, Token uuid.UUID
 		IDs           []uuid.UUID
-		Limit         int // of runs of the tenant; 0: none
+		Types         []string
+		Limit         int // of runs of tenants that have none of their own; 0: none
 		Locked        locked
 	}
-	listGatedJobs struct{ IDs []uuid.UUID }
+	listLeftExecutions struct {
+		IDs   []uuid.UUID
+		Types []string
+	}
 	// lockJobs begins the transaction that claimGatedExecutions ends.
 	lockJobs struct {
 		Session int
@@ -106,15 +113,19 @@ type (
 		Session       int
 		Worker, Token uuid.UUID
 		IDs           []uuid.UUID
+		Types         []string
 		Limit         int
 		Locked        locked
 	}
-	listPooledExecutions struct{ Limit int }
-	listPlacedExecutions struct{}
+	listPooledExecutions struct {
+		Types []string
+		Limit int
+	}
+	listPlacedExecutions struct{ Types []string }
 	listNextExecutions   struct {
-		Tenant bool // has room again
-		Keys   []string
-		Limit  int
+		Tenants []uuid.UUID // that have room again
+		Keys    []lockKey
+		Limit   int
 	}
 	completeExecutions struct{ Outcomes []outcome }
 	releaseExecutions  struct{ Rows []heldRow }
@@ -144,19 +155,24 @@ type (
 	// promote is both, and the plan between them: what promoter.Pass does.
 	promote struct{ Locked locked }
 
+	// setLimits is what the platform lets a tenant run.
+	setLimits struct {
+		Tenant uuid.UUID
+		Most   counts
+	}
 	createJob struct {
-		Job  uuid.UUID
-		Spec job.Spec
+		Tenant, Job uuid.UUID
+		Spec        job.Spec
 	}
 	pauseJob struct {
-		Job   uuid.UUID
-		Until time.Time // zero: until it is resumed
+		Tenant, Job uuid.UUID
+		Until       time.Time // zero: until it is resumed
 	}
 	resumeJob struct {
-		Job    uuid.UUID
-		Missed job.MisfirePolicy // empty: as the job's own
+		Tenant, Job uuid.UUID
+		Missed      job.MisfirePolicy // empty: as the job's own
 	}
-	deleteJob        struct{ Job uuid.UUID }
-	triggerJob       struct{ Job, ID uuid.UUID }
+	deleteJob        struct{ Tenant, Job uuid.UUID }
+	triggerJob       struct{ Tenant, Job, ID uuid.UUID }
 	resumePausedJobs struct{ Locked locked }
 )

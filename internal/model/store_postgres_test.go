@@ -31,7 +31,6 @@ type real struct {
 	api, engine *postgres.DB
 	q           *db.Queries
 	admin       *pgx.Conn // also the other transaction that holds rows locked
-	who         tenant.Actor
 	metrics     *telemetry.Metrics
 }
 
@@ -47,12 +46,14 @@ func newReal(t *testing.T) *real {
 		return pool
 	}
 	s := &real{
-		api: open(postgres.API), engine: open(postgres.Engine), who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"},
+		api: open(postgres.API), engine: open(postgres.Engine),
 		metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
 	}
 	s.q = db.New(s.engine.Pool())
-	if err := tenant.NewStore(s.api, true).Admit(t.Context(), s.who.TenantID); err != nil {
-		t.Fatal(err)
+	for _, one := range freshTenants() {
+		if err := tenant.NewStore(s.api, true).Admit(t.Context(), one.ID); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var err error
 	if s.admin, err = pgx.Connect(t.Context(), database.AdminURL); err != nil {
@@ -113,14 +114,23 @@ func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error
 	switch o := o.(type) {
 	case promote:
 		return s.promote(ctx, at)
+	case setLimits:
+		byType := map[string]int{}
+		for kind, n := range map[string]int{"function": o.Most.Function, "http": o.Most.HTTP} {
+			if n >= 0 {
+				byType[kind] = n
+			}
+		}
+		_, err := s.admin.Exec(ctx, "UPDATE tenants SET max_running = nullif($2, -1), max_running_by_type = $3 WHERE id = $1", o.Tenant, o.Most.All, byType)
+		return a, err
 	case createJob, pauseJob, resumeJob, deleteJob, triggerJob:
-		err = s.api.InTenant(ctx, s.who.TenantID, func(tx *postgres.Tx) error {
+		err = s.api.InTenant(ctx, asker(o), func(tx *postgres.Tx) error {
 			a, err = s.command(ctx, tx, o, at)
 			return err
 		})
 		return a, err
 	case registerWorker:
-		return a, s.q.InsertWorker(ctx, db.InsertWorkerParams{ID: o.Worker, Now: &at, LeaseSeconds: o.Lease.Seconds(), Host: "host", Slots: 1})
+		return a, s.q.InsertWorker(ctx, db.InsertWorkerParams{ID: o.Worker, Now: &at, LeaseSeconds: o.Lease.Seconds(), Host: "host", Slots: 1, JobTypes: o.Types})
 	case renewWorker:
 		n, err := s.q.RenewWorker(ctx, db.RenewWorkerParams{ID: o.Worker, Now: &at, LeaseSeconds: o.Lease.Seconds()})
 		return answer{Stands: n == 1}, err
@@ -138,7 +148,7 @@ func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error
 			a.IDs = append(a.IDs, r.ID)
 		}
 		return a, err
-	case claimExecutions, listGatedJobs, claimGatedExecutions, listPooledExecutions, listPlacedExecutions, listHeldExecutions, listNextExecutions:
+	case claimExecutions, listLeftExecutions, claimGatedExecutions, listPooledExecutions, listPlacedExecutions, listHeldExecutions, listNextExecutions:
 		return s.claim(ctx, o, at)
 	case completeExecutions:
 		return s.complete(ctx, o, at)
@@ -155,7 +165,7 @@ func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error
 	case reclaimExecutions:
 		rows, err := s.q.ReclaimExecutions(ctx, db.ReclaimExecutionsParams{Now: &at, MaxLost: maxLost, BatchSize: 1000})
 		for _, r := range rows {
-			v := verdict{ID: r.ID, Status: execution.Status(r.Verdict), Lost: r.WorkerLost}
+			v := verdict{ID: r.ID, Status: execution.Status(r.Verdict), Lost: r.WorkerLost, Tenant: r.TenantID}
 			if r.ConcurrencyKey != nil {
 				v.Key = *r.ConcurrencyKey
 			}
@@ -187,44 +197,41 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 	}
 	switch o := o.(type) {
 	case claimExecutions:
-		rows, err := s.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, JobTypes: allTypes(), MaxRunning: int32(o.Limit)})
+		rows, err := s.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, JobTypes: some(o.Types), MaxRunning: int32(o.Limit)})
 		for _, r := range rows {
 			add(r)
 		}
 		return a, err
-	case listGatedJobs:
-		a.IDs, a.Gated, err = s.gatedJobs(ctx, o.IDs, at)
-		return a, err
+	case listLeftExecutions:
+		return s.left(ctx, o, at)
 	case claimGatedExecutions:
-		_, jobs, err := s.gatedJobs(ctx, o.IDs, at)
+		left, err := s.left(ctx, listLeftExecutions{IDs: o.IDs, Types: o.Types}, at)
 		if err != nil {
 			return a, err
 		}
 		return a, s.engine.InTx(ctx, func(tx *postgres.Tx) error {
-			if err := tx.LockJobs(ctx, jobs); err != nil {
+			if err := tx.LockJobs(ctx, left.Gated); err != nil {
 				return err
 			}
-			rows, err := tx.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, JobTypes: allTypes(), MaxRunning: int32(o.Limit)})
+			rows, err := tx.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, JobTypes: some(o.Types), MaxRunning: int32(o.Limit)})
 			for _, r := range rows {
 				add(db.ClaimExecutionsRow(r))
 			}
 			return err
 		})
 	case listPooledExecutions:
-		found, err := s.q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, JobTypes: allTypes(), MaxRunning: int32(o.Limit)})
+		found, err := s.q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, JobTypes: some(o.Types), MaxRunning: int32(o.Limit)})
 		return answer{IDs: found.Ids}, err
 	case listPlacedExecutions:
-		found, err := s.q.ListPlacedExecutions(ctx, db.ListPlacedExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, JobTypes: allTypes()})
+		found, err := s.q.ListPlacedExecutions(ctx, db.ListPlacedExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, JobTypes: some(o.Types)})
 		return answer{IDs: found.Ids}, err
 	case listNextExecutions:
 		p := db.ListNextExecutionsParams{
 			Now: &at, MaxRunning: int32(o.Limit), WindowSize: 256, Most: 64, TenantIds: []uuid.UUID{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
 		}
-		if o.Tenant {
-			p.TenantIds = append(p.TenantIds, s.who.TenantID)
-		}
+		p.TenantIds = append(p.TenantIds, o.Tenants...)
 		for _, key := range o.Keys {
-			p.Keys, p.KeyTenantIds = append(p.Keys, key), append(p.KeyTenantIds, s.who.TenantID)
+			p.Keys, p.KeyTenantIds = append(p.Keys, key.Key), append(p.KeyTenantIds, key.Tenant)
 		}
 		rows, err := s.q.ListNextExecutions(ctx, p)
 		for _, r := range rows {
@@ -241,19 +248,42 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 	return a, nil
 }
 
-func allTypes() []string { return []string{"function", "http"} }
+// some is a list that is not NULL.
+func some(types []string) []string { return append([]string{}, types...) }
 
-func (s *real) gatedJobs(ctx context.Context, ids []uuid.UUID, at time.Time) (left, gated []uuid.UUID, err error) {
-	rows, err := s.q.ListLeftExecutions(ctx, db.ListLeftExecutionsParams{Now: &at, Ids: ids, JobTypes: allTypes()})
+// asker is the tenant whose wish an operation is.
+func asker(o op) uuid.UUID {
+	switch o := o.(type) {
+	case createJob:
+		return o.Tenant
+	case pauseJob:
+		return o.Tenant
+	case resumeJob:
+		return o.Tenant
+	case deleteJob:
+		return o.Tenant
+	case triggerJob:
+		return o.Tenant
+	}
+	return uuid.Nil
+}
+
+func (s *real) left(ctx context.Context, o listLeftExecutions, at time.Time) (a answer, err error) {
+	rows, err := s.q.ListLeftExecutions(ctx, db.ListLeftExecutionsParams{Now: &at, Ids: o.IDs, JobTypes: some(o.Types)})
 	for _, r := range rows {
-		if !slices.Contains(left, r.JobID) {
-			left = append(left, r.JobID)
+		if r.Strange {
+			a.Strange = append(a.Strange, r.ID)
+			continue
 		}
-		if r.Gated && !slices.Contains(gated, r.JobID) {
-			gated = append(gated, r.JobID)
+		if !slices.Contains(a.IDs, r.JobID) {
+			a.IDs = append(a.IDs, r.JobID)
+		}
+		if r.Gated && !slices.Contains(a.Gated, r.JobID) {
+			a.Gated = append(a.Gated, r.JobID)
 		}
 	}
-	return left, gated, err
+	slices.SortFunc(a.Strange, compareIDs)
+	return a, err
 }
 
 func (s *real) complete(ctx context.Context, o completeExecutions, at time.Time) (a answer, err error) {
@@ -269,7 +299,7 @@ func (s *real) complete(ctx context.Context, o completeExecutions, at time.Time)
 	}
 	rows, err := s.q.CompleteExecutions(ctx, p)
 	for _, r := range rows {
-		v := verdict{ID: r.ID, Status: execution.Status(r.Verdict)}
+		v := verdict{ID: r.ID, Status: execution.Status(r.Verdict), Tenant: r.TenantID}
 		v.Next = append(v.Next, r.NextIds...) // nil when there are none
 		if v.Crowded = r.Crowded; r.ConcurrencyKey != nil {
 			v.Key = *r.ConcurrencyKey
@@ -295,14 +325,14 @@ func (s *real) command(ctx context.Context, tx *postgres.Tx, o op, at time.Time)
 	case triggerJob:
 		id = o.Job
 	}
-	old, err := tx.LockJob(ctx, db.LockJobParams{TenantID: s.who.TenantID, ID: id})
+	old, err := tx.LockJob(ctx, db.LockJobParams{TenantID: asker(o), ID: id})
 	if err == pgx.ErrNoRows {
 		return answer{Refused: notFound}, nil
 	}
 	if err != nil {
 		return a, err
 	}
-	p := db.UpdateJobStatusParams{TenantID: s.who.TenantID, ID: id, Now: at, NextExecutionAt: old.NextExecutionAt}
+	p := db.UpdateJobStatusParams{TenantID: asker(o), ID: id, Now: at, NextExecutionAt: old.NextExecutionAt}
 	switch o := o.(type) {
 	case pauseJob:
 		if old.Status == string(job.Inactive) {
@@ -329,13 +359,13 @@ func (s *real) command(ctx context.Context, tx *postgres.Tx, o op, at time.Time)
 			p.NextExecutionAt = &next
 		}
 	case deleteJob:
-		if err := tx.DeleteJob(ctx, db.DeleteJobParams{TenantID: s.who.TenantID, ID: id, Now: at}); err != nil {
+		if err := tx.DeleteJob(ctx, db.DeleteJobParams{TenantID: asker(o), ID: id, Now: at}); err != nil {
 			return a, err
 		}
-		if _, err := tx.CancelWaitingByJob(ctx, db.CancelWaitingByJobParams{TenantID: s.who.TenantID, JobID: id, Now: at, Reason: "the job was deleted"}); err != nil {
+		if _, err := tx.CancelWaitingByJob(ctx, db.CancelWaitingByJobParams{TenantID: asker(o), JobID: id, Now: at, Reason: "the job was deleted"}); err != nil {
 			return a, err
 		}
-		_, err := tx.RequestCancelByJob(ctx, db.RequestCancelByJobParams{TenantID: s.who.TenantID, JobID: id, Now: at, Reason: "the job was deleted"})
+		_, err := tx.RequestCancelByJob(ctx, db.RequestCancelByJobParams{TenantID: asker(o), JobID: id, Now: at, Reason: "the job was deleted"})
 		return a, err
 	case triggerJob:
 		return s.trigger(ctx, tx, o, old, at)
@@ -352,8 +382,8 @@ func (s *real) create(ctx context.Context, tx *postgres.Tx, o createJob, at time
 	next, _ := compiled.Next(at)
 	interval := time.Duration(o.Spec.Interval).Milliseconds()
 	p := db.InsertJobParams{
-		ID: o.Job, TenantID: s.who.TenantID, Name: "model", Tags: []string{}, SecretNames: []string{}, ConcurrencyKey: o.Spec.ConcurrencyKey, Now: at, Timezone: "UTC", IntervalMs: &interval, AnchorAt: at,
-		JobType: "function", Config: json.RawMessage("{}"), RetryConfig: json.RawMessage("{}"), MaxAttempts: int32(o.Spec.Retry.MaxRetries + 1),
+		ID: o.Job, TenantID: asker(o), Name: "model", Tags: []string{}, SecretNames: []string{}, ConcurrencyKey: o.Spec.ConcurrencyKey, Now: at, Timezone: "UTC", IntervalMs: &interval, AnchorAt: at,
+		JobType: o.Spec.Type, Config: json.RawMessage("{}"), RetryConfig: json.RawMessage("{}"), MaxAttempts: int32(o.Spec.Retry.MaxRetries + 1),
 		TimeoutSeconds: int32(o.Spec.Timeout), Priority: int16(o.Spec.Priority), Status: string(job.Active), NextExecutionAt: &next,
 		DstGap: "shift", DstOverlap: "first", Calendars: json.RawMessage("[]"), MaxConcurrent: int32(o.Spec.MaxConcurrent),
 		OverlapPolicy: string(o.Spec.Overlap), OverlapQueueLimit: int32(o.Spec.OverlapQueueLimit),
@@ -380,7 +410,7 @@ func (s *real) trigger(ctx context.Context, tx *postgres.Tx, o triggerJob, j db.
 		return answer{Refused: conflict}, nil
 	}
 	p := db.InsertRequestedExecutionParams{
-		ID: o.ID, TenantID: s.who.TenantID, JobID: j.ID, JobVersion: j.Version, ScheduledAt: at, TriggerType: string(execution.Manual),
+		ID: o.ID, TenantID: asker(o), JobID: j.ID, JobVersion: j.Version, ScheduledAt: at, TriggerType: string(execution.Manual),
 		JobType: j.JobType, Priority: j.Priority, MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: at, SweepAt: at.Add(execution.SweepAfter),
 	}
 	if j.ConcurrencyKey != "" {
@@ -393,7 +423,7 @@ func (s *real) trigger(ctx context.Context, tx *postgres.Tx, o triggerJob, j db.
 	if err := tx.InsertRequestedExecution(ctx, p); err != nil {
 		return a, err
 	}
-	return answer{IDs: []uuid.UUID{o.ID}}, tx.CountJobRun(ctx, db.CountJobRunParams{TenantID: s.who.TenantID, ID: j.ID, At: at})
+	return answer{IDs: []uuid.UUID{o.ID}}, tx.CountJobRun(ctx, db.CountJobRunParams{TenantID: asker(o), ID: j.ID, At: at})
 }
 
 func orNull(t time.Time) *time.Time {

@@ -20,9 +20,7 @@ type tables struct {
 	active  []activeRow // ordered by id
 	over    []overRow   // in the order of their insertion
 	workers []workerRow
-	// What the tenant runs, as running_counts has it, and who holds which key.
-	running int
-	crowded time.Time // when a claim last left something behind for the limit
+	tenants []tenantRow
 	keys    []keyRow
 
 	bug     bug                       // the planted one; none outside the tests of the checker
@@ -41,6 +39,7 @@ type jobRow struct {
 	Deleted bool
 
 	spec     job.Spec
+	tenant   uuid.UUID
 	schedule *schedule.Schedule
 	lock     int // the session whose transaction holds the row; 0: none
 }
@@ -48,6 +47,8 @@ type jobRow struct {
 // activeRow is a row of active_executions.
 type activeRow struct {
 	ID, Job     uuid.UUID
+	Tenant      uuid.UUID
+	Type        string
 	At          time.Time // scheduled_at
 	Trigger     execution.Trigger
 	Status      execution.Status
@@ -94,6 +95,7 @@ type failure struct {
 // overRow is a row of job_executions.
 type overRow struct {
 	ID, Job     uuid.UUID
+	Tenant      uuid.UUID
 	At          time.Time
 	Trigger     execution.Trigger
 	Status      execution.Status
@@ -112,8 +114,39 @@ type overRow struct {
 
 // keyRow is a row of running_keys.
 type keyRow struct {
-	Key string
-	ID  uuid.UUID // the execution that holds it
+	Of lockKey
+	ID uuid.UUID // the execution that holds it
+}
+
+// lockKey is a concurrency key: two tenants' are two, whatever they say.
+type lockKey struct {
+	Tenant uuid.UUID
+	Key    string
+}
+
+// tenantRow is what a tenant may run, of tenants, and what it runs, of
+// running_counts.
+type tenantRow struct {
+	ID      uuid.UUID
+	Most    counts // of it; negative: no limit of its own
+	Running counts
+	Crowded time.Time // when a claim last left something behind for a limit
+}
+
+// counts are runs: all, and those of each type.
+type counts struct{ All, Function, HTTP int }
+
+// of is the count of a type.
+func (c *counts) of(kind string) *int {
+	if kind == "http" {
+		return &c.HTTP
+	}
+	return &c.Function
+}
+
+func (c *counts) add(kind string, n int) {
+	c.All += n
+	*c.of(kind) += n
 }
 
 // workerRow is a row of workers.
@@ -121,13 +154,14 @@ type workerRow struct {
 	ID        uuid.UUID
 	ExpiresAt time.Time
 	Dead      bool
+	Types     []string // none: it is of an older version and runs all
 }
 
 // clone is a copy that later operations do not change: a standby's state.
 func (t *tables) clone() *tables {
 	c := &tables{
 		jobs: slices.Clone(t.jobs), active: slices.Clone(t.active), over: slices.Clone(t.over), workers: slices.Clone(t.workers),
-		running: t.running, crowded: t.crowded, keys: slices.Clone(t.keys), bug: t.bug,
+		tenants: slices.Clone(t.tenants), keys: slices.Clone(t.keys), bug: t.bug,
 	}
 	for i := range c.jobs {
 		c.jobs[i].lock = 0 // the sessions are gone
@@ -152,6 +186,15 @@ func (t *tables) job(id uuid.UUID) *jobRow {
 	for i := range t.jobs {
 		if t.jobs[i].ID == id {
 			return &t.jobs[i]
+		}
+	}
+	return nil
+}
+
+func (t *tables) tenant(id uuid.UUID) *tenantRow {
+	for i := range t.tenants {
+		if t.tenants[i].ID == id {
+			return &t.tenants[i]
 		}
 	}
 	return nil
@@ -194,7 +237,7 @@ func (t *tables) record(o overRow) {
 // end is the record of an active row that is over.
 func (r *activeRow) end(status execution.Status, at time.Time) overRow {
 	return overRow{
-		ID: r.ID, Job: r.Job, At: r.At, Trigger: r.Trigger, Status: status, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
+		ID: r.ID, Job: r.Job, Tenant: r.Tenant, At: r.At, Trigger: r.Trigger, Status: status, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
 		Failures: r.Failures, StartedAt: r.StartedAt, CompletedAt: at, Worker: r.Worker, Token: r.Token,
 	}
 }
@@ -206,16 +249,19 @@ func (r *activeRow) letGo(status execution.Status) {
 
 // ends takes a run off the counts, and frees its key.
 func (t *tables) ends(r *activeRow) {
-	t.running--
+	t.tenant(r.Tenant).Running.add(r.Type, -1)
 	if t.bug != keepsKeys {
 		t.keys = slices.DeleteFunc(t.keys, func(k keyRow) bool { return k.ID == r.ID })
 	}
 }
 
 // taken says that a run holds a key.
-func (t *tables) taken(key string) bool {
-	return key != "" && slices.ContainsFunc(t.keys, func(k keyRow) bool { return k.Key == key })
+func (t *tables) taken(r *activeRow) bool {
+	return r.Key != "" && slices.ContainsFunc(t.keys, func(k keyRow) bool { return k.Of == r.lockKey() || t.bug == keysCross && k.Of.Key == r.Key })
 }
+
+// lockKey is the key that the row has, whoever holds it.
+func (r *activeRow) lockKey() lockKey { return lockKey{r.Tenant, r.Key} }
 
 // failed appends without touching what a clone shares.
 func (r *activeRow) failed(kind string) {

@@ -60,6 +60,18 @@ func (w *world) kill(who *process, boot func()) {
 	boot()
 }
 
+// limitSomebody is the platform that changes what a tenant may run at once.
+func (w *world) limitSomebody() {
+	most := noLimit()
+	for _, of := range []*int{&most.All, &most.Function, &most.HTTP} {
+		if w.oneIn(3) {
+			*of = 1 + w.intn(3)
+		}
+	}
+	w.send(&w.operator, setLimits{Tenant: w.users[w.intn(len(w.users))].id, Most: most}, timeout, func(answer, bool) {})
+	w.after(w.between(2*time.Second, 20*time.Second), &w.operator, w.limitSomebody)
+}
+
 func (w *world) dropSessions() {
 	for session := range w.open {
 		w.rollBack(session)
@@ -78,13 +90,16 @@ func (w *world) failOver() {
 	w.seen.failovers++
 	w.dropSessions()
 	w.db, w.audit = w.standby.db.clone(), w.standby.audit.clone()
-	w.user.forget(w.db)
+	for _, u := range w.users {
+		u.forget(w.db)
+	}
 }
 
 // user is a tenant who makes jobs and changes his mind.
 type user struct {
 	process
 	w       *world
+	id      uuid.UUID
 	jobs    []uuid.UUID
 	stopped bool
 }
@@ -99,26 +114,29 @@ func (u *user) boot() {
 func (u *user) create() {
 	id := u.w.id()
 	u.jobs = append(u.jobs, id)
-	u.w.send(&u.process, createJob{Job: id, Spec: drawSpec(u.w.intn)}, timeout, func(answer, bool) {})
+	u.w.send(&u.process, createJob{Tenant: u.id, Job: id, Spec: drawSpec(u.w.intn)}, timeout, func(answer, bool) {})
 }
 
 func (u *user) act() {
 	w, of := u.w, u.jobs[u.w.intn(len(u.jobs))]
+	if other := w.users[w.intn(len(w.users))]; w.oneIn(6) {
+		of = other.jobs[w.intn(len(other.jobs))] // if it is another's, he must not reach it
+	}
 	var o op
 	switch w.intn(12) {
 	case 0, 1, 2, 3:
-		o = triggerJob{Job: of, ID: execution.RequestedID(of, w.id(), w.now, nil)}
+		o = triggerJob{Tenant: u.id, Job: of, ID: execution.RequestedID(of, w.id(), w.now, nil)}
 	case 4, 5:
-		p := pauseJob{Job: of}
+		p := pauseJob{Tenant: u.id, Job: of}
 		if w.oneIn(2) {
 			p.Until = w.now.Add(w.between(time.Second, 10*time.Second))
 		}
 		o = p
 	case 6, 7, 8:
 		policies := []job.MisfirePolicy{"", job.MisfireSkip, job.FireOnce, job.FireAll}
-		o = resumeJob{Job: of, Missed: policies[w.intn(len(policies))]}
+		o = resumeJob{Tenant: u.id, Job: of, Missed: policies[w.intn(len(policies))]}
 	case 9:
-		o = deleteJob{Job: of}
+		o = deleteJob{Tenant: u.id, Job: of}
 	default:
 		if len(u.jobs) < 5 {
 			u.create()
@@ -139,12 +157,13 @@ func (u *user) act() {
 
 // stop pauses every job that the database knows, until none fires any more.
 func (u *user) stop() {
+	fires := func(j jobRow) bool { return j.tenant == u.id && fires(j) }
 	if u.stopped = !slices.ContainsFunc(u.w.db.jobs, fires); u.stopped {
 		return
 	}
 	for _, j := range u.w.db.jobs {
 		if fires(j) {
-			u.w.send(&u.process, pauseJob{Job: j.ID}, timeout, func(answer, bool) {})
+			u.w.send(&u.process, pauseJob{Tenant: u.id, Job: j.ID}, timeout, func(answer, bool) {})
 		}
 	}
 	u.w.after(time.Second, &u.process, u.stop)

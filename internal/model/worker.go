@@ -11,6 +11,7 @@ import (
 type worker struct {
 	process
 	w       *world
+	types   []string
 	inc     *incarnation // nil: none
 	free    int          // slots
 	ended   []ended      // outcomes to write
@@ -54,7 +55,7 @@ func (k *worker) boot() {
 func (k *worker) incarnate() {
 	w := k.w
 	inc := &incarnation{id: w.id(), good: w.now}
-	w.send(&k.process, registerWorker{Worker: inc.id, Lease: lease}, timeout, func(_ answer, ok bool) {
+	w.send(&k.process, registerWorker{Worker: inc.id, Lease: lease, Types: k.types}, timeout, func(_ answer, ok bool) {
 		if !ok {
 			w.after(time.Second, &k.process, k.incarnate)
 			return
@@ -196,11 +197,11 @@ func (k *worker) take() {
 	switch {
 	case w.now.Sub(k.placed) > time.Second/2:
 		k.placed = w.now
-		look(listPlacedExecutions{})
+		look(listPlacedExecutions{Types: k.types})
 	case w.redis.away:
-		w.send(&k.process, poolLateExecutions{Ahead: 5 * time.Second}, timeout, func(answer, bool) { look(listPooledExecutions{Limit: w.limit}) })
+		w.send(&k.process, poolLateExecutions{Ahead: 5 * time.Second}, timeout, func(answer, bool) { look(listPooledExecutions{Types: k.types, Limit: w.limit}) })
 	default:
-		look(listPooledExecutions{Limit: w.limit})
+		look(listPooledExecutions{Types: k.types, Limit: w.limit})
 	}
 }
 
@@ -230,22 +231,29 @@ func (k *worker) claimAgain(inc *incarnation, token uuid.UUID, ids []uuid.UUID) 
 		})
 	}
 	sent := k.w.now
-	ask(claimExecutions{Worker: inc.id, Token: token, IDs: ids, Limit: k.w.limit}, func(first answer) {
+	ask(claimExecutions{Worker: inc.id, Token: token, IDs: ids, Types: k.types, Limit: k.w.limit}, func(first answer) {
 		if len(first.Claims) == len(ids) {
 			k.start(inc, token, sent, len(ids), first.Claims)
 			return
 		}
-		ask(listGatedJobs{IDs: ids}, func(a answer) {
-			if len(a.IDs) == 0 {
-				k.start(inc, token, sent, len(ids), first.Claims)
+		ask(listLeftExecutions{IDs: ids, Types: k.types}, func(left answer) {
+			rest := func(answer) {
+				if len(left.IDs) == 0 {
+					k.start(inc, token, sent, len(ids), first.Claims)
+					return
+				}
+				session := k.w.session()
+				ask(lockJobs{Session: session, Jobs: left.Gated}, func(answer) {
+					ask(claimGatedExecutions{Session: session, Worker: inc.id, Token: token, IDs: ids, Types: k.types, Limit: k.w.limit}, func(a answer) {
+						k.start(inc, token, sent, len(ids), slices.Concat(first.Claims, a.Claims))
+					})
+				})
+			}
+			if len(left.Strange) == 0 {
+				rest(answer{})
 				return
 			}
-			session := k.w.session()
-			ask(lockJobs{Session: session, Jobs: a.Gated}, func(answer) {
-				ask(claimGatedExecutions{Session: session, Worker: inc.id, Token: token, IDs: ids, Limit: k.w.limit}, func(a answer) {
-					k.start(inc, token, sent, len(ids), slices.Concat(first.Claims, a.Claims))
-				})
-			})
+			ask(poolExecutions{IDs: left.Strange}, rest)
 		})
 	})
 }

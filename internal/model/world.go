@@ -36,10 +36,11 @@ type world struct {
 	audit     *audit
 	faulty    bool // faults are still made
 	odds      odds
-	limit     int // of runs of the tenant at once; 0: none
+	limit     int // of runs at once of tenants that have none of their own; 0: none
 	workers   []*worker
 	promoters []*promoter
-	user      *user
+	users     []*user // one of each tenant
+	operator  process
 	steps     int
 	seen      tally
 }
@@ -303,11 +304,14 @@ func (w *world) rollBack(session int) {
 func (w *world) next(who *process, ends []verdict) {
 	o := listNextExecutions{Limit: w.limit}
 	for _, v := range ends {
-		if o.Tenant = o.Tenant || v.Crowded || v.Lost; v.Key != "" {
-			o.Keys = append(o.Keys, v.Key)
+		if (v.Crowded || v.Lost) && !slices.Contains(o.Tenants, v.Tenant) {
+			o.Tenants = append(o.Tenants, v.Tenant)
+		}
+		if v.Key != "" {
+			o.Keys = append(o.Keys, lockKey{v.Tenant, v.Key})
 		}
 	}
-	if o.Tenant || len(o.Keys) > 0 {
+	if len(o.Tenants)+len(o.Keys) > 0 {
 		w.send(who, o, timeout, func(a answer, _ bool) { w.redis.publish(w, a.IDs, 0) })
 	}
 }
