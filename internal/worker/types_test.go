@@ -109,7 +109,10 @@ func TestUnknownTypeIsFound(t *testing.T) {
 	pooled, gated := b.pending(nil), b.pending(nil)
 	b.exec("UPDATE active_executions SET job_type = 'pigeon'")
 	b.exec("UPDATE active_executions SET pooled = false, concurrency_limit = 1 WHERE id = $1", gated.ID)
-	eventually(t, "both have failed", func() bool { b.poll(calls); return b.reached(pooled.ID) == execution.Failed && b.reached(gated.ID) == execution.Failed })
+	eventually(t, "both have failed", func() bool {
+		b.poll(calls)
+		return b.reached(pooled.ID) == execution.Failed && b.reached(gated.ID) == execution.Failed
+	})
 	if e := b.reaches(pooled.ID, execution.Failed); e.Error == nil || e.Error.Type != "VALIDATION_ERROR" {
 		t.Errorf("ended as %+v", e.Error)
 	}
