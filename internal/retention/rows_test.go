@@ -23,12 +23,13 @@ func (b *bundle) job(versions, lastMonthsAgo int) uuid.UUID {
 	return id
 }
 
+// backfill makes one of this month, also in its first hours.
 func (b *bundle) backfill(job uuid.UUID, version int, status string, finishedMonthsAgo int) {
 	b.t.Helper()
 	at := b.month.AddDate(0, -finishedMonthsAgo, 1)
 	b.exec(`INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, status, total, requested_by, finished_at)
-		VALUES (gen_random_uuid(), $1, $2, $3, now() - interval '2 hours', now(), now(), 1, $4::text, 1, 'x', CASE WHEN $4 <> 'running' THEN $5::timestamptz END)`,
-		b.tenant, job, version, status, at)
+		VALUES (gen_random_uuid(), $1, $2, $3, $6, now(), now(), 1, $4::text, 1, 'x', CASE WHEN $4 <> 'running' THEN $5::timestamptz END)`,
+		b.tenant, job, version, status, at, b.month)
 }
 
 func (b *bundle) versions(job uuid.UUID) int {
