@@ -14,7 +14,7 @@ import (
 // bounded gives the tenant a bound on its executions of a day.
 func (b *bundle) bounded(t *testing.T, bound int) {
 	t.Helper()
-	if _, err := b.tenants(t).Change(t.Context(), b.who.TenantID, tenant.Spec{Name: "x", Limits: tenant.Limits{MaxExecutionsPerDay: &bound}}); err != nil {
+	if _, err := b.tenants(t).Change(t.Context(), b.who.TenantID, tenant.Spec{Name: "x", Limits: tenant.Limits{MaxExecutionsPerDay: &bound}}, 0); err != nil {
 		t.Fatal(err)
 	}
 }
