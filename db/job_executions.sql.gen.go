@@ -206,99 +206,69 @@ func (q *Queries) ListMissedRangesOfJob(ctx context.Context, arg ListMissedRange
 	return items, nil
 }
 
-const SummarizeExecutions = `-- name: SummarizeExecutions :many
-WITH cells AS MATERIALIZED (
-    SELECT CASE $3::text WHEN 'status' THEN h.status WHEN 'jobType' THEN h.job_type WHEN 'triggerType' THEN h.trigger_type
-                                WHEN 'job' THEN h.job_id::text ELSE '' END AS key,
-           CASE WHEN $1::text <> '' THEN date_trunc($1::text, h.scheduled_at, $4::text) ELSE '1970-01-01 00:00:00+00'::timestamptz END AS at,
-           CASE WHEN h.duration_ms IS NULL OR h.status NOT IN ('completed', 'failed') THEN -1
-                WHEN h.duration_ms < 1 THEN 0
-                ELSE floor(ln(h.duration_ms) * 20)::int + 1 END AS bucket,
-           count(*) AS rows,
-           count(*) FILTER (WHERE h.status = 'completed') AS completed,
-           count(*) FILTER (WHERE h.status = 'failed') AS failed,
-           count(*) FILTER (WHERE h.status = 'cancelled') AS cancelled,
-           count(*) FILTER (WHERE h.status = 'skipped') AS skipped,
-           count(*) FILTER (WHERE h.status = 'missed') AS missed,
-           count(*) FILTER (WHERE h.attempt > 1) AS retried,
-           sum(h.duration_ms) AS duration_ms
-    FROM job_executions h
-    WHERE h.tenant_id = $5 AND h.scheduled_at >= $6::timestamptz AND h.scheduled_at < $7::timestamptz
-      AND ($8::uuid IS NULL OR h.job_id = $8::uuid)
-      AND ($9::text IS NULL OR h.job_type = $9::text)
-      AND ($10::text IS NULL OR h.trigger_type = $10::text)
-    GROUP BY 1, 2, 3
-),
-parts AS (
-    SELECT false AS whole, c.key, c.at, c.bucket, c.rows, c.completed, c.failed, c.cancelled, c.skipped, c.missed, c.retried, c.duration_ms FROM cells c
-    UNION ALL
-    SELECT true, '', '1970-01-01 00:00:00+00', c.bucket, sum(c.rows)::bigint, sum(c.completed)::bigint, sum(c.failed)::bigint, sum(c.cancelled)::bigint,
-           sum(c.skipped)::bigint, sum(c.missed)::bigint, sum(c.retried)::bigint, sum(c.duration_ms)
-    FROM cells c GROUP BY c.bucket
-),
-ranked AS (
-    SELECT p.whole, p.key, p.at, p.bucket, p.rows, p.completed, p.failed, p.cancelled, p.skipped, p.missed, p.retried, p.duration_ms, CASE WHEN p.bucket >= 0 THEN sum(p.rows) FILTER (WHERE p.bucket >= 0) OVER (PARTITION BY p.whole, p.key, p.at ORDER BY p.bucket) END AS cumulated,
-           sum(p.rows) FILTER (WHERE p.bucket >= 0) OVER (PARTITION BY p.whole, p.key, p.at) AS timed
-    FROM parts p
-)
-SELECT r.whole::boolean AS whole, r.key::text AS key, r.at::timestamptz AS at, sum(r.rows)::bigint AS rows, sum(r.completed)::bigint AS completed, sum(r.failed)::bigint AS failed,
-       sum(r.cancelled)::bigint AS cancelled, sum(r.skipped)::bigint AS skipped, sum(r.missed)::bigint AS missed, sum(r.retried)::bigint AS retried,
-       coalesce(max(r.timed), 0)::bigint AS timed, coalesce(sum(r.duration_ms) FILTER (WHERE r.bucket >= 0), 0)::bigint AS duration_ms,
-       coalesce(min(r.bucket) FILTER (WHERE r.cumulated >= 0.5 * r.timed), -1)::int AS middle_bucket,
-       coalesce(min(r.bucket) FILTER (WHERE r.cumulated >= 0.95 * r.timed), -1)::int AS high_bucket,
-       coalesce(min(r.bucket) FILTER (WHERE r.cumulated >= 0.99 * r.timed), -1)::int AS highest_bucket
-FROM ranked r
-GROUP BY r.whole, r.key, r.at
-ORDER BY r.whole DESC, CASE WHEN $1::text <> '' THEN r.at END, sum(r.rows) DESC, r.key
-LIMIT $2
+const SummarizeOutcomes = `-- name: SummarizeOutcomes :many
+SELECT (CASE WHEN $1::boolean THEN h.job_id ELSE '00000000-0000-0000-0000-000000000000' END)::uuid AS job_id, (CASE WHEN $2::boolean THEN h.job_type ELSE '' END)::text AS job_type,
+       (CASE WHEN $3::boolean THEN h.trigger_type ELSE '' END)::text AS trigger_type, h.status,
+       (CASE WHEN cardinality($4::timestamptz[]) > 0 THEN width_bucket(h.scheduled_at, $4::timestamptz[]) ELSE 0 END)::int AS period,
+       (CASE WHEN h.duration_ms IS NULL OR h.status NOT IN ('completed', 'failed') THEN -1
+             WHEN h.duration_ms < 1 THEN 0
+             ELSE floor(ln(h.duration_ms) * 20)::int + 1 END)::int AS bucket,
+       count(*) AS rows, count(*) FILTER (WHERE h.attempt > 1) AS retried, coalesce(sum(h.duration_ms), 0)::bigint AS duration_ms
+FROM job_executions h
+WHERE h.tenant_id = $5 AND h.scheduled_at >= $6::timestamptz AND h.scheduled_at < $7::timestamptz
+  AND ($8::timestamptz IS NULL OR h.completed_at > $8::timestamptz)
+  AND ($9::timestamptz IS NULL OR h.completed_at <= $9::timestamptz)
+  AND ($10::uuid IS NULL OR h.job_id = $10::uuid)
+  AND ($11::text IS NULL OR h.job_type = $11::text)
+  AND ($12::text IS NULL OR h.trigger_type = $12::text)
+GROUP BY 1, 2, 3, 4, 5, 6
 `
 
-type SummarizeExecutionsParams struct {
-	Unit        string
-	PageSize    int32
-	GroupBy     string
-	Timezone    string
-	TenantID    uuid.UUID
-	FromAt      time.Time
-	ToAt        time.Time
-	JobID       *uuid.UUID
-	JobType     *string
-	TriggerType *string
+type SummarizeOutcomesParams struct {
+	ByJob          bool
+	ByType         bool
+	ByTrigger      bool
+	Starts         []time.Time
+	TenantID       uuid.UUID
+	FromAt         time.Time
+	ToAt           time.Time
+	CompletedAfter *time.Time
+	CompletedUntil *time.Time
+	JobID          *uuid.UUID
+	JobType        *string
+	TriggerType    *string
 }
 
-type SummarizeExecutionsRow struct {
-	Whole         bool
-	Key           string
-	At            time.Time
-	Rows          int64
-	Completed     int64
-	Failed        int64
-	Cancelled     int64
-	Skipped       int64
-	Missed        int64
-	Retried       int64
-	Timed         int64
-	DurationMs    int64
-	MiddleBucket  int32
-	HighBucket    int32
-	HighestBucket int32
+type SummarizeOutcomesRow struct {
+	JobID       uuid.UUID
+	JobType     string
+	TriggerType string
+	Status      string
+	Period      int32
+	Bucket      int32
+	Rows        int64
+	Retried     int64
+	DurationMs  int64
 }
 
-// What a tenant's executions of a range came to, in groups. Durations go into
-// buckets 5 % wide and the percentiles are read off those, so that nothing has
-// to be sorted: at most as many cells as groups times some 250. Reads every row
-// of the tenant in the range, from the partitions of the range: no index holds
-// what is counted. Bucket 0 is what took less than 1 ms, bucket b begins at
-// exp((b - 1) / 20) milliseconds; below 20 ms it is one value.
-func (q *Queries) SummarizeExecutions(ctx context.Context, arg SummarizeExecutionsParams) ([]SummarizeExecutionsRow, error) {
-	rows, err := q.db.Query(ctx, SummarizeExecutions,
-		arg.Unit,
-		arg.PageSize,
-		arg.GroupBy,
-		arg.Timezone,
+// What a tenant's executions of a range came to, in groups and buckets of length
+// of time; the roll-ups hold the same (ListOutcomeCells), and this is for what
+// they do not hold. Bucket -1 has no duration, bucket 0 took less than 1 ms, and
+// bucket b begins at exp((b - 1) / 20) milliseconds: each is 5 % wide and below
+// 20 ms it is one value. period numbers the pieces of time that starts begins, from 1.
+// Reads every row of the tenant, or of the job, in the range. All its parameters
+// are optional conditions, so it is planned anew for each call.
+func (q *Queries) SummarizeOutcomes(ctx context.Context, arg SummarizeOutcomesParams) ([]SummarizeOutcomesRow, error) {
+	rows, err := q.db.Query(ctx, SummarizeOutcomes,
+		arg.ByJob,
+		arg.ByType,
+		arg.ByTrigger,
+		arg.Starts,
 		arg.TenantID,
 		arg.FromAt,
 		arg.ToAt,
+		arg.CompletedAfter,
+		arg.CompletedUntil,
 		arg.JobID,
 		arg.JobType,
 		arg.TriggerType,
@@ -307,25 +277,19 @@ func (q *Queries) SummarizeExecutions(ctx context.Context, arg SummarizeExecutio
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SummarizeExecutionsRow
+	var items []SummarizeOutcomesRow
 	for rows.Next() {
-		var i SummarizeExecutionsRow
+		var i SummarizeOutcomesRow
 		if err := rows.Scan(
-			&i.Whole,
-			&i.Key,
-			&i.At,
+			&i.JobID,
+			&i.JobType,
+			&i.TriggerType,
+			&i.Status,
+			&i.Period,
+			&i.Bucket,
 			&i.Rows,
-			&i.Completed,
-			&i.Failed,
-			&i.Cancelled,
-			&i.Skipped,
-			&i.Missed,
 			&i.Retried,
-			&i.Timed,
 			&i.DurationMs,
-			&i.MiddleBucket,
-			&i.HighBucket,
-			&i.HighestBucket,
 		); err != nil {
 			return nil, err
 		}

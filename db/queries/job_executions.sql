@@ -55,54 +55,26 @@ SELECT detach_job_executions_partition(@before::timestamptz)::text AS part;
 -- Cross-tenant: retention. Drops what was detached.
 SELECT drop_job_executions_partition()::text AS part;
 
--- name: SummarizeExecutions :many
--- What a tenant's executions of a range came to, in groups. Durations go into
--- buckets 5 % wide and the percentiles are read off those, so that nothing has
--- to be sorted: at most as many cells as groups times some 250. Reads every row
--- of the tenant in the range, from the partitions of the range: no index holds
--- what is counted. Bucket 0 is what took less than 1 ms, bucket b begins at
--- exp((b - 1) / 20) milliseconds; below 20 ms it is one value.
-WITH cells AS MATERIALIZED (
-    SELECT CASE @group_by::text WHEN 'status' THEN h.status WHEN 'jobType' THEN h.job_type WHEN 'triggerType' THEN h.trigger_type
-                                WHEN 'job' THEN h.job_id::text ELSE '' END AS key,
-           CASE WHEN @unit::text <> '' THEN date_trunc(@unit::text, h.scheduled_at, @timezone::text) ELSE '1970-01-01 00:00:00+00'::timestamptz END AS at,
-           CASE WHEN h.duration_ms IS NULL OR h.status NOT IN ('completed', 'failed') THEN -1
-                WHEN h.duration_ms < 1 THEN 0
-                ELSE floor(ln(h.duration_ms) * 20)::int + 1 END AS bucket,
-           count(*) AS rows,
-           count(*) FILTER (WHERE h.status = 'completed') AS completed,
-           count(*) FILTER (WHERE h.status = 'failed') AS failed,
-           count(*) FILTER (WHERE h.status = 'cancelled') AS cancelled,
-           count(*) FILTER (WHERE h.status = 'skipped') AS skipped,
-           count(*) FILTER (WHERE h.status = 'missed') AS missed,
-           count(*) FILTER (WHERE h.attempt > 1) AS retried,
-           sum(h.duration_ms) AS duration_ms
-    FROM job_executions h
-    WHERE h.tenant_id = @tenant_id AND h.scheduled_at >= @from_at::timestamptz AND h.scheduled_at < @to_at::timestamptz
-      AND (sqlc.narg(job_id)::uuid IS NULL OR h.job_id = sqlc.narg(job_id)::uuid)
-      AND (sqlc.narg(job_type)::text IS NULL OR h.job_type = sqlc.narg(job_type)::text)
-      AND (sqlc.narg(trigger_type)::text IS NULL OR h.trigger_type = sqlc.narg(trigger_type)::text)
-    GROUP BY 1, 2, 3
-),
-parts AS (
-    SELECT false AS whole, c.* FROM cells c
-    UNION ALL
-    SELECT true, '', '1970-01-01 00:00:00+00', c.bucket, sum(c.rows)::bigint, sum(c.completed)::bigint, sum(c.failed)::bigint, sum(c.cancelled)::bigint,
-           sum(c.skipped)::bigint, sum(c.missed)::bigint, sum(c.retried)::bigint, sum(c.duration_ms)
-    FROM cells c GROUP BY c.bucket
-),
-ranked AS (
-    SELECT p.*, CASE WHEN p.bucket >= 0 THEN sum(p.rows) FILTER (WHERE p.bucket >= 0) OVER (PARTITION BY p.whole, p.key, p.at ORDER BY p.bucket) END AS cumulated,
-           sum(p.rows) FILTER (WHERE p.bucket >= 0) OVER (PARTITION BY p.whole, p.key, p.at) AS timed
-    FROM parts p
-)
-SELECT r.whole::boolean AS whole, r.key::text AS key, r.at::timestamptz AS at, sum(r.rows)::bigint AS rows, sum(r.completed)::bigint AS completed, sum(r.failed)::bigint AS failed,
-       sum(r.cancelled)::bigint AS cancelled, sum(r.skipped)::bigint AS skipped, sum(r.missed)::bigint AS missed, sum(r.retried)::bigint AS retried,
-       coalesce(max(r.timed), 0)::bigint AS timed, coalesce(sum(r.duration_ms) FILTER (WHERE r.bucket >= 0), 0)::bigint AS duration_ms,
-       coalesce(min(r.bucket) FILTER (WHERE r.cumulated >= 0.5 * r.timed), -1)::int AS middle_bucket,
-       coalesce(min(r.bucket) FILTER (WHERE r.cumulated >= 0.95 * r.timed), -1)::int AS high_bucket,
-       coalesce(min(r.bucket) FILTER (WHERE r.cumulated >= 0.99 * r.timed), -1)::int AS highest_bucket
-FROM ranked r
-GROUP BY r.whole, r.key, r.at
-ORDER BY r.whole DESC, CASE WHEN @unit::text <> '' THEN r.at END, sum(r.rows) DESC, r.key
-LIMIT @page_size;
+-- name: SummarizeOutcomes :many
+-- What a tenant's executions of a range came to, in groups and buckets of length
+-- of time; the roll-ups hold the same (ListOutcomeCells), and this is for what
+-- they do not hold. Bucket -1 has no duration, bucket 0 took less than 1 ms, and
+-- bucket b begins at exp((b - 1) / 20) milliseconds: each is 5 % wide and below
+-- 20 ms it is one value. period numbers the pieces of time that starts begins, from 1.
+-- Reads every row of the tenant, or of the job, in the range. All its parameters
+-- are optional conditions, so it is planned anew for each call.
+SELECT (CASE WHEN @by_job::boolean THEN h.job_id ELSE '00000000-0000-0000-0000-000000000000' END)::uuid AS job_id, (CASE WHEN @by_type::boolean THEN h.job_type ELSE '' END)::text AS job_type,
+       (CASE WHEN @by_trigger::boolean THEN h.trigger_type ELSE '' END)::text AS trigger_type, h.status,
+       (CASE WHEN cardinality(@starts::timestamptz[]) > 0 THEN width_bucket(h.scheduled_at, @starts::timestamptz[]) ELSE 0 END)::int AS period,
+       (CASE WHEN h.duration_ms IS NULL OR h.status NOT IN ('completed', 'failed') THEN -1
+             WHEN h.duration_ms < 1 THEN 0
+             ELSE floor(ln(h.duration_ms) * 20)::int + 1 END)::int AS bucket,
+       count(*) AS rows, count(*) FILTER (WHERE h.attempt > 1) AS retried, coalesce(sum(h.duration_ms), 0)::bigint AS duration_ms
+FROM job_executions h
+WHERE h.tenant_id = @tenant_id AND h.scheduled_at >= @from_at::timestamptz AND h.scheduled_at < @to_at::timestamptz
+  AND (sqlc.narg(completed_after)::timestamptz IS NULL OR h.completed_at > sqlc.narg(completed_after)::timestamptz)
+  AND (sqlc.narg(completed_until)::timestamptz IS NULL OR h.completed_at <= sqlc.narg(completed_until)::timestamptz)
+  AND (sqlc.narg(job_id)::uuid IS NULL OR h.job_id = sqlc.narg(job_id)::uuid)
+  AND (sqlc.narg(job_type)::text IS NULL OR h.job_type = sqlc.narg(job_type)::text)
+  AND (sqlc.narg(trigger_type)::text IS NULL OR h.trigger_type = sqlc.narg(trigger_type)::text)
+GROUP BY 1, 2, 3, 4, 5, 6;

@@ -24,6 +24,7 @@ concurrency       |                                                             
 fault             |                                                                                            |                      |
 schedule/cron     |                                                                                            |                      |
 schedule          | fault schedule/cron                                                                        | gronx                |
+rollup            |                                                                                            |                      |
 schedule/ics      | fault schedule                                                                             |                      |
 # generated, and the schema
 api               |                                                                                            | chi kin-openapi oapi |
@@ -44,7 +45,7 @@ lease             | clock db:store.go fault postgres telemetry                  
 tenant            | clock db:store.go fault postgres                                                           |                      |
 partition         | db:store.go postgres                                                                       |                      |
 fleet             | db:store.go postgres                                                                       |                      |
-metric            | db:store.go fault lease postgres                                                           |                      |
+metric            | db:store.go fault lease postgres rollup                                                           |                      |
 retention         | db:store.go fleet partition postgres                                                      |                      |
 postgres/pgtest   | devstack devstack/leaktest migrations partition postgres                                   | pgx                  |
 idempotency       | db:store.go fault                                                                          |                      |
@@ -62,7 +63,7 @@ executor          | fault                                                       
 egress            |                                                                                            | ssrf                 |
 quota             | clock                                                                                      | go-redis             |
 queue             | clock fault                                                                                | asynq go-redis       |
-monitor           | db:store.go fault postgres queue tenant                                                    |                      |
+monitor           | db:store.go fault postgres queue rollup tenant                                                    |                      |
 executor/http     | clock egress executor fault                                                                |                      |
 executor/function | executor fault                                                                             |                      |
 # the processes: the three of them never import one another

@@ -85,6 +85,12 @@ var crossTenant = map[string]string{
 	"DeleteOldMetrics":      "retention",
 	"LockMetricCursor":      "the collector of metrics",
 	"CountOutcomes":         "the collector of metrics",
+	"FindStretchEnd":        "the collector of metrics",
+	"FindStretchStart":      "the collector of metrics",
+	"ListOutcomeCells":      "the collector of metrics",
+	"ListRollupsByKeys":     "the collector of metrics",
+	"UpsertRollups":         "the collector of metrics",
+	"DeleteOldRollups":      "retention",
 	"TakeMetrics":           "the collector of metrics",
 	"OldestDue":             "partition upkeep",
 }

@@ -2,6 +2,7 @@ package execution_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -22,7 +23,6 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 func TestReadersTouchWhatTheyAreAskedFor(t *testing.T) {
 	t.Parallel()
 	conn, tenantID, jobID := history(t)
-	month := func(m time.Month) time.Time { return time.Date(2026, m, 1, 0, 0, 0, 0, time.UTC) }
 	failed := []string{"failed"}
 	far := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	list := db.ListExecutionsParams{TenantID: tenantID, FromAt: month(3), ToAt: month(4), PlaceAt: far, PlaceID: uuid.Max, PageSize: 21}
@@ -37,10 +37,6 @@ func TestReadersTouchWhatTheyAreAskedFor(t *testing.T) {
 		most float64 // rows touched
 		ask  func(q *db.Queries) error
 	}{
-		{"numbers", 10000, func(q *db.Queries) error {
-			_, err := q.SummarizeExecutions(t.Context(), db.SummarizeExecutionsParams{TenantID: tenantID, FromAt: month(3), ToAt: month(4), GroupBy: "status", PageSize: 10})
-			return err
-		}},
 		{"newest", 100, func(q *db.Queries) error { _, err := q.ListExecutions(t.Context(), list); return err }},
 		{"oldest", 100, func(q *db.Queries) error {
 			_, err := q.ListOldestExecutions(t.Context(), db.ListOldestExecutionsParams(oldest))
@@ -61,30 +57,93 @@ func TestReadersTouchWhatTheyAreAskedFor(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var read, sequential []string
-			touched := 0.0
 			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-				plan := pgtest.Explain(t, conn, mode, tenantID, func(_ context.Context, s *pgtest.Statement) error { return test.ask(db.New(s)) })
-				read, sequential, touched = nil, nil, 0
-				plan.Walk(func(n pgtest.PlanNode) {
-					if n.Relation == "" || n.Loops == 0 {
-						return
-					}
-					touched = max(touched, n.Touched())
-					if strings.HasPrefix(n.Relation, "job_executions") {
-						read = append(read, n.Relation)
-					}
-					if n.Type == "Seq Scan" && n.Relation != "active_executions" && test.name != "numbers" { // of half a partition
-						sequential = append(sequential, n.Relation)
-					}
-				})
-				slices.Sort(read)
-				if !slices.Equal(slices.Compact(read), []string{"job_executions_2026_03"}) || len(sequential) > 0 || touched > test.most {
-					t.Errorf("%s: reads %v, in sequence %v, %v rows at most at one step", mode, read, sequential, touched)
+				u := used(pgtest.Explain(t, conn, mode, tenantID, func(_ context.Context, s *pgtest.Statement) error { return test.ask(db.New(s)) }))
+				if !slices.Equal(u.partitions, []string{"job_executions_2026_03"}) || len(u.sequential) > 0 || u.touched > test.most {
+					t.Errorf("%s: %+v", mode, u)
 				}
 			}
 		})
 	}
+}
+
+// What statistics count execution by execution is found by an index in the months
+// that are asked for, planned for each call; the roll-ups are read by their key,
+// whatever the plan.
+func TestStatisticsTouchWhatTheyAreAskedFor(t *testing.T) {
+	t.Parallel()
+	conn, tenantID, jobID := history(t)
+	from, to := time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC), time.Date(2026, 4, 4, 0, 0, 0, 0, time.UTC)
+	late, early := time.Date(2026, 3, 22, 17, 0, 0, 0, time.UTC), time.Date(2026, 3, 2, 2, 0, 0, 0, time.UTC)
+	march, both := []string{"job_executions_2026_03"}, []string{"job_executions_2026_03", "job_executions_2026_04"}
+	custom, any := []string{"force_custom_plan"}, []string{"force_custom_plan", "force_generic_plan"}
+	outcomes := func(p db.SummarizeOutcomesParams) func(q *db.Queries) error {
+		p.TenantID, p.Starts = tenantID, []time.Time{from, from.AddDate(0, 0, 1)}
+		return func(q *db.Queries) error {
+			_, err := q.SummarizeOutcomes(t.Context(), p)
+			return err
+		}
+	}
+	rollups := func(parts ...int16) func(q *db.Queries) error {
+		return func(q *db.Queries) error {
+			_, err := q.ListRollups(t.Context(), db.ListRollupsParams{
+				TenantID: tenantID, Parts: parts, FirstHour: from, FirstDay: from.AddDate(0, 0, 1), FirstWeek: from.AddDate(0, 0, 4), LastWeek: to.AddDate(0, 0, -3),
+				LastDay: to.AddDate(0, 0, -1), LastHour: to,
+			})
+			return err
+		}
+	}
+	for _, test := range []struct {
+		name       string
+		modes      []string
+		partitions []string
+		most       float64 // rows touched
+		ask        func(q *db.Queries) error
+	}{
+		{"an edge", custom, march, 10, outcomes(db.SummarizeOutcomesParams{FromAt: from, ToAt: from.Add(14 * time.Minute)})},
+		{"what ended lately", custom, march, 100, outcomes(db.SummarizeOutcomesParams{FromAt: from, ToAt: month(4), CompletedAfter: &late})},
+		{"what is not rolled up yet", custom, march, 50, outcomes(db.SummarizeOutcomesParams{FromAt: month(3), ToAt: month(4), CompletedUntil: &early})},
+		{"a job", custom, both, 6000, outcomes(db.SummarizeOutcomesParams{FromAt: from, ToAt: to, JobID: &jobID})},
+		{"another's job", custom, both, 0, outcomes(db.SummarizeOutcomesParams{FromAt: from, ToAt: to, JobID: &tenantID})},
+		{"roll-ups", any, nil, 29 + 48, rollups(0)},
+		{"roll-ups of all jobs", any, nil, 2 * (29 + 48), rollups(1, 2)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, mode := range test.modes {
+				u := used(pgtest.Explain(t, conn, mode, tenantID, func(_ context.Context, s *pgtest.Statement) error { return test.ask(db.New(s)) }))
+				if !slices.Equal(u.partitions, test.partitions) || len(u.sequential) > 0 || u.touched > test.most {
+					t.Errorf("%s: %+v", mode, u)
+				}
+			}
+		})
+	}
+}
+
+func month(m time.Month) time.Time { return time.Date(2026, m, 1, 0, 0, 0, 0, time.UTC) }
+
+// use is what a plan read.
+type use struct {
+	partitions []string // of the history
+	sequential []string // relations that were read from end to end
+	touched    float64  // rows, at the step that touched most
+}
+
+func used(plan pgtest.PlanNode) (u use) {
+	plan.Walk(func(n pgtest.PlanNode) {
+		if n.Relation == "" || n.Loops == 0 {
+			return
+		}
+		u.touched = max(u.touched, n.Touched())
+		if strings.HasPrefix(n.Relation, "job_executions") {
+			u.partitions = append(u.partitions, n.Relation)
+		}
+		if n.Type == "Seq Scan" && n.Relation != "active_executions" {
+			u.sequential = append(u.sequential, n.Relation)
+		}
+	})
+	slices.Sort(u.partitions)
+	u.partitions = slices.Compact(u.partitions)
+	return u
 }
 
 // history fills three months with runs of two tenants, of which few failed.
@@ -110,8 +169,16 @@ func history(t *testing.T) (conn *pgx.Conn, tenantID, jobID uuid.UUID) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := conn.Exec(t.Context(), "ANALYZE job_executions"); err != nil {
-		t.Fatal(err)
+	for _, sql := range []string{
+		fmt.Sprintf(`INSERT INTO outcome_rollups (tenant_id, part, span, at, cells)
+			SELECT CASE WHEN t = 1 THEN '%s'::uuid ELSE gen_random_uuid() END, part, span, at, '\x01' FROM generate_series(1, 3) t, generate_series(0, 5) part,
+				(SELECT (n %% 25 = 0)::int AS span, timestamptz '2026-01-01 00:00:00+00' + n / 25 * interval '1 day' + greatest(n %% 25 - 1, 0) * interval '1 hour' AS at
+				 FROM generate_series(0, 25 * 120 - 1) n) r`, tenantID),
+		"ANALYZE job_executions, outcome_rollups",
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := conn.Exec(t.Context(), "SET ROLE scheduler_api"); err != nil {
 		t.Fatal(err)

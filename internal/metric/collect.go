@@ -16,10 +16,15 @@ const (
 	// which its transaction began, and the longest may take a statement's time-out
 	// several times.
 	lag = 15 * time.Second
-	// stretch bounds what one transaction counts, and maxStretches how many a pass
-	// does: after an outage of the promoters it catches up with two days at once.
+	// stretch and stretchRows bound what one transaction counts, and maxStretches
+	// how many a pass does: after an outage of the promoters it catches up with two
+	// days at once, or with 1.2 million outcomes.
 	stretch      = time.Hour
+	stretchRows  = 25_000
 	maxStretches = 48
+	// backStretches is the same for what was over before roll-ups were kept: 100,000
+	// outcomes a pass, so that an upgrade takes time and not the database.
+	backStretches = 4
 )
 
 // Collector counts.
@@ -28,15 +33,29 @@ type Collector struct{ store store }
 // NewCollector makes one that acts as postgres.Engine.
 func NewCollector(db *postgres.DB) *Collector { return &Collector{store: store{db: db}} }
 
-// Pass counts the outcomes since the last one and takes the numbers of this half
-// minute, and says whether it did; it does nothing where somebody has taken them
-// already. It is fenced by the lease.
+// Pass counts the outcomes since the last one, adds them to the roll-ups, and
+// takes the numbers of this half minute, unless somebody has taken them already;
+// it says whether it took them. It is fenced by the lease.
 func (c *Collector) Pass(ctx context.Context, held lease.Lease) (taken bool, err error) {
 	for range maxStretches {
-		done, taken, err := c.store.advance(ctx, held)
-		if err != nil || done {
-			return taken, err
+		var done bool
+		if done, taken, err = c.store.advance(ctx, held); err != nil {
+			return false, err
+		}
+		if done {
+			return taken, c.back(ctx, held)
 		}
 	}
 	return false, nil
+}
+
+// back rolls up a piece of what was over before roll-ups were kept. Pass does it
+// when it has reached the present.
+func (c *Collector) back(ctx context.Context, held lease.Lease) error {
+	for range backStretches {
+		if done, err := c.store.back(ctx, held); err != nil || done {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,5 +1,5 @@
 // Package metric keeps the numbers of each tenant, and of the whole service, as
-// they were.
+// they were, and the roll-ups that statistics are answered from.
 //
 // It owns what is counted, the pass that counts it, and reading the newest and the
 // history. Outcomes are counted once, a stretch of time after the other, into

@@ -195,6 +195,9 @@ func TestOutcomesCountOnce(t *testing.T) {
 	if got := b.newest(b.a).Executions.Completed; got < outcomes-1 || got > outcomes+1 { // at the edges it depends on the moment
 		t.Errorf("%d counted of %d", got, outcomes)
 	}
+	if n := b.rolled(b.a); n[0] < outcomes+1 || n[0] > outcomes+2 || n != every(n[0]) {
+		t.Errorf("%v rolled up of %d", n, outcomes+2)
+	}
 	if n := taken.Load(); n < 1 || n > 3 { // more than one where half minutes ended meanwhile
 		t.Errorf("taken %d times", n)
 	}

@@ -16,8 +16,9 @@ import (
 // store is the collector's door to the database; it sees all tenants.
 type store struct{ db *postgres.DB }
 
-// advance counts one stretch of time and, when that reaches the present, takes the
-// numbers; done says that nothing is left for now.
+// advance counts one stretch of time, rolls it up and, when that reaches the
+// present, takes the numbers where nobody has yet; done says that nothing is left
+// for now.
 func (s store) advance(ctx context.Context, held lease.Lease) (done, taken bool, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := held.Guard(ctx, tx); err != nil {
@@ -27,21 +28,37 @@ func (s store) advance(ctx context.Context, held lease.Lease) (done, taken bool,
 		if err != nil {
 			return fmt.Errorf("find what is counted: %w", err)
 		}
-		if done = c.Taken; done {
-			return nil
+		span, err := tx.LockRolledSpan(ctx)
+		if err != nil {
+			return fmt.Errorf("find what is rolled up: %w", err)
 		}
-		to := c.At.Add(-lag)
-		if bound := c.CountedTo.Add(stretch); bound.Before(to) {
-			to = bound
-		} else {
-			done = true
+		// Of its own: collectors of the version before leave it behind.
+		rolled, err := reach(ctx, tx, span.RolledTo, c.At)
+		if err != nil {
+			return err
 		}
-		if to.After(c.CountedTo) {
-			if err := tx.CountOutcomes(ctx, db.CountOutcomesParams{FromAt: c.CountedTo, ToAt: to}); err != nil {
+		counted := rolled
+		if !c.CountedTo.Equal(span.RolledTo) {
+			if counted, err = reach(ctx, tx, c.CountedTo, c.At); err != nil {
+				return err
+			}
+		}
+		if counted.After(c.CountedTo) {
+			if err := tx.CountOutcomes(ctx, db.CountOutcomesParams{FromAt: c.CountedTo, ToAt: counted}); err != nil {
 				return fmt.Errorf("count outcomes: %w", err)
 			}
 		}
-		if !done {
+		if rolled.After(span.RolledTo) {
+			if err := roll(ctx, tx, span.RolledTo, rolled); err != nil {
+				return err
+			}
+			if err := move(ctx, tx, span.RolledFrom, rolled); err != nil {
+				return err
+			}
+		}
+		present := c.At.Add(-lag)
+		done = !counted.Before(present) && !rolled.Before(present)
+		if !done || c.Taken {
 			return nil
 		}
 		taken = true
@@ -51,6 +68,22 @@ func (s store) advance(ctx context.Context, held lease.Lease) (done, taken bool,
 		return nil
 	})
 	return done, taken && err == nil, err
+}
+
+// reach is up to where one stretch goes that begins at an instant: the instant
+// itself where nothing may be counted yet.
+func reach(ctx context.Context, tx *postgres.Tx, from, now time.Time) (to time.Time, err error) {
+	to = now.Add(-lag)
+	if bound := from.Add(stretch); bound.Before(to) {
+		to = bound
+	}
+	if !to.After(from) {
+		return from, nil
+	}
+	if to, err = tx.FindStretchEnd(ctx, db.FindStretchEndParams{FromAt: from, ToAt: to, Rows: stretchRows}); err != nil {
+		return from, fmt.Errorf("find the end of a stretch: %w", err)
+	}
+	return to, nil
 }
 
 // Store reads the numbers.

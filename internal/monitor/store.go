@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
-	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -87,59 +86,4 @@ func (s *Store) Members(ctx context.Context, who tenant.Actor) (members []Member
 		return nil
 	})
 	return members, err
-}
-
-// Statistics counts what a tenant's executions came to. It reads every one of
-// the range; where that takes longer than a statement may, the error is Invalid
-// with the code STATS_RANGE_TOO_LARGE.
-func (s *Store) Statistics(ctx context.Context, who tenant.Actor, q Query) (answer Statistics, err error) {
-	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		p := db.SummarizeExecutionsParams{
-			TenantID: who.TenantID, FromAt: q.From, ToAt: q.To, GroupBy: string(q.Group), Timezone: q.Zone, JobID: q.JobID,
-			JobType: orNil(q.JobType), TriggerType: orNil(q.Trigger), PageSize: MaxGroups + 2,
-		}
-		if q.Group == ByHour || q.Group == ByDay {
-			p.Unit = string(q.Group)
-		}
-		rows, err := tx.SummarizeExecutions(ctx, p)
-		switch {
-		case postgres.TimedOut(err):
-			return fault.Wrap(fault.Invalid, "STATS_RANGE_TOO_LARGE",
-				"to count these executions takes longer than the 5 s that it may take: narrow from and to, or name a jobId, and add the answers up", err)
-		case err != nil:
-			return fmt.Errorf("count what executions came to: %w", err)
-		}
-		answer = Statistics{Groups: []Summary{}}
-		for _, r := range rows {
-			switch one := summary(r); {
-			case r.Whole:
-				answer.Whole = one
-			case q.Group == NoGroups:
-			case len(answer.Groups) == MaxGroups:
-				answer.Truncated = true
-			default:
-				answer.Groups = append(answer.Groups, one)
-			}
-		}
-		return nil
-	})
-	return answer, err
-}
-
-func summary(r db.SummarizeExecutionsRow) Summary {
-	s := Summary{
-		Key: r.Key, At: r.At.UTC(), Count: r.Rows, Completed: r.Completed, Failed: r.Failed, Cancelled: r.Cancelled, Skipped: r.Skipped, Missed: r.Missed,
-		Retried: r.Retried, Timed: r.Timed, P50MS: durationOf(r.MiddleBucket), P95MS: durationOf(r.HighBucket), P99MS: durationOf(r.HighestBucket),
-	}
-	if r.Timed > 0 {
-		s.AverageMS = float64(r.DurationMs) / float64(r.Timed)
-	}
-	return s
-}
-
-func orNil(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
 }

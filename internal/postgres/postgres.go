@@ -163,25 +163,46 @@ func WithCall(ctx context.Context, call string) context.Context {
 // InTx runs fn in one transaction: committed when fn returns nil, rolled back
 // otherwise.
 func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
-	return d.inTx(ctx, "", "", fn)
+	return d.inTx(ctx, opening{}, fn)
 }
 
 // InTenant runs fn in one transaction that sees and writes the rows of one
 // tenant only, whatever its statements say.
 func (d *DB) InTenant(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
-	return d.inTx(ctx, tenant.String(), "", fn)
+	return d.inTx(ctx, opening{tenant: tenant.String()}, fn)
+}
+
+// InSnapshot is InTenant for reports: all statements see the tenant's rows as of
+// one instant and may write nothing. Each is planned for its own parameters: a plan
+// that is kept for all of them suits neither a job nor a tenant, neither an hour
+// nor a month, and a report takes longer than its planning.
+func (d *DB) InSnapshot(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{tenant: tenant.String(), report: true}, fn)
 }
 
 // AcrossTenants runs fn in one transaction that may read the list of tenants,
 // and no row that is a tenant's own. It is for platform administrators.
 func (d *DB) AcrossTenants(ctx context.Context, fn func(tx *Tx) error) error {
-	return d.inTx(ctx, "", "on", fn)
+	return d.inTx(ctx, opening{platform: "on"}, fn)
+}
+
+// opening is how a transaction begins.
+type opening struct {
+	tenant, platform string // the settings of the policies
+	report           bool   // see InSnapshot
+}
+
+func (o opening) statements() []string {
+	if o.report {
+		return []string{"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "SET LOCAL plan_cache_mode = force_custom_plan"}
+	}
+	return []string{"BEGIN"}
 }
 
 // inTx opens the transaction and names the tenant in one round trip. An error
 // of the commit itself leaves the outcome unknown: it comes back as
 // Unavailable, and a caller that repeats the work must be able to.
-func (d *DB) inTx(ctx context.Context, tenant, platform string, fn func(tx *Tx) error) error {
+func (d *DB) inTx(ctx context.Context, o opening, fn func(tx *Tx) error) error {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return Fault(err)
@@ -189,16 +210,18 @@ func (d *DB) inTx(ctx context.Context, tenant, platform string, fn func(tx *Tx) 
 	// A connection that comes back inside a transaction is closed by the
 	// pool: that is the roll-back when fn panics or the connection is lost.
 	defer conn.Release()
-	var opening pgx.Batch
-	opening.Queue("BEGIN")
+	var first pgx.Batch
+	for _, statement := range o.statements() {
+		first.Queue(statement)
+	}
 	tx := &Tx{Queries: db.New(conn), conn: conn}
 	call, _ := ctx.Value(callKey{}).(string)
-	opening.Queue(`SELECT now(), set_config('app.tenant_id', $1, true), set_config('app.platform', $2, true), set_config('app.call', $3, true)`,
-		tenant, platform, call).QueryRow(func(row pgx.Row) error {
+	first.Queue(`SELECT now(), set_config('app.tenant_id', $1, true), set_config('app.platform', $2, true), set_config('app.call', $3, true)`,
+		o.tenant, o.platform, call).QueryRow(func(row pgx.Row) error {
 		var set string
 		return row.Scan(&tx.At, &set, &set, &set)
 	})
-	if err := conn.SendBatch(ctx, &opening).Close(); err != nil {
+	if err := conn.SendBatch(ctx, &first).Close(); err != nil {
 		return Fault(err)
 	}
 	tx.At = tx.At.UTC()

@@ -164,3 +164,40 @@ func TestFaultReadsPostgreSQLsCodes(t *testing.T) {
 		})
 	}
 }
+
+// A report sees one instant, whatever is committed meanwhile, and changes nothing.
+func TestASnapshotIsOfOneInstant(t *testing.T) {
+	t.Parallel()
+	d := open(t, pgtest.New(t))
+	tenant := uuid.New()
+	insert := func(tx *postgres.Tx) error {
+		return tx.InsertTenant(t.Context(), db.InsertTenantParams{TenantID: tenant, Name: "x"})
+	}
+	look := func(tx *postgres.Tx) fault.Kind {
+		_, err := tx.GetTenantStatus(t.Context(), tenant)
+		return fault.KindOf(postgres.Fault(err))
+	}
+	err := d.InSnapshot(t.Context(), tenant, func(tx *postgres.Tx) error {
+		if err := d.InTenant(t.Context(), tenant, insert); err != nil {
+			t.Errorf("beside it: %v", err)
+		}
+		if look(tx) != fault.NotFound {
+			t.Error("what was committed after its beginning is seen")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := d.InSnapshot(t.Context(), tenant, insert); err == nil {
+		t.Error("a report wrote")
+	}
+	if err := d.InSnapshot(t.Context(), tenant, func(tx *postgres.Tx) error {
+		if look(tx) == fault.NotFound {
+			t.Error("the next one does not see it")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}

@@ -127,6 +127,10 @@ func TestADeletedTenant(t *testing.T) {
 	if held, _, cancelled, purged := b.custody(t); held != 1 || cancelled != 1 || purged != 0 {
 		t.Errorf("held %d, cancelled %d, purged %d", held, cancelled, purged)
 	}
+	if _, err := b.engine.Pool().Exec(t.Context(), `INSERT INTO outcome_rollups (tenant_id, part, span, at, cells)
+		SELECT t, n % 33, n % 3, now() + n * interval '1 hour', '\x01' FROM unnest($1::uuid[]) t, generate_series(1, 1500) n`, []uuid.UUID{b.who.TenantID, other.TenantID}); err != nil {
+		t.Fatal(err)
+	}
 	// A request that was admitted before the deletion ends after it.
 	late := b.create(t, nil)
 	b.backdate(t, time.Minute)
@@ -139,13 +143,16 @@ func TestADeletedTenant(t *testing.T) {
 	if _, err := b.jobs.Get(t.Context(), b.who, late.ID); err == nil {
 		t.Error("a job that was created late is left")
 	}
-	for _, table := range []string{"scheduled_jobs", "job_versions", "active_executions", "job_executions", "execution_days", "calendars", "api_keys", "secrets", "job_counts"} {
+	for _, table := range []string{"scheduled_jobs", "job_versions", "active_executions", "job_executions", "outcome_rollups", "execution_days", "calendars", "api_keys", "secrets", "job_counts"} {
 		if n := b.number(t, "SELECT count(*) FROM "+table+" WHERE tenant_id = $1", b.who.TenantID); n != 0 {
 			t.Errorf("%s has %d rows of the deleted tenant", table, n)
 		}
 	}
 	if n := b.number(t, "SELECT count(*) FROM tenants WHERE id = $1 AND status = 'deleted' AND name = 'deleted'", b.who.TenantID); n != 1 {
 		t.Error("the tenant's id was not kept")
+	}
+	if n := b.number(t, "SELECT count(*) FROM outcome_rollups WHERE tenant_id = $1", other.TenantID); n != 1500 {
+		t.Errorf("another tenant has %d of 1500 roll-ups", n)
 	}
 	if _, err := b.jobs.Get(t.Context(), other, theirs.ID); err != nil {
 		t.Errorf("another tenant's job is gone: %v", err)

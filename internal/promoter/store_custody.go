@@ -92,7 +92,7 @@ const purgePieces = 20
 func (s *store) purgeSome(ctx context.Context, id uuid.UUID) (left bool, err error) {
 	q, pieces := s.queries(), 0
 	for _, purge := range []func(context.Context, uuid.UUID) (int64, error){
-		q.PurgeHistory, q.PurgeJobs, q.PurgeIdempotencyKeys, q.PurgeCalendars, q.PurgeSecrets, q.PurgeApiKeys, q.PurgeExecutionDays,
+		q.PurgeHistory, q.PurgeRollups, q.PurgeJobs, q.PurgeIdempotencyKeys, q.PurgeCalendars, q.PurgeSecrets, q.PurgeApiKeys, q.PurgeExecutionDays,
 		q.PurgeJobCounts,
 	} {
 		for {

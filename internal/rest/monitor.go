@@ -18,14 +18,14 @@ import (
 const (
 	// defaultStats is the range of statistics that name none.
 	defaultStats = 24 * time.Hour
-	// maxStats bounds the range, and with it the rows that are read.
+	// maxStats bounds the range, and with it the roll-ups that are read.
 	maxStats = 31 * 24 * time.Hour
 )
 
 // GetExecutionStats is GET /executions/stats.
 func (s *server) GetExecutionStats(ctx context.Context, request api.GetExecutionStatsRequestObject) (api.GetExecutionStatsResponseObject, error) {
 	p := request.Params
-	query, zone, err := s.statsQuery(p)
+	query, err := s.statsQuery(p)
 	if err != nil {
 		return nil, err
 	}
@@ -34,14 +34,14 @@ func (s *server) GetExecutionStats(ctx context.Context, request api.GetExecution
 		return nil, err
 	}
 	answer := api.GetExecutionStats200JSONResponse{
-		From: query.From.UTC(), To: query.To.UTC(), GroupBy: textOrNull(string(query.Group)), Timezone: query.Zone,
+		From: query.From.UTC(), To: query.To.UTC(), GroupBy: textOrNull(string(query.Group)), Timezone: query.Zone.String(),
 		Total: viewSummaryOf(found.Whole), Groups: make([]api.ExecutionGroup, len(found.Groups)), Truncated: found.Truncated,
 	}
 	for i, group := range found.Groups {
 		v := viewSummaryOf(group)
 		key := group.Key
 		if query.Group == monitor.ByHour || query.Group == monitor.ByDay {
-			key = group.At.In(zone).Format(time.RFC3339)
+			key = group.At.In(query.Zone).Format(time.RFC3339)
 		}
 		answer.Groups[i] = api.ExecutionGroup{
 			Key: key, Count: v.Count, Completed: v.Completed, Failed: v.Failed, Cancelled: v.Cancelled, Skipped: v.Skipped, Missed: v.Missed,
@@ -51,12 +51,13 @@ func (s *server) GetExecutionStats(ctx context.Context, request api.GetExecution
 	return answer, nil
 }
 
-func (s *server) statsQuery(p api.GetExecutionStatsParams) (monitor.Query, *time.Location, error) {
-	query := monitor.Query{To: s.Clock(), Zone: "UTC", JobID: p.JobID, JobType: string(orZero(p.JobType)), Trigger: string(orZero(p.TriggerType))}
+func (s *server) statsQuery(p api.GetExecutionStatsParams) (monitor.Query, error) {
+	query := monitor.Query{To: s.Clock(), JobID: p.JobID, JobType: string(orZero(p.JobType)), Trigger: string(orZero(p.TriggerType))}
 	override(&query.To, p.To)
 	query.From = query.To.Add(-defaultStats)
 	override(&query.From, p.From)
-	override(&query.Zone, p.Timezone)
+	name := "UTC"
+	override(&name, p.Timezone)
 	if p.GroupBy != nil {
 		query.Group = monitor.Grouping(*p.GroupBy)
 	}
@@ -67,15 +68,15 @@ func (s *server) statsQuery(p api.GetExecutionStatsParams) (monitor.Query, *time
 	case query.To.Sub(query.From) > maxStats:
 		fields = append(fields, fault.Field{Path: "to", Rule: "range", Message: "must lie at most 31 days after from"})
 	}
-	zone, err := time.LoadLocation(query.Zone)
-	// "Local" is this machine's; PostgreSQL knows no other names beside IANA's.
-	if err != nil || strings.EqualFold(query.Zone, "local") {
+	var err error
+	// "Local" is this machine's.
+	if query.Zone, err = time.LoadLocation(name); err != nil || strings.EqualFold(name, "local") {
 		fields = append(fields, fault.Field{Path: "timezone", Rule: "timezone", Message: "is not the IANA name of a zone"})
 	}
 	if len(fields) > 0 {
-		return query, nil, wrong(fields...)
+		return query, wrong(fields...)
 	}
-	return query, zone, nil
+	return query, nil
 }
 
 func viewSummaryOf(s monitor.Summary) api.ExecutionSummary {

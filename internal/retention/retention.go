@@ -2,7 +2,7 @@
 //
 // It owns what goes when: whole months of executions by dropping their
 // partitions, and after them, in bounded batches, what only those executions
-// needed (job versions, deleted jobs, finished backfills), and what has a life of
+// needed (their roll-ups, job versions, deleted jobs, finished backfills), and what has a life of
 // its own (idempotency keys, dead workers,
 // the history of metrics). It refuses to delete single
 // executions: what is over is append-only. Everything that it does may be done
@@ -66,6 +66,7 @@ type Report struct {
 	JobVersions     int
 	Backfills       int
 	IdempotencyKeys int
+	Rollups         int // of hours and days whose executions went
 	Metrics         int // rows of their history
 }
 
@@ -84,6 +85,7 @@ func (k *Keeper) Pass(ctx context.Context, now time.Time) (r Report, err error) 
 		removed *int
 		remove  func(ctx context.Context, before time.Time) (int, error)
 	}{
+		{&r.Rollups, k.store.deleteRollups},
 		{&r.Backfills, k.store.deleteBackfills},
 		{&r.Jobs, k.store.deleteJobs},
 		{&r.IdempotencyKeys, k.store.deleteIdempotencyKeys},

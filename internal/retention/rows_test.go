@@ -122,6 +122,28 @@ func TestPoliciesRefuseWhatIsYoung(t *testing.T) {
 	}
 }
 
+// Roll-ups go with the months whose executions they count, and the policies keep the
+// others from a wrong statement.
+func TestRollupsGoWithTheirMonths(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`INSERT INTO outcome_rollups (tenant_id, part, span, at, cells)
+		SELECT $1, part, 0, $2::timestamptz + n * interval '1 hour', '\x01' FROM generate_series(0, 2) part, generate_series(-500, 499) n`, b.tenant, b.month.AddDate(0, -13, 0))
+	b.exec(`INSERT INTO outcome_rollups (tenant_id, part, span, at, cells) VALUES ($1, 0, 2, $2, '\x01')`, b.tenant, b.month)
+	if r := b.pass(13); r.Rollups != 1500 {
+		t.Errorf("removed %d, want 1500", r.Rollups)
+	}
+	engine := b.connect(b.database.URL)
+	for _, sql := range []string{"SET ROLE scheduler_engine", "DELETE FROM outcome_rollups"} {
+		if _, err := engine.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	if n := b.count("SELECT count(*) FROM outcome_rollups"); n != 1 {
+		t.Errorf("%d are left, want that of this month", n)
+	}
+}
+
 // Half minutes go after six hours, five minutes after the days that are asked for.
 func TestMetricsThinOutAndGo(t *testing.T) {
 	t.Parallel()

@@ -17,6 +17,11 @@ type store struct{ db *postgres.DB }
 
 func (s store) queries() *db.Queries { return db.New(s.db.Pool()) }
 
+func (s store) deleteRollups(ctx context.Context, before time.Time) (int, error) {
+	n, err := s.queries().DeleteOldRollups(ctx, db.DeleteOldRollupsParams{Before: before, BatchSize: batch})
+	return count("delete old roll-ups", n, err)
+}
+
 func (s store) deleteJobs(ctx context.Context, before time.Time) (int, error) {
 	n, err := s.queries().DeleteOldJobs(ctx, db.DeleteOldJobsParams{Before: before, BatchSize: batch})
 	return count("delete old jobs", n, err)

@@ -328,7 +328,7 @@ export interface paths {
         };
         /**
          * Count what executions came to
-         * @description Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms. What waits or runs is in `GET /queues`. Every execution of the range is read; where that takes longer than 5 s, the answer is 422 `STATS_RANGE_TOO_LARGE`.
+         * @description Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, the answer is 422 `STATS_RANGE_TOO_LARGE`.
          */
         get: operations["getExecutionStats"];
         put?: never;
@@ -4081,7 +4081,7 @@ export interface components {
                 "application/json": components["schemas"]["ServiceError"];
             };
         };
-        /** @description `STATS_RANGE_TOO_LARGE`: to count what was asked for takes longer than 5 s. Ask for a shorter range, or for one job, and add the answers up. */
+        /** @description `STATS_RANGE_TOO_LARGE`: to count what was asked for takes longer than 5 s, because it is not rolled up yet. Ask for a shorter range, or for one job, and add the answers up, or ask later. */
         StatsRangeTooLarge: {
             headers: {
                 [name: string]: unknown;
@@ -4091,7 +4091,7 @@ export interface components {
                  * @example {
                  *       "error": {
                  *         "code": "STATS_RANGE_TOO_LARGE",
-                 *         "message": "to count these executions takes longer than the 5 s that it may take: narrow from and to, or name a jobId, and add the answers up",
+                 *         "message": "to count these executions takes longer than the 5 s that it may take, because they are not rolled up yet: narrow from and to, or name a jobId, and add the answers up; or ask later",
                  *         "details": []
                  *       },
                  *       "timestamp": "2026-03-01T09:00:00Z",

@@ -1,0 +1,95 @@
+-- name: GetRolledSpan :one
+-- Which outcomes the roll-ups hold: those after rolled_from (where it is NULL, all)
+-- and up to rolled_to.
+SELECT rolled_from, rolled_to FROM rollup_cursor;
+
+-- name: ListRollups :many
+-- A tenant's roll-ups of some parts: the weeks of a range, the days before and
+-- after those, and the hours before and after these. Each is one range of the
+-- primary key for each part.
+SELECT o.part, o.span, o.at, o.cells FROM outcome_rollups o
+WHERE o.tenant_id = @tenant_id AND o.part = ANY (@parts::smallint[]) AND o.span = 2
+  AND o.at >= @first_week::timestamptz AND o.at < @last_week::timestamptz
+UNION ALL
+SELECT o.part, o.span, o.at, o.cells FROM outcome_rollups o
+WHERE o.tenant_id = @tenant_id AND o.part = ANY (@parts::smallint[]) AND o.span = 1
+  AND o.at >= @first_day::timestamptz AND o.at < @first_week::timestamptz
+UNION ALL
+SELECT o.part, o.span, o.at, o.cells FROM outcome_rollups o
+WHERE o.tenant_id = @tenant_id AND o.part = ANY (@parts::smallint[]) AND o.span = 1
+  AND o.at >= @last_week::timestamptz AND o.at < @last_day::timestamptz
+UNION ALL
+SELECT o.part, o.span, o.at, o.cells FROM outcome_rollups o
+WHERE o.tenant_id = @tenant_id AND o.part = ANY (@parts::smallint[]) AND o.span = 0
+  AND o.at >= @first_hour::timestamptz AND o.at < @first_day::timestamptz
+UNION ALL
+SELECT o.part, o.span, o.at, o.cells FROM outcome_rollups o
+WHERE o.tenant_id = @tenant_id AND o.part = ANY (@parts::smallint[]) AND o.span = 0
+  AND o.at >= @last_day::timestamptz AND o.at < @last_hour::timestamptz;
+
+-- name: FindStretchEnd :one
+-- Cross-tenant: the collector of metrics. The instant up to which about so many
+-- outcomes ended after another one, or to_at where there are fewer. Those that
+-- share an instant are not torn apart. Walks job_executions_completed.
+SELECT coalesce((SELECT e.completed_at FROM job_executions e
+        WHERE e.completed_at > @from_at::timestamptz AND e.completed_at <= @to_at::timestamptz
+        ORDER BY e.completed_at OFFSET @rows::int LIMIT 1), @to_at)::timestamptz AS at;
+
+-- name: FindStretchStart :one
+-- Cross-tenant: the collector of metrics. The same backwards: what is after the
+-- answer and up to the instant is about so much. The year 1 stands for the
+-- beginning.
+SELECT coalesce((SELECT e.completed_at FROM job_executions e WHERE e.completed_at <= @to_at::timestamptz
+        ORDER BY e.completed_at DESC OFFSET @rows::int LIMIT 1), '0001-01-01 00:00:00+00')::timestamptz AS at;
+
+-- name: ListOutcomeCells :many
+-- Cross-tenant: the collector of metrics. What ended in a stretch of time, by
+-- tenant, job and quarter of an hour of scheduled_at; walks
+-- job_executions_completed. For the buckets see SummarizeOutcomes.
+SELECT h.tenant_id, h.job_id, date_bin('15 minutes', h.scheduled_at, '2000-01-01 00:00:00+00')::timestamptz AS at, h.job_type, h.trigger_type, h.status,
+       (CASE WHEN h.duration_ms IS NULL OR h.status NOT IN ('completed', 'failed') THEN -1
+             WHEN h.duration_ms < 1 THEN 0
+             ELSE floor(ln(h.duration_ms) * 20)::int + 1 END)::int AS bucket,
+       count(*) AS rows, count(*) FILTER (WHERE h.attempt > 1) AS retried, coalesce(sum(h.duration_ms), 0)::bigint AS duration_ms
+FROM job_executions h
+WHERE h.completed_at > @from_at::timestamptz AND h.completed_at <= @to_at::timestamptz
+GROUP BY 1, 2, 3, 4, 5, 6, 7;
+
+-- name: ListRollupsByKeys :many
+-- Cross-tenant: the collector of metrics, which alone writes them, by the lock of
+-- its cursor.
+SELECT o.tenant_id, o.part, o.span, o.at, o.cells
+FROM (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@parts::smallint[]) AS part,
+             unnest(@spans::smallint[]) AS span, unnest(@ats::timestamptz[]) AS at) k
+JOIN outcome_rollups o ON o.tenant_id = k.tenant_id AND o.part = k.part AND o.span = k.span AND o.at = k.at;
+
+-- name: UpsertRollups :exec
+-- Cross-tenant: the collector of metrics. Nothing of a tenant that is being
+-- deleted, because its roll-ups may have been purged a moment ago.
+INSERT INTO outcome_rollups (tenant_id, part, span, at, cells)
+SELECT u.tenant_id, u.part, u.span, u.at, u.cells
+FROM (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@parts::smallint[]) AS part,
+             unnest(@spans::smallint[]) AS span, unnest(@ats::timestamptz[]) AS at, unnest(@cells::bytea[]) AS cells) u
+WHERE NOT EXISTS (SELECT FROM tenants t WHERE t.id = u.tenant_id AND t.status IN ('deleting', 'deleted'))
+ON CONFLICT (tenant_id, part, span, at) DO UPDATE SET cells = EXCLUDED.cells;
+
+-- name: LockRolledSpan :one
+-- By the collector of metrics, after its cursor; whoever was faster has moved it.
+SELECT rolled_from, rolled_to FROM rollup_cursor FOR UPDATE;
+
+-- name: MoveRolledSpan :exec
+-- By the collector of metrics, who holds its cursor locked.
+UPDATE rollup_cursor SET rolled_from = sqlc.narg(rolled_from)::timestamptz, rolled_to = @rolled_to::timestamptz;
+
+-- name: DeleteOldRollups :execrows
+-- Cross-tenant: retention. A bounded piece of those of months whose executions
+-- are removed; walks outcome_rollups_age.
+DELETE FROM outcome_rollups o USING (
+    SELECT r.tenant_id, r.part, r.span, r.at FROM outcome_rollups r
+    WHERE r.at AT TIME ZONE 'UTC' < timezone('UTC', @before::timestamptz) ORDER BY r.at AT TIME ZONE 'UTC' LIMIT @batch_size
+) old WHERE o.tenant_id = old.tenant_id AND o.part = old.part AND o.span = old.span AND o.at = old.at;
+
+-- name: PurgeRollups :execrows
+DELETE FROM outcome_rollups o USING (
+    SELECT r.part, r.span, r.at FROM outcome_rollups r WHERE r.tenant_id = @tenant_id LIMIT 1000
+) old WHERE o.tenant_id = @tenant_id AND o.part = old.part AND o.span = old.span AND o.at = old.at;
