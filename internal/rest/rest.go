@@ -9,6 +9,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,6 +73,9 @@ type Deps struct {
 	FailuresPerMinute int
 	// TrustedProxies are the networks whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
+	// HeavyAtOnce is how many heavy requests (x-heavy in the contract) of one
+	// tenant may be under way here; zero means 4.
+	HeavyAtOnce int
 	// Side is the part of the contract to serve.
 	Side Side
 	// CheckConfig lists every fault of a job's config, with paths below
@@ -107,6 +111,7 @@ type server struct {
 	cursors  *cursor.Codec
 	// verifying holds one for each verification of the audit log under way.
 	verifying chan struct{}
+	heavy     heavy
 	health    cached[Health]
 	ready     cached[[]string]
 	started   time.Time
@@ -125,6 +130,7 @@ func New(d Deps) (http.Handler, error) {
 		return nil, fmt.Errorf("rest: %w", err)
 	}
 	s := &server{Deps: d, contract: loaded, verifying: make(chan struct{}, verifiers), cursors: cursors, started: clock.Now(), running: clock.Start()}
+	s.heavy = heavy{atOnce: cmp.Or(d.HeavyAtOnce, heavyAtOnce), of: map[uuid.UUID]int{}}
 	document, err := api.GetSpecJSON()
 	if err != nil {
 		return nil, fmt.Errorf("rest: read the contract: %w", err)

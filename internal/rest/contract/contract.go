@@ -45,6 +45,9 @@ type Operation struct {
 	ID string
 	// Permission is what a caller needs; Public for none.
 	Permission string
+	// Heavy says that it may hold a connection to the database for long, so that
+	// a tenant may have few of them under way at once.
+	Heavy bool
 	// MaxBody and MaxNames bound its body, in bytes and in names of all objects
 	// together, and MaxFaults the fields of its answer.
 	MaxBody, MaxNames, MaxFaults int
@@ -80,6 +83,7 @@ func from(document *openapi3.T) (*Contract, error) {
 				MaxBody: bound(described, "x-max-body", maxBody), MaxNames: bound(described, "x-max-names", strictjson.MaxNames),
 				MaxFaults: bound(described, "x-max-details", maxFaults),
 			}
+			operation.Heavy, _ = described.Extensions["x-heavy"].(bool)
 			for _, parameter := range slices.Concat(item.Parameters, described.Parameters) {
 				operation.parameters = append(operation.parameters, parameter.Value)
 			}

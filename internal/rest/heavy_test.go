@@ -1,0 +1,86 @@
+package rest_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/rest"
+)
+
+// A tenant whose bulk calls hang, because somebody holds what they need, gets no
+// more of them, and takes neither its own plain requests nor another tenant the
+// connections. The two that hang hold half of the four that the API has here.
+func TestHeavyRequestsLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(d *rest.Deps) { d.HeavyAtOnce = 2 })
+	held := b.makeJob(t, b.ours)
+	theirs := b.makeJob(t, b.theirs)
+	connect := func() *pgx.Conn {
+		conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+		return conn
+	}
+	watch := connect()
+	lock, err := connect().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Exec(t.Context(), "SELECT 1 FROM scheduled_jobs WHERE id = $1 FOR UPDATE", held.ID); err != nil {
+		t.Fatal(err)
+	}
+	bulk := request{method: "POST", path: base + "/jobs/bulk/pause", token: b.token(t, b.ours, identity.Operator), body: `{"ids":` + ids(t, held.ID) + `}`}
+	var ended atomic.Int64
+	var hanging sync.WaitGroup
+	for range 2 {
+		hanging.Go(func() {
+			b.send(bulk)
+			ended.Add(1)
+		})
+	}
+	began := clock.Start()
+	for waiting := 0; waiting < 2 && ended.Load() == 0; {
+		if err := watch.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+		if began.Elapsed() > 30*time.Second {
+			t.Fatal("the bulk calls do not reach the lock")
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	var more sync.WaitGroup
+	answers := make([]answer, 198)
+	for i := range answers {
+		more.Go(func() { answers[i] = b.send(bulk) })
+	}
+	more.Wait()
+	reading := request{method: "GET", path: base + "/jobs/" + theirs.ID.String(), token: b.token(t, b.theirs, identity.Viewer)}
+	theirAnswer := b.do(t, reading)
+	reading.path, reading.token = base+"/jobs/"+held.ID.String(), bulk.token
+	ourAnswer := b.do(t, reading)
+	if ended.Load() == 0 { // they hung all the time, and were not cut short by their own bounds
+		read[api.Job](t, theirAnswer, http.StatusOK)
+		read[api.Job](t, ourAnswer, http.StatusOK)
+		for _, got := range answers {
+			met(t, got, http.StatusTooManyRequests, "RATE_LIMITED", "heavyRequestsAtOnce", 2)
+		}
+	}
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hanging.Wait()
+	if result, _, _ := b.bulk(t, "/jobs/bulk/pause", bulk.body); len(result.Done) != 1 {
+		t.Errorf("afterwards: %+v", result)
+	}
+}
