@@ -101,9 +101,10 @@ func TestWrongConfigurationIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			path := program(s.t, test.program) // which may have to be built first
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			out, err := command(ctx, program(s.t, test.program), append(test.env, "METRICS_ENABLED=false")...).CombinedOutput()
+			out, err := command(ctx, path, append(test.env, "METRICS_ENABLED=false")...).CombinedOutput()
 			if err == nil {
 				t.Fatalf("it ended well:\n%s", out)
 			}
