@@ -54,7 +54,7 @@ func TestHeavyRequestsLeaveRoomForOthers(t *testing.T) {
 		if err := watch.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&waiting); err != nil {
 			t.Fatal(err)
 		}
-		if began.Elapsed() > 30*time.Second {
+		if began.Elapsed() > time.Minute {
 			t.Fatal("the bulk calls do not reach the lock")
 		}
 		<-time.After(5 * time.Millisecond)
