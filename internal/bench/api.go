@@ -46,7 +46,7 @@ type asker struct {
 }
 
 // requests are the mix: four reads to one create, and of the reads as many of
-// one thing as of lists.
+// one thing as of lists; one in thirteen is for statistics, most of a whole month.
 func requests() []request {
 	const base = "/api/v1/scheduler"
 	read := func(path func(a asker) string) func(a asker) (string, string, string) {
@@ -55,12 +55,20 @@ func requests() []request {
 	month := func(a asker) string {
 		return "from=" + a.from.Format(time.RFC3339) + "&to=" + a.to.Format(time.RFC3339)
 	}
+	month31 := func() string {
+		now := clock.Now()
+		return "/executions/stats?from=" + now.AddDate(0, 0, -31).Format(time.RFC3339Nano) + "&to=" + now.Format(time.RFC3339Nano)
+	}
 	return []request{
-		{"GET /jobs/{id}", 20, read(func(a asker) string { return "/jobs/" + a.job.String() })},
-		{"GET /executions/{id}", 20, read(func(a asker) string { return "/executions/" + a.execution.String() })},
-		{"GET /jobs", 14, read(func(asker) string { return "/jobs?limit=20" })},
+		{"GET /jobs/{id}", 18, read(func(a asker) string { return "/jobs/" + a.job.String() })},
+		{"GET /executions/{id}", 18, read(func(a asker) string { return "/executions/" + a.execution.String() })},
+		{"GET /jobs", 13, read(func(asker) string { return "/jobs?limit=20" })},
 		{"GET /executions", 13, read(func(a asker) string { return "/executions?limit=20&status=failed&" + month(a) })},
-		{"GET /jobs/{id}/executions", 13, read(func(a asker) string { return "/jobs/" + a.job.String() + "/executions?limit=20" })},
+		{"GET /jobs/{id}/executions", 12, read(func(a asker) string { return "/jobs/" + a.job.String() + "/executions?limit=20" })},
+		{"GET /executions/stats, 24 h", 2, read(func(asker) string { return "/executions/stats" })},
+		{"the same, 31 days by day of a zone", 2, read(func(a asker) string { return month31() + "&groupBy=day&timezone=Europe/Berlin" })},
+		{"the same, 31 days by job", 1, read(func(a asker) string { return month31() + "&groupBy=job" })},
+		{"the same, 31 days of one job", 1, read(func(a asker) string { return month31() + "&jobId=" + a.job.String() })},
 		{"POST /jobs", 20, func(asker) (string, string, string) {
 			return http.MethodPost, base + "/jobs", `{"name":"created under load","cronExpression":"0 0 2 1 1 *","timezone":"Europe/Berlin","jobType":"http",` +
 				`"config":{"url":"https://example.com/report","method":"POST","body":{"report":"monthly"}},"tags":["bench"]}`
@@ -80,6 +88,9 @@ type sample struct {
 func rest(ctx context.Context, s *stack) (rows []row, err error) {
 	s.say("%d jobs and %d executions of %d months", apiJobs, s.History, apiMonths)
 	if err := s.fill(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.rollUp(ctx); err != nil {
 		return nil, err
 	}
 	address, stop, err := s.startAPI(ctx)

@@ -10,7 +10,10 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/lease"
+	"github.com/scheduler-service/scheduler/internal/metric"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
 // historyBatch is how many executions are made by one statement.
@@ -43,7 +46,8 @@ func (s *stack) fill(ctx context.Context) error {
 }
 
 // remember writes n executions, spread evenly over the time and the jobs, 3 %
-// of them failed, in the order of their instants as they would have come.
+// of them failed, in the order of their instants as they would have come; they took
+// from 20 ms to a second.
 func (s *store) remember(ctx context.Context, from, to time.Time, n int) error {
 	conn, err := s.db.Pool().Acquire(ctx)
 	if err != nil {
@@ -63,10 +67,11 @@ func (s *store) remember(ctx context.Context, from, to time.Time, n int) error {
 			progress, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, created_at)
 		SELECT (lpad(to_hex((extract(epoch FROM h.at) * 1000)::bigint), 12, '0') || '8' || substr(md5(h.i::text), 1, 3) || '8' || substr(md5(h.i::text), 4, 15))::uuid,
 			h.at, o.tenant_id, o.id, o.version, 'scheduled', 'http', CASE WHEN h.failed THEN 'failed' ELSE 'completed' END, 1, 4,
-			100, '00000000-0000-4000-8000-000000000001', h.at + interval '20 ms', h.at + interval '150 ms', 130,
+			100, '00000000-0000-4000-8000-000000000001', h.at + interval '20 ms', h.at + interval '20 ms' + h.ms * interval '1 ms', h.ms,
 			'{"statusCode":200,"headers":{"Content-Type":"application/json"},"body":"{\"ok\":true}"}',
 			CASE WHEN h.failed THEN 'NETWORK_ERROR' END, CASE WHEN h.failed THEN 'connection refused' END, h.at
-		FROM (SELECT i, date_trunc('milliseconds', $1::timestamptz + ($2::timestamptz - $1::timestamptz) * (i::float8 / $3::float8)) AS at, i % 33 = 0 AS failed
+		FROM (SELECT i, date_trunc('milliseconds', $1::timestamptz + ($2::timestamptz - $1::timestamptz) * (i::float8 / $3::float8)) AS at, i % 33 = 0 AS failed,
+				(20 * exp((i * 104729 % 1000) / 250.0))::int AS ms
 			FROM generate_series($4::bigint, $5::bigint) i) h JOIN owners o ON o.n = (h.i * 7919) % (SELECT count(*) FROM owners)`
 	for first := 0; first < n; first += historyBatch {
 		if _, err := conn.Exec(ctx, insert, from, to, n, first, min(first+historyBatch, n)-1); err != nil {
@@ -78,6 +83,33 @@ func (s *store) remember(ctx context.Context, from, to time.Time, n int) error {
 			return fmt.Errorf("finish the history: %w", postgres.Fault(err))
 		}
 	}
+	return nil
+}
+
+// rollUp counts the history ahead, as the promoters do after an upgrade.
+func (s *stack) rollUp(ctx context.Context) error {
+	leases := lease.NewStore(lease.Config{DB: s.store.db, Holder: "bench", TTL: time.Minute, Metrics: telemetry.NewMetrics(telemetry.NewRegistry())})
+	collector, mark := metric.NewCollector(s.store.db), clock.Start()
+	for complete := false; !complete; {
+		_, err := leases.Run(ctx, lease.Metrics, func(ctx context.Context, held lease.Lease) error {
+			_, err := collector.Pass(ctx, held)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("roll up the history: %w", err)
+		}
+		if err := s.store.db.Pool().QueryRow(ctx, `SELECT rolled_from IS NULL FROM rollup_cursor`).Scan(&complete); err != nil {
+			return fmt.Errorf("ask how far the roll-ups are: %w", postgres.Fault(err))
+		}
+	}
+	took := mark.Elapsed()
+	var rows, bytes int64
+	err := s.store.db.Pool().QueryRow(ctx, `SELECT count(*), pg_total_relation_size('outcome_rollups') FROM outcome_rollups`).Scan(&rows, &bytes)
+	if err != nil {
+		return fmt.Errorf("measure the roll-ups: %w", postgres.Fault(err))
+	}
+	each := float64(s.History)
+	s.say("rolled up: %.1f µs, %.2f rows and %.0f bytes for each execution", float64(took.Microseconds())/each, float64(rows)/each, float64(bytes)/each)
 	return nil
 }
 
