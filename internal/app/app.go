@@ -55,7 +55,11 @@ func (p process) named(name string) process {
 // stores opens what a process talks to: the database acting as a role, and
 // the queue.
 func (p process) stores(ctx context.Context, s config.Stores, role postgres.Role, name string, conns int) (*postgres.DB, *queue.Publisher, error) {
-	db, err := postgres.Open(ctx, postgres.Config{URL: s.DatabaseURL.Reveal(), Role: role, Name: "scheduler-" + name, MaxConns: conns})
+	c := postgres.Config{URL: s.DatabaseURL.Reveal(), Role: role, Name: "scheduler-" + name, MaxConns: conns}
+	if role == postgres.Engine {
+		c.RoundTrip = p.metrics.RoundTrip
+	}
+	db, err := postgres.Open(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -48,6 +48,7 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 	}
 	beat, err := postgres.Open(ctx, postgres.Config{
 		URL: c.DatabaseURL.Reveal(), Role: postgres.Engine, Name: "scheduler-worker-heartbeat", MaxConns: 1,
+		RoundTrip: p.metrics.RoundTrip,
 	})
 	if err != nil {
 		return err

@@ -36,6 +36,7 @@ func measurements() []measurement {
 		{"queue", queueLimits},
 		{"sql", sqlLimits},
 		{"steady", steady},
+		{"polled", polled},
 		{"burst", burst},
 		{"drain", drain},
 		{"crowd", crowd},

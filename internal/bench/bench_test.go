@@ -15,9 +15,9 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Spread: []int{1000, 4000}, Seconds: 8, Slots: 1000, Workers: 1, Burst: 10_000, History: 5_000_000, Repeats: 3}
-	quick := Config{Rates: []int{1000}, Spread: []int{1000}, Seconds: 3, Slots: 1000, Workers: 1, Burst: 3000, History: 100_000, Repeats: 1}
-	some := Config{Rates: []int{5}, Seconds: 9, Slots: 7, Workers: 2, Burst: 3000, History: 100_000, Repeats: 1, Only: []string{"sql", "drain"}, Out: "x.md"}
+	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Spread: []int{500, 1000, 4000}, Seconds: 8, Slots: 1000, Workers: 1, Promoters: 1, Burst: 10_000, History: 5_000_000, Repeats: 3}
+	quick := Config{Rates: []int{1000}, Spread: []int{1000}, Seconds: 3, Slots: 1000, Workers: 1, Promoters: 1, Burst: 3000, History: 100_000, Repeats: 1}
+	some := Config{Rates: []int{5}, Seconds: 9, Slots: 7, Workers: 2, Promoters: 1, Burst: 3000, History: 100_000, Repeats: 1, Only: []string{"sql", "drain"}, Out: "x.md"}
 	for _, test := range []struct {
 		name, args string
 		want       Config
@@ -55,8 +55,8 @@ func TestScrapeAddsUpLabels(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `# HELP scheduler_database_round_trips_total Round trips.
-scheduler_database_round_trips_total{statement="claim"} 40
-scheduler_database_round_trips_total{statement="complete"} 2.5e+01
+scheduler_database_round_trips_total{statement="ClaimExecutions"} 40
+scheduler_database_round_trips_total{statement="CompleteExecutions"} 2.5e+01
 scheduler_database_round_trips_total_created 1
 scheduler_executions_total{job_type="function",status="completed"} 1000
 `)
@@ -66,7 +66,7 @@ scheduler_executions_total{job_type="function",status="completed"} 1000
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := []float64{found.sum(roundTrips), found.sum(roundTrips, `statement="claim"`), found.sum(executions), found.sum(stale)}
+	got := []float64{found.sum(roundTrips), found.sum(roundTrips, `statement="ClaimExecutions"`), found.sum(executions), found.sum(stale)}
 	if diff := gocmp.Diff([]float64{65, 40, 1000, 0}, got); diff != "" {
 		t.Errorf("all round trips, those of claims, executions, stale completions (-want +got)\n%s", diff)
 	}

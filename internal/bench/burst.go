@@ -9,7 +9,7 @@ import (
 // burst lets many jobs be due at one instant while everything runs: what
 // happens at each full hour.
 func burst(ctx context.Context, s *stack) (rows []row, err error) {
-	stop, err := s.startAll(ctx)
+	stop, err := s.startAll(ctx, withRedis)
 	defer func() { err = errors.Join(err, stop()) }()
 	if err != nil {
 		return nil, err

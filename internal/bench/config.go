@@ -11,16 +11,18 @@ import (
 
 // Config says what to measure and how long.
 type Config struct {
-	Rates   []int    // jobs due each second, together
-	Spread  []int    // jobs due each second, spread over it
-	Seconds int      // of measured load at each rate
-	Slots   int      // of each worker
-	Workers int      // worker processes
-	Burst   int      // jobs due at one instant, and half of what is drained
-	History int      // executions stored while the API is measured
-	Repeats int      // of what is repeated; the median counts
-	Only    []string // the measurements to make; empty means all
-	Out     string   // file for the table beside the output; empty means none
+	Rates   []int // jobs due each second, together
+	Spread  []int // jobs due each second, spread over it
+	Seconds int   // of measured load at each rate
+	Slots   int   // of each worker
+	Workers int   // worker processes
+	// Promoters are the promoter processes of steady loads.
+	Promoters int
+	Burst     int      // jobs due at one instant, and half of what is drained
+	History   int      // executions stored while the API is measured
+	Repeats   int      // of what is repeated; the median counts
+	Only      []string // the measurements to make; empty means all
+	Out       string   // file for the table beside the output; empty means none
 }
 
 // Parse reads the flags. What is wrong with them it says on output.
@@ -31,10 +33,11 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(output)
 	set.StringVar(&rates, "rates", "100,500,1000,2000,4000,8000", "jobs due each second, all at its beginning, one run for each")
-	set.StringVar(&spread, "spread", "1000,4000", "jobs due each second, spread over it, one run for each")
+	set.StringVar(&spread, "spread", "500,1000,4000", "jobs due each second, spread over it, one run for each; the first of them also without Redis")
 	set.IntVar(&c.Seconds, "seconds", 8, "seconds of load measured at each rate")
 	set.IntVar(&c.Slots, "slots", 1000, "executions that each worker runs at once")
 	set.IntVar(&c.Workers, "workers", 1, "worker processes")
+	set.IntVar(&c.Promoters, "promoters", 1, "promoter processes, where jobs are due each second")
 	set.IntVar(&c.Burst, "burst", 10_000, "jobs due at one instant; twice as many executions are drained")
 	set.IntVar(&c.History, "history", 5_000_000, "executions stored while the API is measured")
 	set.IntVar(&c.Repeats, "repeats", 3, "how often limits and drain are measured; the median counts")
@@ -91,8 +94,8 @@ func (c *Config) read(rates, spread, only string) (err error) {
 			return fmt.Errorf("-only: there is no measurement %q; choose of %s", name, strings.Join(names(), ","))
 		}
 	}
-	if c.Seconds < 1 || c.Slots < 1 || c.Workers < 1 || c.Burst < 1 || c.History < 1 || c.Repeats < 1 {
-		return fmt.Errorf("-seconds, -slots, -workers, -burst, -history and -repeats must be 1 or more")
+	if c.Seconds < 1 || c.Slots < 1 || c.Workers < 1 || c.Promoters < 1 || c.Burst < 1 || c.History < 1 || c.Repeats < 1 {
+		return fmt.Errorf("-seconds, -slots, -workers, -promoters, -burst, -history and -repeats must be 1 or more")
 	}
 	return nil
 }

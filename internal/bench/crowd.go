@@ -24,7 +24,7 @@ func crowd(ctx context.Context, s *stack) (rows []row, err error) {
 	if err := s.idle(ctx, crowdJobs-crowdDue); err != nil {
 		return nil, err
 	}
-	stop, err := s.startAll(ctx)
+	stop, err := s.startAll(ctx, withRedis)
 	defer func() { err = errors.Join(err, stop()) }()
 	if err != nil {
 		return nil, err

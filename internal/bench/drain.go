@@ -12,7 +12,7 @@ import (
 // drain lets executions wait while no worker runs, and measures from the
 // workers' first claim to the last outcome: what comes after an outage.
 func drain(ctx context.Context, s *stack) (rows []row, err error) {
-	if _, err = s.start(ctx, promoterName); err != nil {
+	if _, err = s.start(ctx, promoterName, withRedis); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop(s.running...)) }()
@@ -48,7 +48,7 @@ func (s *stack) drainOnce(ctx context.Context) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	if err := s.startWorkers(ctx); err != nil {
+	if err := s.startWorkers(ctx, withRedis); err != nil {
 		return row{}, err
 	}
 	err = s.finish(ctx, l, from.counters)

@@ -28,7 +28,7 @@ const (
 // neighbour measures how late single runs of one tenant start beside another's
 // crowd, with Redis and without.
 func neighbour(ctx context.Context, s *stack) (rows []row, err error) {
-	for _, backend := range []string{"auto", "postgres"} {
+	for _, backend := range []string{withRedis, withoutRedis} {
 		one, err := s.beside(ctx, backend)
 		if err != nil {
 			return rows, fmt.Errorf("%s: %w", backend, err)
@@ -48,9 +48,8 @@ func (s *stack) beside(ctx context.Context, backend string) (r row, err error) {
 		return row{}, err
 	}
 	defer func() { err = errors.Join(err, s.stop(s.running...)) }()
-	environment := []string{"QUEUE_BACKEND=" + backend, fmt.Sprintf("SCHEDULER_MAX_CONCURRENT_JOBS=%d", s.Slots)}
 	for _, name := range slices.Concat([]string{promoterName}, slices.Repeat([]string{workerName}, s.Workers)) {
-		if _, err := s.startWith(ctx, name, environment, func(p *process) bool { return p.ready(ctx) }); err != nil {
+		if _, err := s.start(ctx, name, backend); err != nil {
 			return row{}, err
 		}
 	}

@@ -31,8 +31,9 @@ const (
 )
 
 // start starts a promoter or a worker and waits until it does its work.
-func (s *stack) start(ctx context.Context, name string) (*process, error) {
-	return s.startWith(ctx, name, []string{"SCHEDULER_MAX_CONCURRENT_JOBS=" + strconv.Itoa(s.Slots)}, func(p *process) bool { return p.ready(ctx) })
+func (s *stack) start(ctx context.Context, name, backend string) (*process, error) {
+	environment := []string{"QUEUE_BACKEND=" + backend, "SCHEDULER_MAX_CONCURRENT_JOBS=" + strconv.Itoa(s.Slots)}
+	return s.startWith(ctx, name, environment, func(p *process) bool { return p.ready(ctx) })
 }
 
 // startWith starts a process with more environment and waits until it is ready.
@@ -71,7 +72,7 @@ func (p *process) ready(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	return series.sum(roundTrips, `statement="promote"`) > 0 || series.sum(roundTrips, `statement="heartbeat"`) > 0
+	return series.sum(roundTrips, `statement="ClaimDueJobs"`) > 0 || series.sum(roundTrips, `statement="RenewWorker"`) > 0
 }
 
 // stop ends processes as an operator would, and says when one had to be

@@ -2,9 +2,12 @@ package bench
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,12 +68,27 @@ func (s series) sum(name string, label ...string) (total float64) {
 	return total
 }
 
+// by is a metric by the value of its only label.
+func (s series) by(name string) map[string]float64 {
+	found := map[string]float64{}
+	for key, value := range s {
+		if own, labels, ok := strings.Cut(key, `{`); ok && own == name {
+			_, label, _ := strings.Cut(strings.TrimSuffix(labels, `"}`), `="`)
+			found[label] = value
+		}
+	}
+	return found
+}
+
 // counters are what the product's processes count, all of them together.
 type counters struct {
 	executions, roundTrips, stale float64
+
+	trips map[string]float64 // round trips by their statement
 }
 
 func (s *stack) counters(ctx context.Context) (c counters, err error) {
+	c.trips = map[string]float64{}
 	for _, p := range s.running {
 		found, err := scrape(ctx, p.metrics)
 		if err != nil {
@@ -79,13 +97,31 @@ func (s *stack) counters(ctx context.Context) (c counters, err error) {
 		c.executions += found.sum(executions)
 		c.roundTrips += found.sum(roundTrips)
 		c.stale += found.sum(stale)
+		for statement, n := range found.by(roundTrips) {
+			c.trips[statement] += n
+		}
 	}
 	return c, nil
 }
 
 func (c counters) since(earlier counters) counters {
-	return counters{
+	between := counters{
 		executions: c.executions - earlier.executions, roundTrips: c.roundTrips - earlier.roundTrips,
-		stale: c.stale - earlier.stale,
+		stale: c.stale - earlier.stale, trips: map[string]float64{},
 	}
+	for statement, n := range c.trips {
+		between.trips[statement] = n - earlier.trips[statement]
+	}
+	return between
+}
+
+// leading are the statements with the most round trips, and how many an
+// execution.
+func (c counters) leading() string {
+	names := slices.SortedFunc(maps.Keys(c.trips), func(a, b string) int { return cmp.Compare(c.trips[b], c.trips[a]) })
+	var parts []string
+	for _, name := range names[:min(len(names), 12)] {
+		parts = append(parts, fmt.Sprintf("%s %.3f", name, c.trips[name]/c.executions))
+	}
+	return strings.Join(parts, ", ")
 }

@@ -24,7 +24,7 @@ const (
 // rate, through the real processes: first all jobs of a load together at each
 // whole second, as cron expressions have it, then spread over it.
 func steady(ctx context.Context, s *stack) (rows []row, err error) {
-	stop, err := s.startAll(ctx)
+	stop, err := s.startAll(ctx, withRedis)
 	defer func() { err = errors.Join(err, stop()) }()
 	if err != nil {
 		return nil, err
@@ -46,18 +46,41 @@ func steady(ctx context.Context, s *stack) (rows []row, err error) {
 	return rows, nil
 }
 
-// startAll starts a promoter and the workers, and answers how to stop them.
-func (s *stack) startAll(ctx context.Context) (stop func() error, err error) {
-	stop = func() error { return s.stop(s.running...) }
-	if _, err := s.start(ctx, promoterName); err != nil {
-		return stop, err
+// polled runs the first of the loads that are spread without Redis.
+func polled(ctx context.Context, s *stack) (rows []row, err error) {
+	if len(s.Spread) == 0 {
+		return nil, nil
 	}
-	return stop, s.startWorkers(ctx)
+	stop, err := s.startAll(ctx, withoutRedis)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return nil, err
+	}
+	one, err := s.atRate(ctx, s.Spread[0], true)
+	one.what += ", QUEUE_BACKEND=postgres"
+	return []row{one}, err
 }
 
-func (s *stack) startWorkers(ctx context.Context) error {
+// Values of QUEUE_BACKEND.
+const (
+	withRedis    = "auto"
+	withoutRedis = "postgres"
+)
+
+// startAll starts the promoters and the workers, and answers how to stop them.
+func (s *stack) startAll(ctx context.Context, backend string) (stop func() error, err error) {
+	stop = func() error { return s.stop(s.running...) }
+	for range s.Promoters {
+		if _, err := s.start(ctx, promoterName, backend); err != nil {
+			return stop, err
+		}
+	}
+	return stop, s.startWorkers(ctx, backend)
+}
+
+func (s *stack) startWorkers(ctx context.Context, backend string) error {
 	for range s.Workers {
-		if _, err := s.start(ctx, workerName); err != nil {
+		if _, err := s.start(ctx, workerName, backend); err != nil {
 			return err
 		}
 	}
@@ -135,6 +158,7 @@ func (s *stack) atRate(ctx context.Context, rate int, spread bool) (row, error) 
 	}
 	r, err := s.steadyRow(ctx, l, from, to)
 	r.what = what
+	s.say("of its round trips each: %s", to.counters.since(from.counters).leading())
 	return r, err
 }
 

@@ -40,6 +40,9 @@ type Config struct {
 	// StatementTimeout bounds one statement; zero means 5 s.
 	StatementTimeout time.Duration
 	Tracer           pgx.QueryTracer
+	// RoundTrip is told of each round trip, by the name of its statement, in
+	// Tracer's place; nil: nobody is.
+	RoundTrip func(statement string)
 }
 
 // DB is a pool whose connections act as one role.
@@ -60,7 +63,9 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	pc.MaxConnLifetime = time.Hour
 	pc.MaxConnLifetimeJitter = 10 * time.Minute
 	pc.ConnConfig.ConnectTimeout = 5 * time.Second
-	pc.ConnConfig.Tracer = c.Tracer
+	if pc.ConnConfig.Tracer = c.Tracer; c.RoundTrip != nil {
+		pc.ConnConfig.Tracer = trips{c.RoundTrip}
+	}
 	params := pc.ConnConfig.RuntimeParams
 	params["role"] = string(c.Role)
 	params["application_name"] = c.Name

@@ -59,15 +59,14 @@ type advance struct {
 
 // plan is what a pass writes in its transaction.
 type plan struct {
-	at         time.Time // the instant that decides
-	claimed    int
-	runs       []run
-	unruns     []unrun
-	advances   []advance
-	cancels    []*dueJob // whose active runs are cancelled first
-	next       time.Time // when the next job is due; set when nothing was
-	roundTrips int
-	catchup    *catchup
+	at       time.Time // the instant that decides
+	claimed  int
+	runs     []run
+	unruns   []unrun
+	advances []advance
+	cancels  []*dueJob // whose active runs are cancelled first
+	next     time.Time // when the next job is due; set when nothing was
+	catchup  *catchup
 }
 
 // Why instants are missed.

@@ -211,7 +211,6 @@ func (p *Promoter) raiseLowerBound(made plan) {
 }
 
 func (p *Promoter) count(made plan) {
-	p.Metrics.RoundTrips("promote", made.roundTrips)
 	if made.claimed == 0 {
 		return
 	}

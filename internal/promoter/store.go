@@ -52,9 +52,7 @@ func (s *store) promote(ctx context.Context, now, since time.Time, decide func(c
 		if c.jobs, err = dueJobs(rows); err != nil {
 			return err
 		}
-		trips := 2
 		if len(rows) > 0 {
-			trips += 2
 			if err := countPlaces(ctx, tx, c.jobs); err != nil {
 				return err
 			}
@@ -65,14 +63,12 @@ func (s *store) promote(ctx context.Context, now, since time.Time, decide func(c
 		if made, err = decide(c); err != nil {
 			return err
 		}
-		made.roundTrips = trips
 		if err := countDaily(ctx, tx, &made, of, c.at); err != nil {
 			return err
 		}
 		if old := made.runsBefore(c.at.AddDate(0, -1, 0)); len(old) > 0 {
 			// Such a run ends in the partition of its instant, which retention
 			// may have removed.
-			made.roundTrips += len(old)
 			if _, err := partition.Make(ctx, tx.Queries, old); err != nil {
 				return err
 			}
@@ -80,7 +76,6 @@ func (s *store) promote(ctx context.Context, now, since time.Time, decide func(c
 		if len(rows) > 0 {
 			return tx.CommitWith(ctx, func(q *db.Queries) error { return write(ctx, q, &made, c.at, now) })
 		}
-		made.roundTrips += 2
 		made.next, err = tx.NextDue(ctx, since)
 		if err != nil {
 			return fmt.Errorf("find the next due job: %w", err)

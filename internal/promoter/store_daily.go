@@ -51,7 +51,7 @@ func (s *store) dailyBounds(ctx context.Context) (map[uuid.UUID]int, error) {
 // says how many of each are beyond it; only the others stay counted. It locks
 // the counters in the order of tenants, so that promoters do not wait for one
 // another in a circle.
-func takeDaily(ctx context.Context, tx *postgres.Tx, added, of map[uuid.UUID]int, at time.Time) (over map[uuid.UUID]int, trips int, err error) {
+func takeDaily(ctx context.Context, tx *postgres.Tx, added, of map[uuid.UUID]int, at time.Time) (over map[uuid.UUID]int, err error) {
 	tenants := make([]uuid.UUID, 0, len(added))
 	for id := range added {
 		tenants = append(tenants, id)
@@ -61,20 +61,18 @@ func takeDaily(ctx context.Context, tx *postgres.Tx, added, of map[uuid.UUID]int
 	for _, id := range tenants {
 		total, err := tx.CountExecutions(ctx, db.CountExecutionsParams{TenantID: id, At: at, Added: int32(added[id])})
 		if err != nil {
-			return nil, trips, fmt.Errorf("count the executions of the day: %w", err)
+			return nil, fmt.Errorf("count the executions of the day: %w", err)
 		}
-		trips++
 		beyond := min(int(total)-of[id], added[id])
 		if beyond <= 0 {
 			continue
 		}
 		over[id] = beyond
 		if err := tx.ReturnExecutions(ctx, db.ReturnExecutionsParams{TenantID: id, Unused: int32(beyond)}); err != nil {
-			return nil, trips, fmt.Errorf("count the executions of the day: %w", err)
+			return nil, fmt.Errorf("count the executions of the day: %w", err)
 		}
-		trips++
 	}
-	return over, trips, nil
+	return over, nil
 }
 
 // countDaily counts what a plan makes, and cuts what is beyond the day's bound.
@@ -88,11 +86,10 @@ func countDaily(ctx context.Context, tx *postgres.Tx, made *plan, of map[uuid.UU
 			added[r.job.tenant]++
 		}
 	}
-	over, trips, err := takeDaily(ctx, tx, added, of, at)
+	over, err := takeDaily(ctx, tx, added, of, at)
 	if err != nil {
 		return err
 	}
-	made.roundTrips += trips
 	for id, n := range over {
 		made.cut(id, n)
 	}
@@ -111,7 +108,7 @@ func countDailySteps(ctx context.Context, tx *postgres.Tx, steps []backfillStep,
 			added[s.job.tenant] += len(s.instants)
 		}
 	}
-	over, _, err := takeDaily(ctx, tx, added, of, at)
+	over, err := takeDaily(ctx, tx, added, of, at)
 	if err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ func (m *Metrics) registerProtocol(in promauto.Factory) {
 	m.batchSize = in.NewHistogramVec(histogram("scheduler_batch_size",
 		"Rows written by one statement.", 1, 2, 4, 8, 16, 32, 64, 128, 256, 512), []string{"kind"})
 	m.roundTrips = in.NewCounterVec(counter("scheduler_database_round_trips_total",
-		"Round trips to the database."), []string{"statement"})
+		"Round trips of promoters and workers to the database, by the statement that leads."), []string{"statement"})
 	m.locks = in.NewCounterVec(counter("scheduler_lock_acquisitions_total",
 		"Attempts to take a lease: acquired, held by another, or error."), []string{"result"})
 	m.lockTimeouts = in.NewCounter(counter("scheduler_lock_timeouts_total",
@@ -240,10 +240,8 @@ func (m *Metrics) Batch(kind string, rows int) {
 	m.batchSize.WithLabelValues(kind).Observe(float64(rows))
 }
 
-// RoundTrips counts round trips to the database, by the name of the statement.
-func (m *Metrics) RoundTrips(statement string, n int) {
-	m.roundTrips.WithLabelValues(statement).Add(float64(n))
-}
+// RoundTrip counts a round trip to the database, by the name of the statement.
+func (m *Metrics) RoundTrip(statement string) { m.roundTrips.WithLabelValues(statement).Inc() }
 
 // LockAcquired counts an attempt to take a lease ("acquired", "held", "error").
 func (m *Metrics) LockAcquired(result string) { m.locks.WithLabelValues(result).Inc() }

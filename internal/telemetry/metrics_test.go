@@ -29,7 +29,7 @@ func everything(m *Metrics) {
 	m.SetPromotionHalted(true)
 	m.SetClockDisagreement(-1500 * time.Millisecond)
 	m.Batch("claim", 128)
-	m.RoundTrips("claim", 2)
+	m.RoundTrip("ClaimExecutions")
 	m.LockAcquired("held")
 	m.LockTimedOut()
 }

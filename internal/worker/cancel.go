@@ -25,7 +25,6 @@ func (w *Worker) endCancelled(inc *incarnation) {
 	ctx, cancel := context.WithTimeout(inc.ctx, w.Heartbeat)
 	defer cancel()
 	rows, err := w.store.cancelled(ctx, inc.member.ID)
-	w.Metrics.RoundTrips("cancel", 1)
 	if err != nil {
 		w.Log.DebugContext(ctx, "cancelled executions not read; the heartbeat reads them", "error", err)
 		return

@@ -119,7 +119,6 @@ func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUI
 	if err != nil {
 		return nil, nil, err
 	}
-	w.Metrics.RoundTrips("claim", 1)
 	w.Metrics.Batch("claim", len(rows))
 	keys := make([]versionKey, len(rows))
 	for i, r := range rows {

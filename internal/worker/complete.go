@@ -50,7 +50,6 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 		}
 		return
 	}
-	w.Metrics.RoundTrips("complete", 1)
 	w.Metrics.Batch("complete", len(batch))
 	byID, ends := make(map[uuid.UUID]verdict, len(verdicts)), make([]freed, len(verdicts))
 	for i, v := range verdicts {

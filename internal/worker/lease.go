@@ -132,7 +132,6 @@ func (w *Worker) renew(inc *incarnation) (stands bool, err error) {
 	ctx, cancel := context.WithTimeout(inc.ctx, w.Heartbeat)
 	defer cancel()
 	w.Metrics.SetActiveJobs(inc.count())
-	w.Metrics.RoundTrips("heartbeat", 2)
 	return w.members.Renew(ctx, inc.member, inc.count())
 }
 

@@ -109,14 +109,12 @@ func (w *Worker) look(ctx context.Context, most int, busy map[uuid.UUID]int) (fo
 		if found, w.afterPlaced, err = w.store.placed(ctx, most, w.afterPlaced); err != nil {
 			return nil, err
 		}
-		w.Metrics.RoundTrips("poll", 1)
 	}
 	pooled, after, err := w.store.pooled(ctx, most, w.afterTenant, busy)
 	if err != nil {
 		return nil, err
 	}
 	w.afterTenant = after
-	w.Metrics.RoundTrips("poll", 1)
 	for tenant, at := range w.refused {
 		if at.Elapsed() >= refusedFor {
 			delete(w.refused, tenant)
