@@ -566,41 +566,6 @@ func (q *Queries) CompleteExecutions(ctx context.Context, arg CompleteExecutions
 	return items, nil
 }
 
-const CountActiveByJobs = `-- name: CountActiveByJobs :many
-SELECT e.job_id, count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0) AS taken,
-       count(*) FILTER (WHERE e.status <> 'running' AND e.concurrency_limit > 0 AND e.backfill_id IS NULL) AS waiting
-FROM active_executions e WHERE e.job_id = ANY ($1::uuid[]) GROUP BY e.job_id
-`
-
-type CountActiveByJobsRow struct {
-	JobID   uuid.UUID
-	Taken   int64
-	Waiting int64
-}
-
-// Cross-tenant: the promoter, for jobs whose rows it holds locked; and for one
-// job the trigger, likewise. Places taken or reserved, and runs that wait. What
-// waits of a backfill counts as neither: it would have due instants skipped.
-func (q *Queries) CountActiveByJobs(ctx context.Context, jobIds []uuid.UUID) ([]CountActiveByJobsRow, error) {
-	rows, err := q.db.Query(ctx, CountActiveByJobs, jobIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CountActiveByJobsRow
-	for rows.Next() {
-		var i CountActiveByJobsRow
-		if err := rows.Scan(&i.JobID, &i.Taken, &i.Waiting); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const CountActiveByPriority = `-- name: CountActiveByPriority :many
 SELECT priority, count(*) FILTER (WHERE status = 'running') AS running,
        count(*) FILTER (WHERE status <> 'running' AND available_at <= $1::timestamptz) AS waiting,
@@ -679,6 +644,24 @@ func (q *Queries) CountActiveExecutions(ctx context.Context) ([]CountActiveExecu
 		return nil, err
 	}
 	return items, nil
+}
+
+const CountActiveOfJob = `-- name: CountActiveOfJob :one
+SELECT coalesce(sum(c.taken), 0)::bigint AS taken, coalesce(sum(c.waiting), 0)::bigint AS waiting FROM count_active(ARRAY[$1::uuid]) c
+`
+
+type CountActiveOfJobRow struct {
+	Taken   int64
+	Waiting int64
+}
+
+// The places of one job, whose row the caller holds locked since an earlier
+// statement. See count_active.
+func (q *Queries) CountActiveOfJob(ctx context.Context, jobID uuid.UUID) (CountActiveOfJobRow, error) {
+	row := q.db.QueryRow(ctx, CountActiveOfJob, jobID)
+	var i CountActiveOfJobRow
+	err := row.Scan(&i.Taken, &i.Waiting)
+	return i, err
 }
 
 const CountRunsByWorker = `-- name: CountRunsByWorker :many
@@ -857,54 +840,6 @@ func (q *Queries) ListCancelledRuns(ctx context.Context, workerID *uuid.UUID) ([
 			return nil, err
 		}
 		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const ListCrowdedTenants = `-- name: ListCrowdedTenants :many
-WITH RECURSIVE walk AS (
-    (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1)
-    UNION ALL
-    SELECT n.tenant_id, n.priority, n.job_type FROM walk w CROSS JOIN LATERAL (
-        SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e
-        WHERE e.pooled AND (e.tenant_id, e.priority, e.job_type) > (w.tenant_id, w.priority, w.job_type)
-        ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1
-    ) n
-),
-lines AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000)
-SELECT DISTINCT l.tenant_id FROM lines l
-WHERE EXISTS (
-    SELECT 1 FROM active_executions e
-    WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
-      AND e.available_at <= coalesce($1::timestamptz, now())
-    OFFSET $2::int
-)
-`
-
-type ListCrowdedTenantsParams struct {
-	Now      *time.Time
-	MoreThan int32
-}
-
-// Cross-tenant: the promoter. Tenants of which more than so many runs of a line
-// wait in the pool and may start: what becomes due belongs behind those. Walks
-// the lines as ListPooledExecutions does.
-func (q *Queries) ListCrowdedTenants(ctx context.Context, arg ListCrowdedTenantsParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, ListCrowdedTenants, arg.Now, arg.MoreThan)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []uuid.UUID
-	for rows.Next() {
-		var tenant_id uuid.UUID
-		if err := rows.Scan(&tenant_id); err != nil {
-			return nil, err
-		}
-		items = append(items, tenant_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -52,24 +52,48 @@ func (q *Queries) AdvanceJobs(ctx context.Context, arg AdvanceJobsParams) error 
 }
 
 const ClaimDueJobs = `-- name: ClaimDueJobs :many
-SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
-       cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
-       max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
-       misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at,
-       -- What a key is made of, only where there is one.
-       concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config,
-       coalesce($1::timestamptz, now())::timestamptz AS at
-FROM scheduled_jobs
-WHERE status = 'active'
-  AND next_execution_at <= coalesce($1::timestamptz, now())
-  AND next_execution_at >= $2::timestamptz
-ORDER BY next_execution_at
-LIMIT $3
-FOR NO KEY UPDATE SKIP LOCKED
+WITH RECURSIVE walk AS (
+    (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.priority, n.job_type FROM walk w CROSS JOIN LATERAL (
+        SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e
+        WHERE e.pooled AND (e.tenant_id, e.priority, e.job_type) > (w.tenant_id, w.priority, w.job_type)
+        ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1
+    ) n
+),
+lines AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000),
+due AS MATERIALIZED (
+    SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
+           cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
+           max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
+           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at,
+           -- What a key is made of, only where there is one.
+           concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config
+    FROM scheduled_jobs
+    WHERE status = 'active'
+      AND next_execution_at <= coalesce($2::timestamptz, now())
+      AND next_execution_at >= $4::timestamptz
+    ORDER BY next_execution_at
+    LIMIT $5
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT d.id, d.tenant_id, d.version, d.job_type, d.priority, d.max_attempts, d.timeout_seconds, d.cron_expression, d.timezone, d.interval_ms, d.run_at, d.anchor_at, d.start_date, d.end_date, d.jitter_seconds, d.dst_gap, d.dst_overlap, d.calendars, d.max_concurrent, d.overlap_policy, d.overlap_queue_limit, d.max_executions, d.execution_count, d.misfire_policy, d.misfire_limit, d.misfire_grace_seconds, d.resume_policy, d.next_execution_at, d.concurrency_key, d.name, d.config, coalesce(p.taken, 0)::bigint AS taken, coalesce(p.waiting, 0)::bigint AS waiting,
+       (CASE WHEN $1::boolean THEN d.tenant_id = ANY (ARRAY(
+           SELECT l.tenant_id FROM lines l WHERE EXISTS (
+               SELECT 1 FROM active_executions e
+               WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
+                 AND e.available_at <= coalesce($2::timestamptz, now())
+               OFFSET $3::int)))
+       ELSE false END)::boolean AS crowded
+FROM due d
+LEFT JOIN count_active(ARRAY(SELECT u.id FROM due u WHERE u.overlap_policy <> 'allow')) p ON p.job_id = d.id
+ORDER BY d.next_execution_at
 `
 
 type ClaimDueJobsParams struct {
+	SeeCrowds bool
 	Now       *time.Time
+	CrowdOver int32
 	Since     time.Time
 	BatchSize int32
 }
@@ -106,16 +130,32 @@ type ClaimDueJobsRow struct {
 	ConcurrencyKey      string
 	Name                string
 	Config              json.RawMessage
-	At                  time.Time
+	Taken               int64
+	Waiting             int64
+	Crowded             bool
 }
 
 // Cross-tenant: the promoter. Takes and locks what is due, oldest first, and
-// skips what another promoter holds. A plain top-level select: inside an
-// UPDATE ... WHERE id IN (SELECT ... LIMIT ... SKIP LOCKED) the planner may take
-// more rows than the limit. Walks scheduled_jobs_due; the lower bound spares
-// the scan the index entries of jobs advanced since some old snapshot began.
+// skips what another promoter holds. Locked in a part of its own that is
+// materialized: inside an UPDATE ... WHERE id IN (SELECT ... LIMIT ... SKIP LOCKED)
+// the planner may take more rows than the limit. Walks scheduled_jobs_due; the
+// lower bound spares the scan the index entries of jobs advanced since some old
+// snapshot began.
+// With each job comes what its promotion depends on. How many of its runs are not
+// over, for those whose overlap policy asks: count_active counts under the locks,
+// because its argument is only known when all of them are held, and it sees what
+// was committed by then. And whether its tenant has a line in the pool, if it is
+// asked to look for crowds: more than crowd_over runs of one priority and type
+// that may start, behind which belongs what becomes due. That walks the lines as
+// ListPooledExecutions does, and only when something is due.
 func (q *Queries) ClaimDueJobs(ctx context.Context, arg ClaimDueJobsParams) ([]ClaimDueJobsRow, error) {
-	rows, err := q.db.Query(ctx, ClaimDueJobs, arg.Now, arg.Since, arg.BatchSize)
+	rows, err := q.db.Query(ctx, ClaimDueJobs,
+		arg.SeeCrowds,
+		arg.Now,
+		arg.CrowdOver,
+		arg.Since,
+		arg.BatchSize,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +195,9 @@ func (q *Queries) ClaimDueJobs(ctx context.Context, arg ClaimDueJobsParams) ([]C
 			&i.ConcurrencyKey,
 			&i.Name,
 			&i.Config,
-			&i.At,
+			&i.Taken,
+			&i.Waiting,
+			&i.Crowded,
 		); err != nil {
 			return nil, err
 		}

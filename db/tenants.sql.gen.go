@@ -48,6 +48,49 @@ func (q *Queries) CountExecutions(ctx context.Context, arg CountExecutionsParams
 	return executions, err
 }
 
+const CountExecutionsByTenants = `-- name: CountExecutionsByTenants :many
+INSERT INTO execution_days AS d (tenant_id, day, executions)
+SELECT u.tenant_id, (n.at AT TIME ZONE 'UTC')::date, u.added
+FROM (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::int[]) AS added) u, (SELECT $3::timestamptz AS at) n
+ORDER BY u.tenant_id
+ON CONFLICT (tenant_id) DO UPDATE SET
+    executions = CASE WHEN d.day >= EXCLUDED.day THEN d.executions ELSE 0 END + EXCLUDED.executions, day = greatest(d.day, EXCLUDED.day)
+RETURNING tenant_id, executions
+`
+
+type CountExecutionsByTenantsParams struct {
+	TenantIds []uuid.UUID
+	Added     []int32
+	At        time.Time
+}
+
+type CountExecutionsByTenantsRow struct {
+	TenantID   uuid.UUID
+	Executions int32
+}
+
+// Cross-tenant: the promoter. CountExecutions for several tenants, locked in
+// their order, so that promoters do not wait for one another in a circle.
+func (q *Queries) CountExecutionsByTenants(ctx context.Context, arg CountExecutionsByTenantsParams) ([]CountExecutionsByTenantsRow, error) {
+	rows, err := q.db.Query(ctx, CountExecutionsByTenants, arg.TenantIds, arg.Added, arg.At)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountExecutionsByTenantsRow
+	for rows.Next() {
+		var i CountExecutionsByTenantsRow
+		if err := rows.Scan(&i.TenantID, &i.Executions); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const CountJobs = `-- name: CountJobs :one
 SELECT coalesce(sum(jobs), 0)::bigint FROM job_counts WHERE tenant_id = $1
 `
@@ -529,19 +572,21 @@ func (q *Queries) PurgeTenant(ctx context.Context, tenantID uuid.UUID) (int64, e
 	return result.RowsAffected(), nil
 }
 
-const ReturnExecutions = `-- name: ReturnExecutions :exec
-UPDATE execution_days SET executions = executions - $1::int WHERE tenant_id = $2
+const ReturnExecutionsByTenants = `-- name: ReturnExecutionsByTenants :exec
+UPDATE execution_days d SET executions = d.executions - u.unused
+FROM (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::int[]) AS unused) u
+WHERE d.tenant_id = u.tenant_id
 `
 
-type ReturnExecutionsParams struct {
-	Unused   int32
-	TenantID uuid.UUID
+type ReturnExecutionsByTenantsParams struct {
+	TenantIds []uuid.UUID
+	Unused    []int32
 }
 
-// Takes back what CountExecutions added in the same transaction and what is not
-// made: only what is made counts.
-func (q *Queries) ReturnExecutions(ctx context.Context, arg ReturnExecutionsParams) error {
-	_, err := q.db.Exec(ctx, ReturnExecutions, arg.Unused, arg.TenantID)
+// Cross-tenant: the promoter. Takes back what CountExecutionsByTenants added in
+// the same transaction and what is not made: only what is made counts.
+func (q *Queries) ReturnExecutionsByTenants(ctx context.Context, arg ReturnExecutionsByTenantsParams) error {
+	_, err := q.db.Exec(ctx, ReturnExecutionsByTenants, arg.TenantIds, arg.Unused)
 	return err
 }
 

@@ -357,35 +357,10 @@ SELECT ARRAY(SELECT p.id FROM placed p ORDER BY p.place)::uuid[] AS ids,
        coalesce((SELECT l.tenant_id FROM last_key l), '00000000-0000-0000-0000-000000000000')::uuid AS next_tenant,
        coalesce((SELECT l.concurrency_key FROM last_key l), '')::text AS next_key;
 
--- name: ListCrowdedTenants :many
--- Cross-tenant: the promoter. Tenants of which more than so many runs of a line
--- wait in the pool and may start: what becomes due belongs behind those. Walks
--- the lines as ListPooledExecutions does.
-WITH RECURSIVE walk AS (
-    (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1)
-    UNION ALL
-    SELECT n.tenant_id, n.priority, n.job_type FROM walk w CROSS JOIN LATERAL (
-        SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e
-        WHERE e.pooled AND (e.tenant_id, e.priority, e.job_type) > (w.tenant_id, w.priority, w.job_type)
-        ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1
-    ) n
-),
-lines AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000)
-SELECT DISTINCT l.tenant_id FROM lines l
-WHERE EXISTS (
-    SELECT 1 FROM active_executions e
-    WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
-      AND e.available_at <= coalesce(sqlc.narg(now)::timestamptz, now())
-    OFFSET @more_than::int
-);
-
--- name: CountActiveByJobs :many
--- Cross-tenant: the promoter, for jobs whose rows it holds locked; and for one
--- job the trigger, likewise. Places taken or reserved, and runs that wait. What
--- waits of a backfill counts as neither: it would have due instants skipped.
-SELECT e.job_id, count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0) AS taken,
-       count(*) FILTER (WHERE e.status <> 'running' AND e.concurrency_limit > 0 AND e.backfill_id IS NULL) AS waiting
-FROM active_executions e WHERE e.job_id = ANY (@job_ids::uuid[]) GROUP BY e.job_id;
+-- name: CountActiveOfJob :one
+-- The places of one job, whose row the caller holds locked since an earlier
+-- statement. See count_active.
+SELECT coalesce(sum(c.taken), 0)::bigint AS taken, coalesce(sum(c.waiting), 0)::bigint AS waiting FROM count_active(ARRAY[@job_id::uuid]) c;
 
 -- name: CompleteExecutions :many
 -- Cross-tenant: the worker. Fenced on (attempt, lease token): a row that is no

@@ -133,24 +133,54 @@ WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: ClaimDueJobs :many
 -- Cross-tenant: the promoter. Takes and locks what is due, oldest first, and
--- skips what another promoter holds. A plain top-level select: inside an
--- UPDATE ... WHERE id IN (SELECT ... LIMIT ... SKIP LOCKED) the planner may take
--- more rows than the limit. Walks scheduled_jobs_due; the lower bound spares
--- the scan the index entries of jobs advanced since some old snapshot began.
-SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
-       cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
-       max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
-       misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at,
-       -- What a key is made of, only where there is one.
-       concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config,
-       coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at
-FROM scheduled_jobs
-WHERE status = 'active'
-  AND next_execution_at <= coalesce(sqlc.narg(now)::timestamptz, now())
-  AND next_execution_at >= @since::timestamptz
-ORDER BY next_execution_at
-LIMIT @batch_size
-FOR NO KEY UPDATE SKIP LOCKED;
+-- skips what another promoter holds. Locked in a part of its own that is
+-- materialized: inside an UPDATE ... WHERE id IN (SELECT ... LIMIT ... SKIP LOCKED)
+-- the planner may take more rows than the limit. Walks scheduled_jobs_due; the
+-- lower bound spares the scan the index entries of jobs advanced since some old
+-- snapshot began.
+-- With each job comes what its promotion depends on. How many of its runs are not
+-- over, for those whose overlap policy asks: count_active counts under the locks,
+-- because its argument is only known when all of them are held, and it sees what
+-- was committed by then. And whether its tenant has a line in the pool, if it is
+-- asked to look for crowds: more than crowd_over runs of one priority and type
+-- that may start, behind which belongs what becomes due. That walks the lines as
+-- ListPooledExecutions does, and only when something is due.
+WITH RECURSIVE walk AS (
+    (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.priority, n.job_type FROM walk w CROSS JOIN LATERAL (
+        SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e
+        WHERE e.pooled AND (e.tenant_id, e.priority, e.job_type) > (w.tenant_id, w.priority, w.job_type)
+        ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1
+    ) n
+),
+lines AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000),
+due AS MATERIALIZED (
+    SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
+           cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
+           max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
+           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at,
+           -- What a key is made of, only where there is one.
+           concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config
+    FROM scheduled_jobs
+    WHERE status = 'active'
+      AND next_execution_at <= coalesce(sqlc.narg(now)::timestamptz, now())
+      AND next_execution_at >= @since::timestamptz
+    ORDER BY next_execution_at
+    LIMIT @batch_size
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT d.*, coalesce(p.taken, 0)::bigint AS taken, coalesce(p.waiting, 0)::bigint AS waiting,
+       (CASE WHEN @see_crowds::boolean THEN d.tenant_id = ANY (ARRAY(
+           SELECT l.tenant_id FROM lines l WHERE EXISTS (
+               SELECT 1 FROM active_executions e
+               WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
+                 AND e.available_at <= coalesce(sqlc.narg(now)::timestamptz, now())
+               OFFSET @crowd_over::int)))
+       ELSE false END)::boolean AS crowded
+FROM due d
+LEFT JOIN count_active(ARRAY(SELECT u.id FROM due u WHERE u.overlap_policy <> 'allow')) p ON p.job_id = d.id
+ORDER BY d.next_execution_at;
 
 -- name: AdvanceJobs :exec
 -- Cross-tenant: the promoter, for the rows it holds locked. Counts the runs in

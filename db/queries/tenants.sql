@@ -75,10 +75,23 @@ ON CONFLICT (tenant_id) DO UPDATE SET
     executions = CASE WHEN d.day >= EXCLUDED.day THEN d.executions ELSE 0 END + EXCLUDED.executions, day = greatest(d.day, EXCLUDED.day)
 RETURNING executions;
 
--- name: ReturnExecutions :exec
--- Takes back what CountExecutions added in the same transaction and what is not
--- made: only what is made counts.
-UPDATE execution_days SET executions = executions - @unused::int WHERE tenant_id = @tenant_id;
+-- name: CountExecutionsByTenants :many
+-- Cross-tenant: the promoter. CountExecutions for several tenants, locked in
+-- their order, so that promoters do not wait for one another in a circle.
+INSERT INTO execution_days AS d (tenant_id, day, executions)
+SELECT u.tenant_id, (n.at AT TIME ZONE 'UTC')::date, u.added
+FROM (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@added::int[]) AS added) u, (SELECT @at::timestamptz AS at) n
+ORDER BY u.tenant_id
+ON CONFLICT (tenant_id) DO UPDATE SET
+    executions = CASE WHEN d.day >= EXCLUDED.day THEN d.executions ELSE 0 END + EXCLUDED.executions, day = greatest(d.day, EXCLUDED.day)
+RETURNING tenant_id, executions;
+
+-- name: ReturnExecutionsByTenants :exec
+-- Cross-tenant: the promoter. Takes back what CountExecutionsByTenants added in
+-- the same transaction and what is not made: only what is made counts.
+UPDATE execution_days d SET executions = d.executions - u.unused
+FROM (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@unused::int[]) AS unused) u
+WHERE d.tenant_id = u.tenant_id;
 
 -- name: ListDailyBounds :many
 -- Cross-tenant: promoters look every few seconds which tenants they count for.

@@ -18,11 +18,9 @@ var crossTenant = map[string]string{
 	"ClaimDueJobs":          "promoter",
 	"AdvanceJobs":           "promoter",
 	"NextDue":               "promoter",
-	"CountActiveByJobs":     "promoter, for the jobs that it holds locked",
 	"ListCalendarsOfJobs":   "promoter and auditor, for the jobs that they hold",
 	"InsertDueExecutions":   "promoter",
 	"InsertUnrunExecutions": "promoter",
-	"ListCrowdedTenants":    "promoter: whom it should not hint",
 
 	"ClaimBackfills":           "promoter",
 	"CountActiveByBackfills":   "promoter, for backfills that it holds locked",
@@ -69,6 +67,8 @@ var crossTenant = map[string]string{
 
 	"ListTenants":                 "platform administrators",
 	"ListDailyBounds":             "promoter",
+	"CountExecutionsByTenants":    "promoter",
+	"ReturnExecutionsByTenants":   "promoter",
 	"HoldJobs":                    "promoter: tenants that are suspended or deleted",
 	"FreeJobs":                    "promoter",
 	"ListHeldExecutionsOfTenants": "promoter",

@@ -165,14 +165,11 @@ func count(ctx context.Context, tx *postgres.Tx, who tenant.Actor) error {
 // admit decides whether a triggered run has its place, waits for one, or must
 // be refused. The job's row is locked: nobody else admits meanwhile.
 func admit(ctx context.Context, tx *postgres.Tx, j db.ScheduledJob) (job.Admission, error) {
-	rows, err := tx.CountActiveByJobs(ctx, []uuid.UUID{j.ID})
+	active, err := tx.CountActiveOfJob(ctx, j.ID)
 	if err != nil {
 		return job.Admission{}, fmt.Errorf("count active executions: %w", err)
 	}
-	var places job.Places
-	if len(rows) == 1 {
-		places = job.Places{Taken: int(rows[0].Taken), Waiting: int(rows[0].Waiting)}
-	}
+	places := job.Places{Taken: int(active.Taken), Waiting: int(active.Waiting)}
 	spec := job.Spec{Overlap: job.Overlap(j.OverlapPolicy), MaxConcurrent: int(j.MaxConcurrent)}
 	a := spec.AdmitTrigger(places)
 	if !a.Run {

@@ -397,14 +397,11 @@ func (s *real) create(ctx context.Context, tx *postgres.Tx, o createJob, at time
 }
 
 func (s *real) trigger(ctx context.Context, tx *postgres.Tx, o triggerJob, j db.ScheduledJob, at time.Time) (a answer, err error) {
-	counts, err := tx.CountActiveByJobs(ctx, []uuid.UUID{j.ID})
+	active, err := tx.CountActiveOfJob(ctx, j.ID)
 	if err != nil {
 		return a, err
 	}
-	var places job.Places
-	for _, c := range counts {
-		places = job.Places{Taken: int(c.Taken), Waiting: int(c.Waiting)}
-	}
+	places := job.Places{Taken: int(active.Taken), Waiting: int(active.Waiting)}
 	admission := job.Spec{Overlap: job.Overlap(j.OverlapPolicy), MaxConcurrent: int(j.MaxConcurrent)}.AdmitTrigger(places)
 	if !admission.Run {
 		return answer{Refused: conflict}, nil

@@ -268,7 +268,7 @@ func (r *activeRow) failed(kind string) {
 	r.Failures = append(slices.Clone(r.Failures), failure{Number: r.Attempt, Type: kind})
 }
 
-// places are the runs of a job that are not over: CountActiveByJobs.
+// places are the runs of a job that are not over: count_active.
 func (t *tables) places(id uuid.UUID) (p job.Places) {
 	for i := range t.active {
 		switch r := &t.active[i]; {

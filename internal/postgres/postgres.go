@@ -137,22 +137,19 @@ type Tx struct {
 
 	conn      *pgxpool.Conn
 	committed bool
+	opening   *pgx.Batch // what begins it, until that is sent
 }
 
-// CommitWith commits with the writes that fn makes, all in one round trip.
-// The writes are only sent when fn returned, so their results are not known to
-// it, and the transaction is over afterwards.
-func (tx *Tx) CommitWith(ctx context.Context, fn func(q *db.Queries) error) error {
-	var queued recorder
-	if err := fn(db.New(&queued)); err != nil {
-		return err
+// opened reads the answers to what began the transaction; an error of them is
+// what closing the results answers, too.
+func (tx *Tx) opened(results pgx.BatchResults, o opening) pgx.BatchResults {
+	var set string
+	for range o.statements() {
+		_, _ = results.Exec()
 	}
-	queued.batch.Queue("COMMIT")
-	tx.committed = true
-	if err := tx.conn.SendBatch(ctx, &queued.batch).Close(); err != nil {
-		return Fault(err)
-	}
-	return nil
+	_ = results.QueryRow().Scan(&tx.At, &set, &set, &set)
+	tx.At, tx.opening = tx.At.UTC(), nil
+	return results
 }
 
 // callKey is the key of WithCall.
@@ -169,6 +166,13 @@ func WithCall(ctx context.Context, call string) context.Context {
 // otherwise.
 func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return d.inTx(ctx, opening{}, fn)
+}
+
+// InTxLed is InTx without a round trip for the beginning, which travels with the
+// first statement of fn: that must be one that reads rows, and Tx.At is known
+// once it was answered.
+func (d *DB) InTxLed(ctx context.Context, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{led: true}, fn)
 }
 
 // InTenant runs fn in one transaction that sees and writes the rows of one
@@ -195,6 +199,7 @@ func (d *DB) AcrossTenants(ctx context.Context, fn func(tx *Tx) error) error {
 type opening struct {
 	tenant, platform string // the settings of the policies
 	report           bool   // see InSnapshot
+	led              bool   // see InTxLed
 }
 
 func (o opening) statements() []string {
@@ -215,21 +220,21 @@ func (d *DB) inTx(ctx context.Context, o opening, fn func(tx *Tx) error) error {
 	// A connection that comes back inside a transaction is closed by the
 	// pool: that is the roll-back when fn panics or the connection is lost.
 	defer conn.Release()
-	var first pgx.Batch
+	tx := &Tx{conn: conn, opening: &pgx.Batch{}}
 	for _, statement := range o.statements() {
-		first.Queue(statement)
+		tx.opening.Queue(statement)
 	}
-	tx := &Tx{Queries: db.New(conn), conn: conn}
 	call, _ := ctx.Value(callKey{}).(string)
-	first.Queue(`SELECT now(), set_config('app.tenant_id', $1, true), set_config('app.platform', $2, true), set_config('app.call', $3, true)`,
-		o.tenant, o.platform, call).QueryRow(func(row pgx.Row) error {
-		var set string
-		return row.Scan(&tx.At, &set, &set, &set)
-	})
-	if err := conn.SendBatch(ctx, &first).Close(); err != nil {
-		return Fault(err)
+	tx.opening.Queue(`SELECT now(), set_config('app.tenant_id', $1, true), set_config('app.platform', $2, true), set_config('app.call', $3, true)`,
+		o.tenant, o.platform, call)
+	if o.led {
+		tx.Queries = db.New(leader{tx})
+	} else {
+		tx.Queries = db.New(conn)
+		if err := tx.opened(conn.SendBatch(ctx, tx.opening), o).Close(); err != nil {
+			return Fault(err)
+		}
 	}
-	tx.At = tx.At.UTC()
 	if err := fn(tx); err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()

@@ -1,13 +1,17 @@
 package postgres_test
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
@@ -61,13 +65,105 @@ func TestRoundTripsAreCounted(t *testing.T) {
 		{"a transaction", func() error {
 			return d.InTx(t.Context(), func(tx *postgres.Tx) error { return read(t, tx) })
 		}, []string{"begin", "ListDeletingTenants", "commit"}},
-		{"writes at the end", func() error {
-			return d.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.CommitWith(t.Context(), write) })
-		}, []string{"begin", "SetGauges"}},
+		{"one that is led", func() error {
+			return d.InTxLed(t.Context(), func(tx *postgres.Tx) error { return errors.Join(read(t, tx), read(t, tx)) })
+		}, []string{"ListDeletingTenants", "ListDeletingTenants", "commit"}},
+		{"led, and with writes at the end", func() error {
+			return d.InTxLed(t.Context(), func(tx *postgres.Tx) error {
+				return errors.Join(read(t, tx), tx.CommitWith(t.Context(), write))
+			})
+		}, []string{"ListDeletingTenants", "SetGauges"}},
 	} {
 		err := test.do()
 		if diff := cmp.Diff(test.want, taken()); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got)\n%s", test.name, err, diff)
 		}
+	}
+}
+
+// A transaction that is led knows its instant once its first statement was
+// answered, and begins with nothing else.
+func TestALedTransactionBeginsWithARead(t *testing.T) {
+	t.Parallel()
+	d, taken := engine(t)
+	err := d.InTxLed(t.Context(), func(tx *postgres.Tx) error {
+		if !tx.At.IsZero() {
+			t.Error("the instant is known before the beginning")
+		}
+		err := read(t, tx)
+		if tx.At.IsZero() || tx.At.Location() != time.UTC {
+			t.Errorf("the transaction's instant is %v", tx.At)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, first := range map[string]func(q *postgres.Tx) error{
+		"a write":         func(tx *postgres.Tx) error { _, err := tx.PoolExecutions(t.Context(), []uuid.UUID{}); return err },
+		"a row":           func(tx *postgres.Tx) error { _, err := tx.NextDue(t.Context(), time.Time{}); return err },
+		"only the commit": func(tx *postgres.Tx) error { return tx.CommitWith(t.Context(), func(*db.Queries) error { return nil }) },
+	} {
+		if err := d.InTxLed(t.Context(), first); err == nil {
+			t.Errorf("%s: the transaction began with it", name)
+		}
+	}
+	taken()
+	if err := d.InTx(t.Context(), func(tx *postgres.Tx) error { return read(t, tx) }); err != nil {
+		t.Errorf("the connection is of no use afterwards: %v", err)
+	}
+}
+
+// A read at the end is answered with what was written before it, and with
+// nothing where a write failed; the transaction is over either way.
+func TestTheLastReadComesWithTheCommit(t *testing.T) {
+	t.Parallel()
+	d, taken := engine(t)
+	tenant, absent := uuid.New(), uuid.New()
+	day := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	count := func(before func(q *db.Queries) error) (n int32, err error) {
+		err = d.InTxLed(t.Context(), func(tx *postgres.Tx) error {
+			if err := read(t, tx); err != nil {
+				return err
+			}
+			return tx.CommitWith(t.Context(), func(q *db.Queries) (err error) {
+				if err := before(q); err != nil {
+					return err
+				}
+				n, err = q.CountExecutions(t.Context(), db.CountExecutionsParams{TenantID: tenant, At: day, Added: 1})
+				if _, again := q.NextDue(t.Context(), time.Time{}); again == nil {
+					t.Error("something was read after the commit")
+				}
+				return err
+			})
+		})
+		return n, err
+	}
+	good := func(q *db.Queries) error { return q.EnsureRunningCount(t.Context(), tenant) }
+	for want := int32(1); want <= 2; want++ {
+		if n, err := count(good); n != want || err != nil {
+			t.Fatalf("counted %d, want %d; %v", n, want, err)
+		}
+	}
+	if diff := cmp.Diff([]string{"ListDeletingTenants", "EnsureRunningCount", "ListDeletingTenants", "EnsureRunningCount"}, taken()); diff != "" {
+		t.Errorf("the round trips (-want +got)\n%s", diff)
+	}
+	bad := func(q *db.Queries) error {
+		return q.SetGauges(t.Context(), db.SetGaugesParams{Names: []string{absent.String(), absent.String()}, Values: []int64{1, 1}}) // twice in one statement
+	}
+	if _, err := count(bad); err == nil {
+		t.Error("a read was answered although a write before it failed")
+	}
+	if n, err := count(good); n != 3 || err != nil {
+		t.Errorf("counted %d after a failure, want 3; %v", n, err)
+	}
+	missing := func(tx *postgres.Tx) error {
+		return errors.Join(read(t, tx), tx.CommitWith(t.Context(), func(q *db.Queries) error {
+			_, err := q.GetTenantStatus(t.Context(), absent)
+			return err
+		}))
+	}
+	if err := d.InTxLed(t.Context(), missing); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("a read that finds no row: %v", err)
 	}
 }

@@ -23,6 +23,7 @@ type dueJob struct {
 	resume      job.MisfirePolicy // of what a pause held back; empty: no pause
 	due         time.Time         // next_execution_at
 	places      job.Places
+	crowded     bool // its tenant has a line in the pool
 }
 
 // run is one execution to insert.
@@ -65,7 +66,7 @@ type plan struct {
 	unruns   []unrun
 	advances []advance
 	cancels  []*dueJob // whose active runs are cancelled first
-	next     time.Time // when the next job is due; set when nothing was
+	next     time.Time // when the next job is due; zero while there may be more due now
 	catchup  *catchup
 }
 

@@ -2,11 +2,9 @@ package promoter
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
 
@@ -14,53 +12,36 @@ import (
 // becomes due for it goes there too: a hint would overtake them.
 const crowdedAfter = 16
 
-// crowds is where hints would wait behind others: lanes without room, and
-// tenants with a line in the pool. It is advice, and a little old.
-type crowds struct {
-	looked  clock.Mark // the zero mark is long ago
-	lanes   map[queue.Lane]bool
-	tenants map[uuid.UUID]bool
-	none    bool // no hint can be sent at all
+// lanes are where hints would wait behind others. It is advice, and a little old.
+type lanes struct {
+	full map[queue.Lane]bool
+	none bool // no hint can be sent at all
 }
 
-// look counts anew if the last count is too old. Without an answer nothing is
-// hinted, which costs an idle worker's distance between two looks.
-func (c *crowds) look(ctx context.Context, p *Promoter, now time.Time) {
-	if c.looked.Elapsed() < crowdsEvery {
-		return
-	}
-	*c = crowds{looked: clock.Start(), lanes: map[queue.Lane]bool{}, tenants: map[uuid.UUID]bool{}}
+// seeLanes counts what waits in the lanes. Without an answer nothing is hinted,
+// which costs an idle worker's distance between two looks.
+func (p *Promoter) seeLanes(ctx context.Context) lanes {
 	depths, err := p.Hints.Depth(ctx)
-	if err != nil {
-		c.none = true
-		return
-	}
+	l := lanes{full: map[queue.Lane]bool{}, none: err != nil}
 	for lane, waiting := range depths {
-		c.lanes[lane] = waiting >= queue.Window
+		l.full[lane] = waiting >= queue.Window
 	}
-	tenants, err := p.store.crowdedTenants(ctx, now)
-	if err != nil {
-		c.none = true // the pass that follows meets the same error, and tells of it
-		return
-	}
-	for _, id := range tenants {
-		c.tenants[id] = true
-	}
+	return l
 }
 
-// takes says whether a run's hint may be sent.
-func (c *crowds) takes(lane queue.Lane, tenant uuid.UUID) bool {
-	return !c.none && !c.lanes[lane] && !c.tenants[tenant]
+// takes says whether the hint of a job's run may be sent.
+func (l lanes) takes(j *dueJob) bool {
+	return !l.none && !j.crowded && !l.full[queue.LaneFor(j.spec.Priority)]
 }
 
 // announce decides of each run whether it is hinted or waits in the pool. What
 // may not start yet is in the pool, where it is found when it may. A run that
 // waits for a place or a key is never: it would be in the way of those that may
 // start.
-func (p *plan) announce(c *crowds) {
+func (p *plan) announce(l lanes) {
 	for i := range p.runs {
 		r := &p.runs[i]
-		r.hinted = !r.available.After(p.at) && c.takes(queue.LaneFor(r.job.spec.Priority), r.job.tenant)
+		r.hinted = !r.available.After(p.at) && l.takes(r.job)
 		r.pooled = !r.hinted && r.gate == 0 && r.key() == ""
 	}
 }

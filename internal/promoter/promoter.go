@@ -40,11 +40,14 @@ const (
 	// maxSleep bounds the sleep until the next due instant, because a job
 	// created meanwhile may be due earlier.
 	maxSleep = 200 * time.Millisecond
-	// minGap is the least distance between two passes that find less than a
-	// batch: where jobs are due at every millisecond, what gathers meanwhile
-	// shares the round trips (measured at 4,000 a second spread evenly: without
-	// it passes of one or two jobs fall behind).
-	minGap = 5 * time.Millisecond
+	// Where jobs are due at every millisecond, what gathers between two passes
+	// shares their round trips: paceJobs of them if that takes from minPace to
+	// maxPace. With 500 a second, passes at the latter's distance take 100 of the
+	// 250 round trips that those may cost; with 4,000, at the former's, passes of
+	// one or two jobs do not fall behind.
+	paceJobs = 12
+	minPace  = 8 * time.Millisecond
+	maxPace  = 20 * time.Millisecond
 	// lockedRetry is when to look again for a due job that somebody else held
 	// locked.
 	lockedRetry = 20 * time.Millisecond
@@ -56,9 +59,6 @@ const (
 	// bound, see ClaimDueJobs: how late a job may be whose row another promoter
 	// held locked and let go without advancing it, because it died.
 	fullScanEvery = time.Second
-	// crowdsEvery is how old a promoter's knowledge of where hints would wait
-	// may be. Meanwhile it promotes some 200 executions at most.
-	crowdsEvery = 20 * time.Millisecond
 )
 
 // hints is what a promoter needs of the queue. The database holds every fact,
@@ -111,7 +111,6 @@ type Promoter struct {
 	fullScan   clock.Mark
 	state      atomic.Pointer[string] // why it is not ready; nil: it is
 	late       catchup
-	crowds     crowds // of Pass
 
 	partitionsKept clock.Mark
 	partitionsOnce bool
@@ -142,8 +141,9 @@ type Report struct {
 // database's clock. It sends the hints after the commit; where that fails, the
 // executions go to the pool.
 func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
-	p.crowds.look(ctx, p, now)
-	made, err := p.store.promote(ctx, now, p.lowerBound(), p.decide)
+	seen := p.seeLanes(ctx)
+	d := due{now: now, since: p.lowerBound(), crowds: !seen.none}
+	made, err := p.store.promote(ctx, d, func(c claim) (plan, error) { return p.decide(c, seen) })
 	if fault.KindOf(err) == fault.Internal && isNoPartition(err) {
 		return Report{}, errors.Join(err, p.Upkeep(ctx, now))
 	}
@@ -159,7 +159,7 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 }
 
 // decide says what becomes of claimed jobs. Halted means nothing does.
-func (p *Promoter) decide(c claim) (plan, error) {
+func (p *Promoter) decide(c claim, seen lanes) (plan, error) {
 	if err := p.checkClock(c.database); err != nil {
 		return plan{}, err
 	}
@@ -175,7 +175,7 @@ func (p *Promoter) decide(c claim) (plan, error) {
 		}
 		out.add(j, s)
 	}
-	out.announce(&p.crowds)
+	out.announce(seen)
 	return out, nil
 }
 
@@ -250,6 +250,7 @@ func (p *Promoter) onDuty(d Duty) func(context.Context) error {
 // promoteLoop runs passes back to back while there is something due, and
 // sleeps until the next instant otherwise.
 func (p *Promoter) promoteLoop(ctx context.Context) {
+	var beat tempo
 	for ctx.Err() == nil {
 		mark := clock.Start()
 		report, err := p.Pass(ctx, time.Time{})
@@ -261,13 +262,14 @@ func (p *Promoter) promoteLoop(ctx context.Context) {
 			p.Log.ErrorContext(ctx, "promotion failed", "error", err)
 			wait = time.Second
 		case err == nil:
-			wait = report.pause(mark.Elapsed())
 			if report.Claimed > 0 {
+				beat.pass(mark, report.Claimed)
 				p.Metrics.Operation("promote", "ok", mark.Elapsed())
 			}
 			if report.Missed > 0 {
 				p.Log.WarnContext(ctx, "due instants were missed", "missed", report.Missed, "promoted", report.Promoted)
 			}
+			wait = report.pause(mark.Elapsed(), beat.left())
 		}
 		sleep(ctx, wait)
 	}
@@ -289,21 +291,6 @@ func (p *Promoter) became(err error) {
 	}
 	why := "the last promotion failed; see the log"
 	p.state.Store(&why)
-}
-
-// pause is how long to sleep after a pass that took so long.
-func (r Report) pause(took time.Duration) time.Duration {
-	if r.Next.IsZero() {
-		if r.Claimed == batchSize {
-			return 0
-		}
-		return minGap
-	}
-	until := r.Next.Sub(r.At) - took
-	if r.Next.Before(r.At) {
-		return lockedRetry
-	}
-	return min(max(until, 0), maxSleep)
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/fleet"
-	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
@@ -32,30 +31,34 @@ type claim struct {
 	at, database time.Time // the instant that decides, and the database's clock
 }
 
+// due says what to claim.
+type due struct {
+	now    time.Time // zero: the database's clock
+	since  time.Time // nothing that was due before
+	crowds bool      // look for tenants with a line in the pool
+}
+
 // promote claims what is due, lets decide say what becomes of it, and writes
-// that: four round trips for up to batchSize jobs, five when one of them has
-// calendars.
-func (s *store) promote(ctx context.Context, now, since time.Time, decide func(claim) (plan, error)) (made plan, err error) {
+// that: two round trips for up to batchSize jobs, three when one of them has
+// calendars or its tenant a bound on a day's executions.
+func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, error)) (made plan, err error) {
 	of, err := s.dailyBounds(ctx)
 	if err != nil {
 		return plan{}, fmt.Errorf("promote: %w", postgres.Fault(err))
 	}
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		rows, err := tx.ClaimDueJobs(ctx, db.ClaimDueJobsParams{Now: postgres.At(now), Since: since, BatchSize: batchSize})
+	err = s.db.InTxLed(ctx, func(tx *postgres.Tx) error {
+		rows, err := tx.ClaimDueJobs(ctx, db.ClaimDueJobsParams{
+			Now: postgres.At(d.now), Since: d.since, BatchSize: batchSize, SeeCrowds: d.crowds, CrowdOver: crowdedAfter,
+		})
 		if err != nil {
 			return fmt.Errorf("claim due jobs: %w", err)
 		}
 		c := claim{at: tx.At, database: tx.At}
-		if !now.IsZero() {
-			c.at = now
+		if !d.now.IsZero() {
+			c.at = d.now
 		}
 		if c.jobs, err = dueJobs(rows); err != nil {
 			return err
-		}
-		if len(rows) > 0 {
-			if err := countPlaces(ctx, tx, c.jobs); err != nil {
-				return err
-			}
 		}
 		if c.calendars, err = loadCalendars(ctx, tx, c.jobs); err != nil {
 			return err
@@ -73,15 +76,7 @@ func (s *store) promote(ctx context.Context, now, since time.Time, decide func(c
 				return err
 			}
 		}
-		if len(rows) > 0 {
-			return tx.CommitWith(ctx, func(q *db.Queries) error { return write(ctx, q, &made, c.at, now) })
-		}
-		made.next, err = tx.NextDue(ctx, since)
-		if err != nil {
-			return fmt.Errorf("find the next due job: %w", err)
-		}
-		made.next = made.next.UTC()
-		return nil
+		return tx.CommitWith(ctx, func(q *db.Queries) error { return write(ctx, q, &made, c.at, d) })
 	})
 	if err != nil {
 		return plan{}, fmt.Errorf("promote: %w", err)
@@ -89,51 +84,37 @@ func (s *store) promote(ctx context.Context, now, since time.Time, decide func(c
 	return made, nil
 }
 
-// countPlaces counts, now that the jobs' rows are locked, the runs of each that
-// are not over: whoever else admits one holds the same lock.
-func countPlaces(ctx context.Context, tx *postgres.Tx, jobs []dueJob) error {
-	ids := make([]uuid.UUID, 0, len(jobs))
-	for _, j := range jobs {
-		if j.spec.Overlap != job.OverlapAllow {
-			ids = append(ids, j.id)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	rows, err := tx.CountActiveByJobs(ctx, ids)
-	if err != nil {
-		return fmt.Errorf("count active executions: %w", err)
-	}
-	places := make(map[uuid.UUID]job.Places, len(rows))
-	for _, r := range rows {
-		places[r.JobID] = job.Places{Taken: int(r.Taken), Waiting: int(r.Waiting)}
-	}
-	for i := range jobs {
-		jobs[i].places = places[jobs[i].id]
-	}
-	return nil
-}
-
-func write(ctx context.Context, q *db.Queries, p *plan, at, now time.Time) error {
+// write writes the plan, and reads when the next job is due where there is no
+// more now.
+func write(ctx context.Context, q *db.Queries, p *plan, at time.Time, d due) error {
 	for _, j := range p.cancels {
 		if err := cancelActive(ctx, q, j, at); err != nil {
 			return err
 		}
 	}
 	if len(p.runs) > 0 {
-		if err := q.InsertDueExecutions(ctx, insertDue(p.runs, now)); err != nil {
+		if err := q.InsertDueExecutions(ctx, insertDue(p.runs, d.now)); err != nil {
 			return fmt.Errorf("insert executions: %w", err)
 		}
 	}
 	if len(p.unruns) > 0 {
-		if err := q.InsertUnrunExecutions(ctx, insertUnrun(p.unruns, now)); err != nil {
+		if err := q.InsertUnrunExecutions(ctx, insertUnrun(p.unruns, d.now)); err != nil {
 			return fmt.Errorf("record instants that do not run: %w", err)
 		}
 	}
-	if err := q.AdvanceJobs(ctx, advanceJobs(p.advances, now)); err != nil {
-		return fmt.Errorf("advance jobs: %w", err)
+	if len(p.advances) > 0 {
+		if err := q.AdvanceJobs(ctx, advanceJobs(p.advances, d.now)); err != nil {
+			return fmt.Errorf("advance jobs: %w", err)
+		}
 	}
+	if p.claimed == batchSize {
+		return nil
+	}
+	next, err := q.NextDue(ctx, d.since)
+	if err != nil {
+		return fmt.Errorf("write what was planned, and find the next due job: %w", err)
+	}
+	p.next = next.UTC()
 	return nil
 }
 
@@ -237,15 +218,6 @@ func (s *store) pool(ctx context.Context, ids []uuid.UUID) error {
 		return fmt.Errorf("pool executions: %w", postgres.Fault(err))
 	}
 	return nil
-}
-
-// crowdedTenants are those with many executions in the pool.
-func (s *store) crowdedTenants(ctx context.Context, now time.Time) ([]uuid.UUID, error) {
-	ids, err := s.queries().ListCrowdedTenants(ctx, db.ListCrowdedTenantsParams{Now: postgres.At(now), MoreThan: crowdedAfter})
-	if err != nil {
-		return nil, fmt.Errorf("list crowded tenants: %w", postgres.Fault(err))
-	}
-	return ids, nil
 }
 
 // gauge takes the numbers about the whole service, keeps them where every

@@ -1,10 +1,8 @@
 package promoter
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -48,29 +46,33 @@ func (s *store) dailyBounds(ctx context.Context) (map[uuid.UUID]int, error) {
 }
 
 // takeDaily counts executions for tenants with a bound on those of a day, and
-// says how many of each are beyond it; only the others stay counted. It locks
-// the counters in the order of tenants, so that promoters do not wait for one
-// another in a circle.
+// says how many of each are beyond it; only the others stay counted.
 func takeDaily(ctx context.Context, tx *postgres.Tx, added, of map[uuid.UUID]int, at time.Time) (over map[uuid.UUID]int, err error) {
-	tenants := make([]uuid.UUID, 0, len(added))
-	for id := range added {
-		tenants = append(tenants, id)
+	if len(added) == 0 {
+		return nil, nil
 	}
-	slices.SortFunc(tenants, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	count := db.CountExecutionsByTenantsParams{At: at}
+	for tenant, n := range added {
+		count.TenantIds, count.Added = append(count.TenantIds, tenant), append(count.Added, int32(n))
+	}
+	totals, err := tx.CountExecutionsByTenants(ctx, count)
+	if err != nil {
+		return nil, fmt.Errorf("count the executions of the day: %w", err)
+	}
 	over = map[uuid.UUID]int{}
-	for _, id := range tenants {
-		total, err := tx.CountExecutions(ctx, db.CountExecutionsParams{TenantID: id, At: at, Added: int32(added[id])})
-		if err != nil {
-			return nil, fmt.Errorf("count the executions of the day: %w", err)
+	var back db.ReturnExecutionsByTenantsParams
+	for _, total := range totals {
+		id := total.TenantID
+		if beyond := min(int(total.Executions)-of[id], added[id]); beyond > 0 {
+			over[id] = beyond
+			back.TenantIds, back.Unused = append(back.TenantIds, id), append(back.Unused, int32(beyond))
 		}
-		beyond := min(int(total)-of[id], added[id])
-		if beyond <= 0 {
-			continue
-		}
-		over[id] = beyond
-		if err := tx.ReturnExecutions(ctx, db.ReturnExecutionsParams{TenantID: id, Unused: int32(beyond)}); err != nil {
-			return nil, fmt.Errorf("count the executions of the day: %w", err)
-		}
+	}
+	if len(over) == 0 {
+		return over, nil
+	}
+	if err := tx.ReturnExecutionsByTenants(ctx, back); err != nil {
+		return nil, fmt.Errorf("count the executions of the day: %w", err)
 	}
 	return over, nil
 }

@@ -24,6 +24,7 @@ func dueJobs(rows []db.ClaimDueJobsRow) ([]dueJob, error) {
 		jobs[i] = dueJob{
 			id: r.ID, tenant: r.TenantID, version: int(r.Version), jobType: r.JobType, maxAttempts: int(r.MaxAttempts),
 			anchor: r.AnchorAt.UTC(), count: r.ExecutionCount, resume: job.MisfirePolicy(orZero(r.ResumePolicy)), due: r.NextExecutionAt.UTC(),
+			places: job.Places{Taken: int(r.Taken), Waiting: int(r.Waiting)}, crowded: r.Crowded,
 			spec: job.Spec{
 				CronExpression: orZero(r.CronExpression), Interval: job.Duration(time.Duration(orZero(r.IntervalMs)) * time.Millisecond),
 				RunAt: r.RunAt, Timezone: r.Timezone, StartDate: r.StartDate, EndDate: r.EndDate,

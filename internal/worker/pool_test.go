@@ -159,6 +159,7 @@ func TestLookCostsNoMoreWhereMuchWaits(t *testing.T) {
 	for range 10 {
 		b.line(like, uuid.New(), 30, time.Second)
 	}
+	b.exec("UPDATE scheduled_jobs SET status = 'active', next_execution_at = now()") // one is due
 	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +179,7 @@ func TestLookCostsNoMoreWhereMuchWaits(t *testing.T) {
 				return err
 			}},
 			{"11 crowded tenants", 2000, func(ctx context.Context, q *db.Queries) error {
-				_, err := q.ListCrowdedTenants(ctx, db.ListCrowdedTenantsParams{MoreThan: 16})
+				_, err := q.ClaimDueJobs(ctx, db.ClaimDueJobsParams{BatchSize: 10, SeeCrowds: true, CrowdOver: 16})
 				return err
 			}},
 		} {
