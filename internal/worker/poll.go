@@ -15,9 +15,13 @@ const (
 	// between those that do not; it doubles from one to the other. Where more
 	// was found than one claim takes, pollNow. Hints and ends of runs call for a
 	// look after pollMin: behind a hint may stand what got none.
-	pollNow = time.Millisecond
-	pollMin = 20 * time.Millisecond
-	pollMax = 250 * time.Millisecond
+	//
+	// While hints come and nothing was found, nobody is heard before pollCalm: a
+	// steady load calls all the time, and each look costs a round trip for nothing.
+	pollNow  = time.Millisecond
+	pollMin  = 20 * time.Millisecond
+	pollCalm = 100 * time.Millisecond
+	pollMax  = 250 * time.Millisecond
 	// pollRest is how many times its own length a look is followed by none, so
 	// that a worker keeps at most a fifth of one of the database's cores busy
 	// by looking, however much waits.
@@ -62,6 +66,7 @@ func (w *Worker) Poll(ctx context.Context) (won int, err error) {
 type sight struct {
 	won    int
 	full   bool          // no slot was free
+	waits  bool          // something may start, whoever takes it
 	looked time.Duration // in the database
 }
 
@@ -75,7 +80,7 @@ func (w *Worker) poll(ctx context.Context) (seen sight, err error) {
 	open = max(0, open-turns.made)
 	busy := inc.busy()
 	mark := clock.Start()
-	found, err := w.look(ctx, min(open+kept, claimBatch), busy)
+	found, err := w.look(ctx, min(open+kept, claimBatch), busy, &seen)
 	if err != nil {
 		return sight{}, err
 	}
@@ -103,7 +108,7 @@ func (w *Worker) poll(ctx context.Context) (seen sight, err error) {
 // look finds what waits and may start, most urgent first: what waits for a
 // place that is free, now and then, and what is in the pool. It leaves out
 // tenants that were refused just now.
-func (w *Worker) look(ctx context.Context, most int, busy map[uuid.UUID]int) (found []candidate, err error) {
+func (w *Worker) look(ctx context.Context, most int, busy map[uuid.UUID]int, seen *sight) (found []candidate, err error) {
 	if w.placed.Elapsed() >= placedEvery {
 		w.placed = clock.Start()
 		if found, w.afterPlaced, err = w.store.placed(ctx, most, w.afterPlaced); err != nil {
@@ -115,6 +120,7 @@ func (w *Worker) look(ctx context.Context, most int, busy map[uuid.UUID]int) (fo
 		return nil, err
 	}
 	w.afterTenant = after
+	seen.waits = len(found)+len(pooled) > 0
 	for tenant, at := range w.refused {
 		if at.Elapsed() >= refusedFor {
 			delete(w.refused, tenant)
@@ -236,8 +242,16 @@ func (s *seeker) round(ctx context.Context) (rest, wait time.Duration) {
 	default:
 		s.wait = min(max(2*s.wait, pollMin), pollMax)
 	}
-	rest = max(min(s.wait, pollMin), pollRest*seen.looked)
+	rest = max(min(s.wait, s.deaf(seen)), pollRest*seen.looked)
 	return rest, max(rest, s.wait-s.wait/10+rand.N(s.wait/5))
+}
+
+// deaf is how long nobody is heard after a poll.
+func (s *seeker) deaf(seen sight) time.Duration {
+	if seen.waits || seen.full || s.worker.hintless.Load() {
+		return pollMin
+	}
+	return pollCalm
 }
 
 // gather puts into the pool what was hinted, while hints do not come.
