@@ -27,7 +27,13 @@ type Store struct {
 // Reschedule computes anew, inside the transaction of an edit that holds the
 // calendar locked and has written it, when the jobs that name it are due. Its
 // error undoes the edit. See job.Reschedule.
-type Reschedule func(ctx context.Context, tx *postgres.Tx, who tenant.Actor, calendar uuid.UUID) error
+type Reschedule func(ctx context.Context, tx *postgres.Tx, who tenant.Actor, edit Edit) error
+
+// Edit is a calendar that was changed, and what it held before.
+type Edit struct {
+	ID     uuid.UUID
+	Before schedule.Calendar
+}
 
 // NewStore makes a store.
 func NewStore(db *postgres.DB, reschedule Reschedule) *Store {
@@ -146,7 +152,7 @@ func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec
 		if updated, err = fromRow(row); err != nil || old.Timezone == updated.Timezone && slices.Equal(old.Days, updated.Days) {
 			return err
 		}
-		return s.reschedule(ctx, tx, who, id)
+		return s.reschedule(ctx, tx, who, Edit{ID: id, Before: schedule.Calendar{Zone: old.Timezone, Days: old.Days}})
 	})
 	return updated, err
 }

@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -125,9 +126,11 @@ const (
 // Reschedule computes anew when the jobs that name a calendar are due, inside
 // the transaction that changed it and holds it locked: the next instant of each
 // after now, while what is due already stays due. It refuses, as a Conflict, a
-// change that leaves some job no instant, and one that moves too many.
-func Reschedule(ctx context.Context, tx *postgres.Tx, who tenant.Actor, changed uuid.UUID) error {
-	rows, err := tx.ListJobsByCalendar(ctx, db.ListJobsByCalendarParams{TenantID: who.TenantID, Reference: calendar.Reference(changed)})
+// change that leaves some job no instant, and one that moves too many; and as
+// Forbidden one that brings a job's instants closer together than the tenant's
+// smallest interval. A job whose instants were as close before stays as it is.
+func Reschedule(ctx context.Context, tx *postgres.Tx, who tenant.Actor, edit calendar.Edit) error {
+	rows, err := tx.ListJobsByCalendar(ctx, db.ListJobsByCalendarParams{TenantID: who.TenantID, Reference: calendar.Reference(edit.ID)})
 	if err != nil {
 		return fmt.Errorf("lock the jobs of a calendar: %w", err)
 	}
@@ -175,6 +178,9 @@ func Reschedule(ctx context.Context, tx *postgres.Tx, who tenant.Actor, changed 
 	if len(barren) > 0 {
 		return leavesNothing(barren)
 	}
+	if err := keepsDistance(ctx, tx, jobs, change{found: found, edit: edit, tenant: who.TenantID}); err != nil {
+		return err
+	}
 	if err := tx.RescheduleJobs(ctx, p); err != nil {
 		return fmt.Errorf("reschedule the jobs of a calendar: %w", err)
 	}
@@ -191,14 +197,72 @@ func rangesOf(jobs []Job, found map[uuid.UUID]schedule.Calendar) (n int) {
 	return n
 }
 
+// change is the calendars of some jobs after an edit of one of them.
+type change struct {
+	found  map[uuid.UUID]schedule.Calendar
+	edit   calendar.Edit
+	tenant uuid.UUID
+}
+
+// before is the calendars as they were.
+func (c change) before() map[uuid.UUID]schedule.Calendar {
+	was := maps.Clone(c.found)
+	was[c.edit.ID] = c.edit.Before
+	return was
+}
+
+// keepsDistance refuses an edit that brings instants of a job closer together
+// than the tenant's smallest interval, and than they were.
+func keepsDistance(ctx context.Context, tx *postgres.Tx, jobs []Job, c change) error {
+	row, err := tx.GetTenant(ctx, c.tenant)
+	if err != nil {
+		return fmt.Errorf("read the smallest interval: %w", err)
+	}
+	if row.MinIntervalSeconds == nil || *row.MinIntervalSeconds <= 1 {
+		return nil // no schedule has less
+	}
+	least := time.Duration(*row.MinIntervalSeconds) * time.Second
+	before := c.before()
+	var nearer []string
+	for _, j := range jobs {
+		if j.Status == Inactive {
+			continue
+		}
+		now, err := j.SmallestDistance(pick(c.found, j.Calendars), tx.At)
+		if err != nil {
+			return err
+		}
+		if now == 0 || now >= least {
+			continue
+		}
+		was, err := j.SmallestDistance(pick(before, j.Calendars), tx.At)
+		if err != nil {
+			return err
+		}
+		if was == 0 || now < was {
+			nearer = append(nearer, fmt.Sprintf("%q (%s)", j.Name, j.ID))
+		}
+	}
+	if len(nearer) == 0 {
+		return nil
+	}
+	return fault.Exceeded(fault.Limit{Name: "minIntervalSeconds", Value: int64(*row.MinIntervalSeconds)}, fmt.Sprintf(
+		"with this calendar some instants of these jobs would be less than %v apart: %s; change the days, or these jobs first", least, listed(nearer)), tx.At)
+}
+
 // leavesNothing names the first of the jobs that would never run again.
 func leavesNothing(jobs []string) error {
+	return fault.New(fault.Conflict, "CONFLICT", "the calendar would leave no instant to these jobs: "+listed(jobs)+"; change the days, or these jobs first")
+}
+
+// listed names the first of some jobs and says how many more there are.
+func listed(jobs []string) string {
 	const shown = 5
 	text := strings.Join(jobs[:min(shown, len(jobs))], ", ")
 	if more := len(jobs) - shown; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return fault.New(fault.Conflict, "CONFLICT", "the calendar would leave no instant to these jobs: "+text+"; change the days, or these jobs first")
+	return text
 }
 
 // orNever writes "no next instant" as the statement has it.
