@@ -59,6 +59,9 @@ const (
 	// bound, see ClaimDueJobs: how late a job may be whose row another promoter
 	// held locked and let go without advancing it, because it died.
 	fullScanEvery = time.Second
+	// pauseAfterError is how long a promoter rests after a pass that failed. What
+	// is due waits for it once the database is back.
+	pauseAfterError = 500 * time.Millisecond
 )
 
 // hints is what a promoter needs of the queue. The database holds every fact,
@@ -260,7 +263,7 @@ func (p *Promoter) promoteLoop(ctx context.Context) {
 		case err != nil && ctx.Err() == nil:
 			p.Metrics.Failure("promote", fault.KindOf(err).String())
 			p.Log.ErrorContext(ctx, "promotion failed", "error", err)
-			wait = time.Second
+			wait = pauseAfterError
 		case err == nil:
 			if report.Claimed > 0 {
 				beat.pass(mark, report.Claimed)

@@ -109,7 +109,7 @@ func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token
 		}
 		w.Log.WarnContext(ctx, "claim failed, asking again", "error", err, "executions", len(wishes))
 		pause(inc.ctx, wait)
-		wait = min(2*wait, 2*time.Second)
+		wait = min(2*wait, askAgain)
 	}
 }
 

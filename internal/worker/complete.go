@@ -102,7 +102,7 @@ func (w *Worker) completeUntilAnswered(ctx context.Context, batch []ended) (verd
 		}
 		w.Log.WarnContext(ctx, "outcomes not written, trying again", "error", err, "executions", len(batch))
 		pause(ctx, wait)
-		wait = min(2*wait, 2*time.Second)
+		wait = min(2*wait, askAgain)
 	}
 }
 

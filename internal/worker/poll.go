@@ -48,7 +48,7 @@ const (
 	gatherEvery  = 100 * time.Millisecond
 	hintPatience = 5 * time.Second
 	// pollAfterError is the distance after a look that the database refused.
-	pollAfterError = time.Second
+	pollAfterError = askAgain
 )
 
 // Poll looks once for executions that wait without a hint and may start, and

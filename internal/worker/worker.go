@@ -45,6 +45,10 @@ const (
 	// executions go to the pool, where every worker finds them, in fair order.
 	// Hints behind it wait too, so it is short: 64 of them are through in 0.1 s.
 	slotPatience = 25 * time.Millisecond
+	// askAgain is the longest pause before a statement that was not answered is
+	// sent again. Everything waits behind it when the database is back, and a
+	// worker sends three at most at a time, so it is short.
+	askAgain = 500 * time.Millisecond
 	// lastWords is how long a worker that stops goes on trying to write its
 	// last outcomes to a database that is away.
 	lastWords = 5 * time.Second

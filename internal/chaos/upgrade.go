@@ -1,0 +1,88 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+// buildEarlier makes the processes of an earlier commit, from what git has of
+// it.
+func (s *stack) buildEarlier(ctx context.Context, commit string) error {
+	source := filepath.Join(s.dir, "earlier")
+	if err := os.Mkdir(source, 0o700); err != nil {
+		return err
+	}
+	archive := source + ".tar"
+	defer func() { _ = os.Remove(archive) }()
+	// The root of the tree, wherever in it this was started.
+	root, err := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel").Output()
+	if err != nil {
+		return fmt.Errorf("-upgrade-from needs git and the repository: %w", err)
+	}
+	if err := run(ctx, "git", "-C", string(root[:len(root)-1]), "archive", "-o", archive, commit); err != nil {
+		return err
+	}
+	if err := run(ctx, "tar", "-xf", archive, "-C", source); err != nil {
+		return err
+	}
+	return run(ctx, "go", "-C", source, "build", "-buildvcs=false", "-o", s.earlier("")+string(filepath.Separator),
+		"./cmd/api", "./cmd/promoter", "./cmd/worker", "./cmd/migrate")
+}
+
+// earlier is a program of the earlier commit.
+func (s *stack) earlier(name string) string { return filepath.Join(s.dir, "earlier", "bin", name) }
+
+// migrateEarlier makes the schema as the earlier commit has it.
+func (s *stack) migrateEarlier(ctx context.Context) error {
+	if err := postgres.EnsureDatabase(ctx, s.servers.url("postgres", "postgres"), database, schemaOwner); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, s.earlier("migrate")) //nolint:gosec // we built it
+	cmd.Env = []string{"DATABASE_OWNER_URL=" + s.servers.url(database, schemaOwner), "DATABASE_URL=" + s.servers.url(database, login)}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("the earlier migrate: %w: %s", err, tail(out))
+	}
+	return nil
+}
+
+// upgrade does what an operator does, under load: the schema first, while all
+// processes are of the earlier commit, and then one process after the other,
+// of any kind first. It answers what it did as if it were faults.
+func (s *stack) upgrade(ctx context.Context, c Config, progress io.Writer) (done []fault, err error) {
+	mark := clock.Start()
+	step := func(kind, who string, do func() error) {
+		if err != nil || !rest(ctx, time.Second) {
+			return
+		}
+		f := fault{kind: kind, who: who, at: mark.Elapsed(), begun: clock.Now()}
+		err = do()
+		f.healed, f.err = clock.Now(), err
+		f.lasts = f.healed.Sub(f.begun)
+		done = append(done, f)
+		fmt.Fprintln(progress, f)
+	}
+	rest(ctx, c.Quiet)
+	step("migrate", "", func() error { return s.migrate(ctx) })
+	rest(ctx, c.Quiet) // all are of the earlier commit, and the schema is not
+	for _, i := range dice(c.Seed).Perm(len(s.members)) {
+		m := s.members[i]
+		step("replace", m.name, func() error {
+			m.end(syscall.SIGTERM)
+			m.mu.Lock()
+			m.program = filepath.Join(s.dir, "bin", m.role)
+			m.mu.Unlock()
+			return errors.Join(m.start(ctx), s.everybodyWorks(ctx, 30*time.Second))
+		})
+	}
+	return done, errors.Join(err, ctx.Err())
+}
