@@ -96,8 +96,13 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	var loading, watchers sync.WaitGroup
 	loading.Go(func() { l.run(ctx, c, stopLoad) })
 	watchers.Go(func() { s.watch(watching, l, f) })
-	rage(ctx, s, faults, mark)
-	err := heal(ctx, s)
+	var err error
+	if c.Earlier != "" {
+		faults, err = s.upgrade(ctx, c, progress)
+	} else {
+		rage(ctx, s, faults, mark)
+	}
+	err = errors.Join(err, heal(ctx, s))
 	t.healed = clock.Now()
 	rest(ctx, c.Duration-mark.Elapsed()-time.Second)
 	close(stopLoad)

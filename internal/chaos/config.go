@@ -33,6 +33,7 @@ type Config struct {
 	Faults    bool          // false: the same load undisturbed
 	Only      string        // kind of fault, the only one; empty: all
 	Apart     time.Duration // between the end of a fault and the next one; zero: several at once
+	Earlier   string        // commit whose processes are replaced under load, instead of faults; empty: none
 	Drops     bool          // some targets break the connection off instead of answering
 }
 
@@ -54,10 +55,12 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.StringVar(&c.Only, "only", "", "only this kind of fault, such as \"kill worker\"")
 	set.DurationVar(&c.Apart, "apart", 0, "one fault at a time, every kind in turn, so long apart; 0: several at once")
 	set.BoolVar(&c.Drops, "drops", false, "some targets break the connection off instead of answering")
+	set.StringVar(&c.Earlier, "upgrade-from", "", "instead of faults: begin with the processes of this commit, migrate, and replace them one by one; needs git")
 	if err := set.Parse(args); err != nil {
 		return Config{}, err
 	}
 	c.Quiet, c.Calm = 5*time.Second, 6*time.Second
+	c.Faults = c.Faults && c.Earlier == ""
 	err := c.check()
 	if err != nil {
 		fmt.Fprintln(output, err)

@@ -65,7 +65,7 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 	spec.RetryConfig = &api.RetryConfig{MaxRetries: &retries, RetryDelayMs: &delay}
 	method, url := []string{"GET", "POST"}[r.IntN(2)], l.stack.sink.url+"/"
 	spec.Config, _ = json.Marshal(map[string]any{"url": url + query, "method": method})
-	if r.IntN(3) == 0 {
+	if r.IntN(3) == 0 && !l.plain {
 		l.function(&spec, url+query, fails == 0 && takes <= 50)
 	}
 	return w, spec

@@ -52,6 +52,7 @@ type load struct {
 	tenants int
 	end     time.Time // endDate of every job
 	drops   bool      // some targets break connections off
+	plain   bool      // no functions: the processes may be of a commit that has not those of the load
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -68,7 +69,7 @@ type sight struct {
 }
 
 func newLoad(s *stack, c Config, end time.Time) *load {
-	return &load{stack: s, tenants: c.Tenants, end: end, drops: c.Drops, random: rand.New(rand.NewPCG(c.Seed, 2)), answers: map[string]int{}} //nolint:gosec // it must repeat
+	return &load{stack: s, tenants: c.Tenants, end: end, drops: c.Drops, plain: c.Earlier != "", random: rand.New(rand.NewPCG(c.Seed, 2)), answers: map[string]int{}} //nolint:gosec // it must repeat
 }
 
 // patience is how long an operation is repeated until it is answered.

@@ -67,7 +67,11 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 	if err := s.stores(ctx, c); err != nil {
 		return s, err
 	}
-	if err := s.migrate(ctx); err != nil {
+	first := s.migrate
+	if c.Earlier != "" {
+		first = s.migrateEarlier
+	}
+	if err := first(ctx); err != nil {
 		return s, err
 	}
 	if err := s.servers.follow(ctx); errors.Is(err, devstack.ErrNoBackup) {
@@ -129,7 +133,10 @@ func (s *stack) build(ctx context.Context, c Config) error {
 	for _, name := range []string{"api", "promoter", "worker"} {
 		args = append(args, module+"/cmd/"+name)
 	}
-	return run(ctx, "go", args...)
+	if err := run(ctx, "go", args...); err != nil || c.Earlier == "" {
+		return err
+	}
+	return s.buildEarlier(ctx, c.Earlier)
 }
 
 func (s *stack) migrate(ctx context.Context) error {
@@ -154,6 +161,9 @@ func (s *stack) people(ctx context.Context, c Config) error {
 		count := map[string]int{"api": c.APIs, "promoter": c.Promoters, "worker": c.Workers}[role]
 		for n := range count {
 			m, err := s.hire(role, n+1)
+			if c.Earlier != "" {
+				m.program = s.earlier(role)
+			}
 			if err == nil {
 				err = s.equip(m, c)
 			}
@@ -289,7 +299,7 @@ func (s *stack) close() error {
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Close())
 	}
-	for _, part := range []string{lockName, "bin", "redis", "broken.c", "broken.so", "time.go", "wrong.go", "overlay.json"} {
+	for _, part := range []string{lockName, "bin", "redis", "broken.c", "broken.so", "earlier", "time.go", "wrong.go", "overlay.json"} {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(s.dir, part)))
 	}
 	if s.dir != "" && !s.keep {

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,7 +12,29 @@ import (
 
 // store looks into the product's database from outside, as the superuser on a
 // connection of its own each time, because the server is restarted meanwhile.
-type store struct{ url string }
+type store struct {
+	url string
+	// columns of what is over, whose print may not change; none: all. A migration
+	// may add to a row and not change it.
+	columns []string
+}
+
+// printed is what the print of a row h is taken of.
+func (s store) printed() string {
+	if len(s.columns) == 0 {
+		return "h"
+	}
+	return "ROW(h." + strings.Join(s.columns, ", h.") + ")"
+}
+
+// remember has prints taken of the columns that there are now.
+func (s *store) remember(ctx context.Context) error {
+	return s.with(ctx, func(conn *pgx.Conn) error {
+		const sql = `SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute
+			WHERE attrelid = 'job_executions'::regclass AND attnum > 0 AND NOT attisdropped`
+		return conn.QueryRow(ctx, sql).Scan(&s.columns)
+	})
+}
 
 // row is an execution, over or not.
 type row struct {
@@ -130,7 +153,7 @@ func (s store) snapshot(ctx context.Context) (shot snapshot, err error) {
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		var id uuid.UUID
 		var print string
-		found, err := conn.Query(ctx, "SELECT id, md5(h::text) FROM job_executions h")
+		found, err := conn.Query(ctx, "SELECT id, md5(("+s.printed()+")::text) FROM job_executions h")
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func (s *stack) migrateEarlier(ctx context.Context) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("the earlier migrate: %w: %s", err, tail(out))
 	}
-	return nil
+	return s.store.remember(ctx)
 }
 
 // upgrade does what an operator does, under load: the schema first, while all
