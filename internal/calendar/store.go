@@ -21,13 +21,13 @@ import (
 // another tenant's calendar is answered as one that does not exist.
 type Store struct {
 	db         *postgres.DB
-	reschedule Reschedule
+	reschedule rescheduler
 }
 
-// Reschedule computes anew, inside the transaction of an edit that holds the
+// rescheduler computes anew, inside the transaction of an edit that holds the
 // calendar locked and has written it, when the jobs that name it are due. Its
 // error undoes the edit. See job.Reschedule.
-type Reschedule func(ctx context.Context, tx *postgres.Tx, who tenant.Actor, edit Edit) error
+type rescheduler func(ctx context.Context, tx *postgres.Tx, who tenant.Actor, edit Edit) error
 
 // Edit is a calendar that was changed, and what it held before.
 type Edit struct {
@@ -36,7 +36,7 @@ type Edit struct {
 }
 
 // NewStore makes a store.
-func NewStore(db *postgres.DB, reschedule Reschedule) *Store {
+func NewStore(db *postgres.DB, reschedule rescheduler) *Store {
 	return &Store{db: db, reschedule: reschedule}
 }
 
