@@ -70,6 +70,10 @@ scheduler_executions_total{job_type="function",status="completed"} 1000
 	if diff := gocmp.Diff([]float64{65, 40, 1000, 0}, got); diff != "" {
 		t.Errorf("all round trips, those of claims, executions, stale completions (-want +got)\n%s", diff)
 	}
+	c := counters{executions: found.sum(executions), trips: found.by(roundTrips)}
+	if diff := gocmp.Diff("ClaimExecutions 0.040, CompleteExecutions 0.025", c.leading()); diff != "" {
+		t.Errorf("round trips by statement (-want +got)\n%s", diff)
+	}
 }
 
 func TestScrapeSaysWhenNobodyAnswers(t *testing.T) {
