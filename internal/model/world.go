@@ -93,8 +93,8 @@ func (w *world) freeze(who *process, d time.Duration) {
 const (
 	troubled  = 40 * time.Second
 	patience  = 15 * time.Minute // the longest line of one key and a limit of one took 5
-	timeout   = 5 * time.Second // of a statement, and of an idle transaction
-	latest    = 7 * time.Second // that a message may arrive
+	timeout   = 5 * time.Second  // of a statement, and of an idle transaction
+	latest    = 7 * time.Second  // that a message may arrive
 	heartbeat = 2 * time.Second
 	fence     = 7 * time.Second
 	lease     = 10 * time.Second
