@@ -57,7 +57,7 @@ func (q *Queries) FindStretchEnd(ctx context.Context, arg FindStretchEndParams) 
 }
 
 const FindStretchStart = `-- name: FindStretchStart :one
-SELECT coalesce((SELECT e.completed_at FROM job_executions e WHERE e.completed_at <= $1::timestamptz
+SELECT coalesce((SELECT e.completed_at FROM job_executions e WHERE e.completed_at < $1::timestamptz
         ORDER BY e.completed_at DESC OFFSET $2::int LIMIT 1), '0001-01-01 00:00:00+00')::timestamptz AS at
 `
 
@@ -67,8 +67,9 @@ type FindStretchStartParams struct {
 }
 
 // Cross-tenant: the collector of metrics. The same backwards: what is after the
-// answer and up to the instant is about so much. The year 1 stands for the
-// beginning.
+// answer and up to the instant is about so much. The answer is before the
+// instant, however much shares that: each stretch goes on. The year 1 stands for
+// the beginning.
 func (q *Queries) FindStretchStart(ctx context.Context, arg FindStretchStartParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, FindStretchStart, arg.ToAt, arg.Rows)
 	var at time.Time

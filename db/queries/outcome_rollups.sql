@@ -37,9 +37,10 @@ SELECT coalesce((SELECT e.completed_at FROM job_executions e
 
 -- name: FindStretchStart :one
 -- Cross-tenant: the collector of metrics. The same backwards: what is after the
--- answer and up to the instant is about so much. The year 1 stands for the
--- beginning.
-SELECT coalesce((SELECT e.completed_at FROM job_executions e WHERE e.completed_at <= @to_at::timestamptz
+-- answer and up to the instant is about so much. The answer is before the
+-- instant, however much shares that: each stretch goes on. The year 1 stands for
+-- the beginning.
+SELECT coalesce((SELECT e.completed_at FROM job_executions e WHERE e.completed_at < @to_at::timestamptz
         ORDER BY e.completed_at DESC OFFSET @rows::int LIMIT 1), '0001-01-01 00:00:00+00')::timestamptz AS at;
 
 -- name: ListOutcomeCells :many

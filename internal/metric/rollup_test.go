@@ -91,6 +91,20 @@ func TestOutcomesAreRolledUpOnce(t *testing.T) {
 	}
 }
 
+// One statement ended more than a transaction counts, all at its instant, before
+// roll-ups were kept: they are rolled up together, and what was before them too.
+func TestOutcomesOfOneInstantAreRolledUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec("UPDATE rollup_cursor SET rolled_from = now() - interval '1 hour'")
+	b.many(b.a, 30_000, 2*time.Hour, 2*time.Hour)
+	b.many(b.a, 10, 3*time.Hour, 4*time.Hour)
+	b.pass()
+	if diff := cmp.Diff(every(30_010), b.rolled(b.a)); diff != "" {
+		t.Errorf("rolled up (-want +got):\n%s", diff)
+	}
+}
+
 // Roll-ups of a tenant that is being deleted were purged, or are about to be.
 func TestADeletedTenantGetsNoRollups(t *testing.T) {
 	t.Parallel()
