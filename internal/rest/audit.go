@@ -56,11 +56,9 @@ func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObje
 		return nil, err
 	}
 	fields := disordered("to", p.From, p.To)
-	fields = append(fields, unstorable("actor", orZero(p.Actor))...)
 	if known := s.actions(); p.Action != nil && !slices.Contains(known, *p.Action) {
 		fields = append(fields, fault.Field{Path: "action", Rule: "enum", Message: "must be one of " + strings.Join(known, ", ")})
 	}
-	fields = append(fields, unstorable("objectId", orZero(p.ObjectID))...)
 	if len(fields) > 0 {
 		return nil, wrong(fields...)
 	}

@@ -67,7 +67,7 @@ func executionFilter(p api.ListExecutionsParams) (execution.Filter, error) {
 		filter.JobTypes = append(filter.JobTypes, string(jobType))
 	}
 	fields := append(disordered("to", p.From, p.To), disordered("createdTo", p.CreatedFrom, p.CreatedTo)...)
-	if fields = append(fields, unstorable("triggeredBy", filter.TriggeredBy)...); len(fields) > 0 {
+	if len(fields) > 0 {
 		return filter, wrong(fields...)
 	}
 	return filter, nil

@@ -256,6 +256,28 @@ func TestContentTypes(t *testing.T) {
 	refused(t, b.do(t, request{method: "POST", path: base + "/jobs", body: strings.Repeat("x", 2<<20)}), http.StatusUnauthorized, "UNAUTHORIZED")
 }
 
+// What no row can hold is the caller's mistake and not ours.
+func TestQueriesThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token, made := b.token(t, b.ours, identity.Admin), b.makeJob(t, b.ours)
+	for _, test := range []struct{ method, path, name string }{
+		{"GET", "/audit", "actor"},
+		{"GET", "/audit", "action"},
+		{"GET", "/audit", "objectId"},
+		{"GET", "/jobs", "tag"},
+		{"GET", "/executions", "triggeredBy"},
+		{"DELETE", "/jobs/" + made.ID.String(), "reason"},
+	} {
+		for _, text := range []string{"%00", "a%ff"} {
+			got := b.do(t, request{method: test.method, path: base + test.path + "?" + test.name + "=" + text, token: token})
+			if e := refused(t, got, http.StatusBadRequest, "VALIDATION_FAILED"); len(e.Error.Details) != 1 || e.Error.Details[0].Field != test.name {
+				t.Errorf("%s?%s=%s: %s", test.path, test.name, text, got.body)
+			}
+		}
+	}
+}
+
 // Browsers are told to come back encrypted by answers that are.
 func TestStrictTransportSecurity(t *testing.T) {
 	t.Parallel()

@@ -56,9 +56,6 @@ func jobFilter(p api.ListJobsParams) (job.Filter, error) {
 	filter.Sort, filter.Descending = strings.CutPrefix(sort, "-")
 	fields := disordered("createdTo", p.CreatedFrom, p.CreatedTo)
 	fields = append(fields, disordered("nextExecutionTo", p.NextExecutionFrom, p.NextExecutionTo)...)
-	fields = append(fields, unstorable("q", filter.Text)...)
-	fields = append(fields, unstorable("tag", filter.Tags...)...)
-	fields = append(fields, unstorable("createdBy", filter.CreatedBy)...)
 	if len(fields) > 0 {
 		return filter, wrong(fields...)
 	}
@@ -71,15 +68,4 @@ func disordered(path string, from, to *time.Time) []fault.Field {
 		return nil
 	}
 	return []fault.Field{{Path: path, Rule: "order", Message: "must lie after " + strings.Replace(strings.Replace(path, "To", "From", 1), "to", "from", 1)}}
-}
-
-// unstorable finds texts that no row can hold and that the database would
-// refuse to compare.
-func unstorable(path string, texts ...string) []fault.Field {
-	for _, text := range texts {
-		if strings.ContainsRune(text, 0) || strings.ToValidUTF8(text, "") != text {
-			return []fault.Field{{Path: path, Rule: "pattern", Message: "has characters that cannot be stored"}}
-		}
-	}
-	return nil
 }

@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -154,7 +156,8 @@ func (o *Operation) CheckParameters(r *http.Request, path map[string]string) []f
 	return o.ordered(fields)
 }
 
-// strayParameters finds query parameters that the operation does not know, and
+// strayParameters finds query parameters that the operation does not know or
+// that no row can hold, which the database would refuse to compare, and
 // parameters that stand more often than they may.
 func (o *Operation) strayParameters(query url.Values, header http.Header) []fault.Field {
 	var fields []fault.Field
@@ -165,6 +168,8 @@ func (o *Operation) strayParameters(query url.Values, header http.Header) []faul
 			fields = append(fields, fault.Field{Path: shorten(name), Rule: "unknown", Message: "is not a parameter of this operation"})
 		case len(values) > 1 && !o.parameters[i].Schema.Value.Type.Is("array"):
 			fields = append(fields, fault.Field{Path: name, Rule: "duplicate", Message: "stands more than once"})
+		case slices.ContainsFunc(values, func(text string) bool { return strings.ContainsRune(text, 0) || !utf8.ValidString(text) }):
+			fields = append(fields, fault.Field{Path: name, Rule: "pattern", Message: "has characters that cannot be stored"})
 		}
 	}
 	for _, p := range o.parameters {
