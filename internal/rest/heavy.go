@@ -2,6 +2,7 @@ package rest
 
 import (
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -46,6 +47,23 @@ func (h *heavy) enter(id uuid.UUID) (leave func(), ok bool) {
 			delete(h.of, id)
 		}
 	}, true
+}
+
+// ration lets a tenant's heavy requests through, of which only so many may be
+// under way. It stands after check: one whose body is slow to arrive needs
+// nothing yet, and keeps nobody out.
+func (s *server) ration(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := callOf(r.Context()); c.operation.Heavy {
+			leave, ok := s.heavy.enter(c.tenant.ID)
+			if !ok {
+				s.refuse(w, r, s.tooHeavy())
+				return
+			}
+			defer leave()
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // tooHeavy is the answer where no heavy request may begin.

@@ -2,7 +2,9 @@ package rest_test
 
 import (
 	"context"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -83,4 +85,26 @@ func TestHeavyRequestsLeaveRoomForOthers(t *testing.T) {
 	if result, _, _ := b.bulk(t, "/jobs/bulk/pause", bulk.body); len(result.Done) != 1 {
 		t.Errorf("afterwards: %+v", result)
 	}
+}
+
+// A heavy request whose body does not come keeps nobody out.
+func TestSlowBodiesAreNoHeavyRequests(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(d *rest.Deps) { d.HeavyAtOnce = 1 })
+	r := request{method: "POST", path: base + "/jobs/bulk/pause", token: b.token(t, b.ours, identity.Operator)}
+	body, end := io.Pipe()
+	slow := httptest.NewRequest(r.method, "http://localhost"+r.path, body)
+	slow.Header.Set("Content-Type", "application/json")
+	slow.Header.Set("Authorization", "Bearer "+r.token)
+	var reading sync.WaitGroup
+	reading.Go(func() { b.handler.ServeHTTP(httptest.NewRecorder(), slow) })
+	if _, err := end.Write([]byte("{")); err != nil { // returns when it is read
+		t.Fatal(err)
+	}
+	r.body = `{"ids":` + ids(t, b.makeJob(t, b.ours).ID) + `}`
+	read[api.BulkResult](t, b.do(t, r), http.StatusOK)
+	if err := end.Close(); err != nil {
+		t.Fatal(err)
+	}
+	reading.Wait()
 }

@@ -193,14 +193,6 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 			s.refuse(w, r, err)
 			return
 		}
-		if c.operation.Heavy {
-			leave, ok := s.heavy.enter(c.tenant.ID)
-			if !ok {
-				s.refuse(w, r, s.tooHeavy())
-				return
-			}
-			defer leave()
-		}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -158,8 +158,9 @@ func New(d Deps) (http.Handler, error) {
 //  7. negotiate: whether the caller can read the answer, which is JSON (406)
 //  8. check: the body as strict JSON, then everything against the contract (400,
 //     413, 415), so that handlers see only what it allows
-//  9. the handler, which may find more to refuse
-//  10. present: the whole answer gets its ETag, or is a 304
+//  9. ration: no more heavy requests than may be under way (429)
+//  10. the handler, which may find more to refuse
+//  11. present: the whole answer gets its ETag, or is a 304
 //
 // The page that shows the contract needs only the first five.
 func (s *server) routes(page http.Handler) http.Handler {
@@ -171,7 +172,7 @@ func (s *server) routes(page http.Handler) http.Handler {
 		router.Method(http.MethodGet, path, page)
 	}
 	router.Group(func(operations chi.Router) {
-		operations.Use(s.authenticate, s.negotiate, s.check, s.present)
+		operations.Use(s.authenticate, s.negotiate, s.check, s.ration, s.present)
 		strict := api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{
 			RequestErrorHandlerFunc:  s.refuseUndecoded,
 			ResponseErrorHandlerFunc: s.refuse,
