@@ -57,6 +57,9 @@ func durableSettings() []string {
 		"max_wal_size=2GB", // fewer checkpoints under load
 		"checkpoint_timeout=15min",
 		"wal_compression=on",
+		// A standby asks for its primary again after this long, 5 s by default, and
+		// commits that wait for the standby wait for that too.
+		"wal_retrieve_retry_interval=500ms",
 	}
 }
 
