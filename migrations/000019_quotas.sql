@@ -1,8 +1,9 @@
 -- How many jobs a tenant has, counted as they come and go; more of what a
 -- tenant may have; why a backfill waits. Lock: ACCESS EXCLUSIVE on tenants and
--- backfills for the moment of adding columns with constant defaults (no
--- rewrite), SHARE ROW EXCLUSIVE on scheduled_jobs while its rows are counted
--- once. Duration: one walk of scheduled_jobs_list.
+-- backfills for adding columns with constant defaults (no rewrite), and on
+-- scheduled_jobs, whose policies are put off while its rows are counted once; all
+-- until that is done, so the processes wait. Duration: one walk of
+-- scheduled_jobs_list.
 
 -- +goose Up
 -- NULL is always: as the processes' configuration says.
