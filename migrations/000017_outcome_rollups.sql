@@ -47,7 +47,8 @@ CREATE TABLE rollup_cursor (
     rolled_from timestamptz,
     rolled_to   timestamptz NOT NULL
 ) WITH (fillfactor = 10);
-INSERT INTO rollup_cursor (rolled_from, rolled_to) VALUES (now(), now());
+-- What is under way now has this or an earlier instant and may commit later.
+INSERT INTO rollup_cursor (rolled_from, rolled_to) VALUES (now() - interval '1 minute', now() - interval '1 minute');
 -- Who reads roll-ups has to know what is in them.
 ALTER TABLE rollup_cursor ENABLE ROW LEVEL SECURITY;
 ALTER TABLE rollup_cursor FORCE ROW LEVEL SECURITY;
