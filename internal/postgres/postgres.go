@@ -71,6 +71,9 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	params["application_name"] = c.Name
 	params["statement_timeout"] = fmt.Sprint(timeout.Milliseconds())
 	params["lock_timeout"] = fmt.Sprint(timeout.Milliseconds())
+	// Whoever locks a row and then counts must see what was committed before the
+	// lock was given, whatever the database or the login has for a default.
+	params["default_transaction_isolation"] = "read committed"
 	// A process that is stopped inside a transaction must not hold its row
 	// locks for longer than this.
 	params["idle_in_transaction_session_timeout"] = "5000"

@@ -201,3 +201,20 @@ func TestASnapshotIsOfOneInstant(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Statements that lock and then count rely on READ COMMITTED, whatever the
+// database has for a default.
+func TestTransactionsSeeWhatWasCommittedBeforeTheirLocks(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	exec(t, connect(t, database.AdminURL), `DO $$ BEGIN
+		EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''repeatable read''', current_database());
+	END $$`)
+	var isolation string
+	if err := connect(t, database.AdminURL).QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&isolation); err != nil || isolation != "repeatable read" {
+		t.Fatalf("a new session is %q, %v", isolation, err)
+	}
+	if err := open(t, database).Pool().QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&isolation); err != nil || isolation != "read committed" {
+		t.Errorf("a session of ours is %q, %v", isolation, err)
+	}
+}

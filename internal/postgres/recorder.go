@@ -36,6 +36,9 @@ type recorder struct {
 
 // Exec queues a statement; its result is not known yet.
 func (r *recorder) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if r.tx.committed {
+		return pgconn.CommandTag{}, errRecorded // it would never be sent
+	}
 	r.batch.Queue(sql, args...)
 	return pgconn.CommandTag{}, nil
 }
@@ -98,7 +101,11 @@ func (l leader) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, e
 	l.tx.opening.Queue(sql, args...)
 	results := l.tx.opened(l.tx.conn.SendBatch(ctx, l.tx.opening), opening{led: true})
 	rows, err := results.Query()
-	return ledRows{rows, results}, err
+	if err != nil {
+		_ = results.Close() // nobody closes rows that there are not, and the connection would be lost
+		return nil, err
+	}
+	return ledRows{rows, results}, nil
 }
 
 // ledRows are rows behind which the results of a batch end.

@@ -134,6 +134,9 @@ func TestTheLastReadComesWithTheCommit(t *testing.T) {
 				if _, again := q.NextDue(t.Context(), time.Time{}); again == nil {
 					t.Error("something was read after the commit")
 				}
+				if late := q.EnsureRunningCount(t.Context(), absent); late == nil {
+					t.Error("something was written after the commit")
+				}
 				return err
 			})
 		})
@@ -165,5 +168,26 @@ func TestTheLastReadComesWithTheCommit(t *testing.T) {
 	}
 	if err := d.InTxLed(t.Context(), missing); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a read that finds no row: %v", err)
+	}
+}
+
+// A beginning that is refused leaves the connection as good as it was.
+func TestALedTransactionThatCannotBeginLeavesItsConnection(t *testing.T) {
+	t.Parallel()
+	d, _ := engine(t)
+	session := func() (pid int) {
+		t.Helper()
+		if err := d.Pool().QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	before := session()
+	call := postgres.WithCall(t.Context(), "no text of PostgreSQL's\x00")
+	if err := d.InTxLed(call, func(tx *postgres.Tx) error { return read(t, tx) }); err == nil {
+		t.Error("the transaction began")
+	}
+	if after := session(); after != before {
+		t.Error("the connection was given up")
 	}
 }
