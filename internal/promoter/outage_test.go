@@ -161,3 +161,32 @@ func TestOutageOfRedisPoolsWhatItHeld(t *testing.T) {
 		t.Errorf("when it is empty: %+v, want %d", r, again)
 	}
 }
+
+// A pass that cannot write hands out no places to late runs: however many fail
+// while the database takes nothing, catching up begins at once when it does.
+func TestPassesThatFailDoNotPutOffLateRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var due time.Time
+	for range 5 {
+		due = *b.create(t, nil).NextExecutionAt
+	}
+	now := due.Add(time.Minute)
+	exec(t, b.database.AdminURL, "REVOKE INSERT ON active_executions FROM scheduler_engine")
+	for range 3 {
+		if _, err := b.promoter.Pass(t.Context(), now); err == nil {
+			t.Fatal("a pass wrote what it may not")
+		}
+	}
+	exec(t, b.database.AdminURL, "GRANT INSERT ON active_executions TO scheduler_engine")
+	b.pass(t, b.promoter, now)
+	var runs int
+	var first, last time.Time
+	err := b.engine.Pool().QueryRow(t.Context(), "SELECT count(*), min(available_at), max(available_at) FROM active_executions").Scan(&runs, &first, &last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := now.Add(time.Duration(runs-1) * 10 * time.Millisecond); !first.Equal(now) || last.After(most) {
+		t.Errorf("%d late runs, 100 a second: the first may start after %v, the last after %v", runs, first.Sub(now), last.Sub(now))
+	}
+}

@@ -153,6 +153,7 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	p.late = *made.catchup // what a pass that failed handed out, nobody has
 	p.raiseLowerBound(made)
 	for lane, ids := range made.lanes() {
 		p.publish(ctx, lane, ids)
@@ -166,7 +167,8 @@ func (p *Promoter) decide(c claim, seen lanes) (plan, error) {
 	if err := p.checkClock(c.database); err != nil {
 		return plan{}, err
 	}
-	out := plan{at: c.at, claimed: len(c.jobs), catchup: &p.late}
+	late := p.late
+	out := plan{at: c.at, claimed: len(c.jobs), catchup: &late}
 	for _, j := range c.jobs {
 		sets, versions := c.calendars.of(j)
 		s, err := p.schedules.of(j, sets, versions)
