@@ -1489,6 +1489,18 @@ func (q *Queries) LockExecution(ctx context.Context, arg LockExecutionParams) (L
 	return i, err
 }
 
+const LockExecutionsOfJobs = `-- name: LockExecutionsOfJobs :exec
+SELECT id FROM active_executions WHERE job_id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE
+`
+
+// Cross-tenant: the promoter, for jobs whose rows it holds, before it cancels what
+// is active of several of them: job by job it would lock out of order, and wait in
+// a circle with a completion, which locks in id order what is of many jobs.
+func (q *Queries) LockExecutionsOfJobs(ctx context.Context, jobIds []uuid.UUID) error {
+	_, err := q.db.Exec(ctx, LockExecutionsOfJobs, jobIds)
+	return err
+}
+
 const LockRunningCount = `-- name: LockRunningCount :one
 SELECT tenant_id FROM running_counts WHERE tenant_id = $1 FOR UPDATE
 `

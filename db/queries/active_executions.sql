@@ -726,6 +726,12 @@ WITH waiting AS MATERIALIZED (
 UPDATE active_executions e SET pooled = true, sweep_at = 'infinity'
 WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w));
 
+-- name: LockExecutionsOfJobs :exec
+-- Cross-tenant: the promoter, for jobs whose rows it holds, before it cancels what
+-- is active of several of them: job by job it would lock out of order, and wait in
+-- a circle with a completion, which locks in id order what is of many jobs.
+SELECT id FROM active_executions WHERE job_id = ANY (@job_ids::uuid[]) ORDER BY id FOR UPDATE;
+
 -- name: CancelWaitingByJob :execrows
 -- Ends what waits of one job, but where it is asked to spare backfills.
 -- Everything of the job that is not over is locked first, in id order, and only

@@ -18,6 +18,7 @@ var crossTenant = map[string]string{
 	"ClaimDueJobs":          "promoter",
 	"AdvanceJobs":           "promoter",
 	"NextDue":               "promoter",
+	"LockExecutionsOfJobs":  "promoter, for jobs that it holds locked",
 	"ListCalendarsOfJobs":   "promoter and auditor, for the jobs that they hold",
 	"InsertDueExecutions":   "promoter",
 	"InsertUnrunExecutions": "promoter",

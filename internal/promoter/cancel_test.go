@@ -1,6 +1,8 @@
 package promoter_test
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/job"
 )
 
 // An attempt that fails in the very moment in which its job is deleted is not
@@ -98,5 +101,55 @@ func TestCancelledRunThatIsGivenBackIsOver(t *testing.T) {
 	b.sweep(t, due.Add(time.Second))
 	if row := b.rows(t, j)[0]; row.Status != execution.Cancelled {
 		t.Errorf("the job was deleted, its run was given back and is %s", row.Status)
+	}
+}
+
+// A pass that cancels what is active of several jobs locks it in the order in
+// which completions do, whatever the order of the jobs: neither waits for the
+// other in a circle.
+func TestCancellingSeveralJobsLocksInOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	cancelling := func(s *job.Spec) { s.Overlap, s.MaxConcurrent = job.OverlapCancel, 1 }
+	first, second := b.create(t, cancelling), b.create(t, cancelling)
+	admin, err := pgx.Connect(t.Context(), b.database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = admin.Close(context.WithoutCancel(t.Context())) })
+	low, high := uuid.UUID{15: 1}, uuid.UUID{15: 2}
+	_, err = admin.Exec(t.Context(), `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts, timeout_ms, available_at, sweep_at)
+		SELECT u.id, $1, u.job_id, 1, now(), 'manual', 'function', 5, 1, 1000, now(), 'infinity'
+		FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS job_id) u`, b.who.TenantID, []uuid.UUID{high, low}, []uuid.UUID{first.ID, second.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := first.NextExecutionAt.Add(time.Second)
+	if _, err := admin.Exec(t.Context(), "UPDATE scheduled_jobs SET next_execution_at = $2 WHERE id = $1", second.ID, now); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := admin.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT id FROM active_executions WHERE id = $1 FOR UPDATE", low); err != nil {
+		t.Fatal(err)
+	}
+	passed := make(chan error, 1)
+	go func() { _, err := b.promoter.Pass(t.Context(), now); passed <- err }()
+	b.untilBlocked(t)
+	if _, err := tx.Exec(t.Context(), "SELECT id FROM active_executions WHERE id = $1 FOR UPDATE NOWAIT", high); err != nil {
+		t.Errorf("the pass waits for the first execution and holds the second: %v", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-passed; err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range []job.Job{first, second} {
+		if n := slices.IndexFunc(b.rows(t, j), func(e execution.Execution) bool { return e.Status == execution.Cancelled }); n < 0 {
+			t.Errorf("what was active of job %s is not cancelled", j.ID)
+		}
 	}
 }

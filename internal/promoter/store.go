@@ -87,6 +87,9 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 // write writes the plan, and reads when the next job is due where there is no
 // more now.
 func write(ctx context.Context, q *db.Queries, p *plan, at time.Time, d due) error {
+	if err := lockActive(ctx, q, p.cancels); err != nil {
+		return err
+	}
 	for _, j := range p.cancels {
 		if err := cancelActive(ctx, q, j, at); err != nil {
 			return err
@@ -115,6 +118,22 @@ func write(ctx context.Context, q *db.Queries, p *plan, at time.Time, d due) err
 		return fmt.Errorf("write what was planned, and find the next due job: %w", err)
 	}
 	p.next = next.UTC()
+	return nil
+}
+
+// lockActive locks what is active of several jobs, in the order in which
+// completions lock.
+func lockActive(ctx context.Context, q *db.Queries, jobs []*dueJob) error {
+	if len(jobs) < 2 {
+		return nil
+	}
+	ids := make([]uuid.UUID, len(jobs))
+	for i, j := range jobs {
+		ids[i] = j.id
+	}
+	if err := q.LockExecutionsOfJobs(ctx, ids); err != nil {
+		return fmt.Errorf("lock the executions of jobs: %w", err)
+	}
 	return nil
 }
 
