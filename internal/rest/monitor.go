@@ -4,7 +4,6 @@ import (
 	"context"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/oapi-codegen/nullable"
@@ -13,6 +12,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/monitor"
+	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
 const (
@@ -56,8 +56,6 @@ func (s *server) statsQuery(p api.GetExecutionStatsParams) (monitor.Query, error
 	override(&query.To, p.To)
 	query.From = query.To.Add(-defaultStats)
 	override(&query.From, p.From)
-	name := "UTC"
-	override(&name, p.Timezone)
 	if p.GroupBy != nil {
 		query.Group = monitor.Grouping(*p.GroupBy)
 	}
@@ -69,9 +67,8 @@ func (s *server) statsQuery(p api.GetExecutionStatsParams) (monitor.Query, error
 		fields = append(fields, fault.Field{Path: "to", Rule: "range", Message: "must lie at most 31 days after from"})
 	}
 	var err error
-	// "Local" is this machine's.
-	if query.Zone, err = time.LoadLocation(name); err != nil || strings.EqualFold(name, "local") {
-		fields = append(fields, fault.Field{Path: "timezone", Rule: "timezone", Message: "is not the IANA name of a zone"})
+	if query.Zone, err = schedule.Location(orZero(p.Timezone)); err != nil {
+		fields = append(fields, fault.Field{Path: "timezone", Rule: "timezone", Message: err.Error()})
 	}
 	if len(fields) > 0 {
 		return query, wrong(fields...)

@@ -118,8 +118,9 @@ func TestExecutionStats(t *testing.T) {
 	if none := ask("jobType=function"); none.Total.Count != 0 || !none.Total.DurationMs.IsNull() || !none.Total.SuccessRate.IsNull() {
 		t.Errorf("of nothing they are %+v", none)
 	}
-	for field, query := range map[string]string{
-		"to": "from=2026-01-01T00:00:00Z&to=2026-02-02T00:00:00Z", "timezone": "timezone=Local", "groupBy": "groupBy=minute",
+	for query, field := range map[string]string{
+		"from=2026-01-01T00:00:00Z&to=2026-02-02T00:00:00Z": "to", "groupBy=minute": "groupBy", "timezone=Local": "timezone",
+		"timezone=localtime": "timezone", "timezone=right/UTC": "timezone", "timezone=UTC/": "timezone", "timezone=Europe/Nowhere": "timezone",
 	} {
 		e := refused(t, b.do(t, request{method: "GET", path: base + "/executions/stats?" + query, token: token}), http.StatusBadRequest, "VALIDATION_FAILED")
 		if len(e.Error.Details) != 1 || e.Error.Details[0].Field != field {

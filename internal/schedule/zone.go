@@ -135,7 +135,17 @@ func (z *zone) offset(second int64) int64 {
 // notice, being a pure function of the zone files, and it is bounded by them.
 var zones sync.Map // name → *zone
 
-// loadZone finds a zone by its IANA name; "" is UTC.
+// Location finds a zone by its IANA name; "" is UTC. A name that means another
+// zone on another machine, or counts leap seconds, is none.
+func Location(name string) (*time.Location, error) {
+	z, err := loadZone(name)
+	if err != nil {
+		return nil, err
+	}
+	return z.location, nil
+}
+
+// loadZone is Location with what is kept of the zone.
 func loadZone(name string) (*zone, error) {
 	if name == "" {
 		name = "UTC"

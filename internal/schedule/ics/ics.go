@@ -92,10 +92,11 @@ func wrong(line int, err error) error {
 
 // load finds a zone under the rules of package schedule.
 func load(zone string) (*time.Location, error) {
-	if _, err := schedule.Compile(schedule.Definition{Zone: zone}); err != nil {
+	location, err := schedule.Location(zone)
+	if err != nil {
 		return nil, fmt.Errorf("zone %.64q is not a known zone; an IANA name such as Europe/London is", zone)
 	}
-	return time.LoadLocation(zone)
+	return location, nil
 }
 
 // parser holds the logical line being gathered, the components that are open
