@@ -272,7 +272,7 @@ type ClientInterface interface {
 
 	// GetExecutionStats Count what executions came to
 	//
-	// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, the answer is 422 `STATS_RANGE_TOO_LARGE`.
+	// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
 	//
 	// Corresponds with GET /api/v1/scheduler/executions/stats (the `GetExecutionStats` operationId).
 	GetExecutionStats(ctx context.Context, params *GetExecutionStatsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1347,7 +1347,7 @@ func (c *Client) BulkRetryExecutions(ctx context.Context, params *BulkRetryExecu
 
 // GetExecutionStats Count what executions came to
 //
-// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, the answer is 422 `STATS_RANGE_TOO_LARGE`.
+// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
 //
 // Corresponds with GET /api/v1/scheduler/executions/stats (the `GetExecutionStats` operationId).
 func (c *Client) GetExecutionStats(ctx context.Context, params *GetExecutionStatsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7277,7 +7277,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetExecutionStatsWithResponse Count what executions came to
 	//
-	// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, the answer is 422 `STATS_RANGE_TOO_LARGE`.
+	// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18078,7 +18078,7 @@ func (c *ClientWithResponses) BulkRetryExecutionsWithResponse(ctx context.Contex
 
 // GetExecutionStatsWithResponse Count what executions came to
 //
-// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, the answer is 422 `STATS_RANGE_TOO_LARGE`.
+// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -299,6 +299,50 @@ func (q *Queries) LockRolledSpan(ctx context.Context) (LockRolledSpanRow, error)
 	return i, err
 }
 
+const MeasureRollups = `-- name: MeasureRollups :one
+SELECT coalesce(sum(l.bytes), 0)::bigint AS bytes FROM (
+    SELECT octet_length(o.cells) AS bytes FROM outcome_rollups o
+    WHERE o.tenant_id = $1 AND o.part = ANY ($2::smallint[]) AND o.span = 2
+      AND o.at >= $3::timestamptz AND o.at < $4::timestamptz
+    UNION ALL
+    SELECT octet_length(o.cells) FROM outcome_rollups o
+    WHERE o.tenant_id = $1 AND o.part = ANY ($2::smallint[]) AND o.span = 1
+      AND (o.at >= $5::timestamptz AND o.at < $3::timestamptz OR o.at >= $4::timestamptz AND o.at < $6::timestamptz)
+    UNION ALL
+    SELECT octet_length(o.cells) FROM outcome_rollups o
+    WHERE o.tenant_id = $1 AND o.part = ANY ($2::smallint[]) AND o.span = 0
+      AND (o.at >= $7::timestamptz AND o.at < $5::timestamptz OR o.at >= $6::timestamptz AND o.at < $8::timestamptz)
+) l
+`
+
+type MeasureRollupsParams struct {
+	TenantID  uuid.UUID
+	Parts     []int16
+	FirstWeek time.Time
+	LastWeek  time.Time
+	FirstDay  time.Time
+	LastDay   time.Time
+	FirstHour time.Time
+	LastHour  time.Time
+}
+
+// How many bytes ListRollups would answer, without reading them.
+func (q *Queries) MeasureRollups(ctx context.Context, arg MeasureRollupsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, MeasureRollups,
+		arg.TenantID,
+		arg.Parts,
+		arg.FirstWeek,
+		arg.LastWeek,
+		arg.FirstDay,
+		arg.LastDay,
+		arg.FirstHour,
+		arg.LastHour,
+	)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
+}
+
 const MoveRolledSpan = `-- name: MoveRolledSpan :exec
 UPDATE rollup_cursor SET rolled_from = $1::timestamptz, rolled_to = $2::timestamptz
 `

@@ -27,6 +27,22 @@ SELECT o.part, o.span, o.at, o.cells FROM outcome_rollups o
 WHERE o.tenant_id = @tenant_id AND o.part = ANY (@parts::smallint[]) AND o.span = 0
   AND o.at >= @last_day::timestamptz AND o.at < @last_hour::timestamptz;
 
+-- name: MeasureRollups :one
+-- How many bytes ListRollups would answer, without reading them.
+SELECT coalesce(sum(l.bytes), 0)::bigint AS bytes FROM (
+    SELECT octet_length(o.cells) AS bytes FROM outcome_rollups o
+    WHERE o.tenant_id = @tenant_id AND o.part = ANY (@parts::smallint[]) AND o.span = 2
+      AND o.at >= @first_week::timestamptz AND o.at < @last_week::timestamptz
+    UNION ALL
+    SELECT octet_length(o.cells) FROM outcome_rollups o
+    WHERE o.tenant_id = @tenant_id AND o.part = ANY (@parts::smallint[]) AND o.span = 1
+      AND (o.at >= @first_day::timestamptz AND o.at < @first_week::timestamptz OR o.at >= @last_week::timestamptz AND o.at < @last_day::timestamptz)
+    UNION ALL
+    SELECT octet_length(o.cells) FROM outcome_rollups o
+    WHERE o.tenant_id = @tenant_id AND o.part = ANY (@parts::smallint[]) AND o.span = 0
+      AND (o.at >= @first_hour::timestamptz AND o.at < @first_day::timestamptz OR o.at >= @last_day::timestamptz AND o.at < @last_hour::timestamptz)
+) l;
+
 -- name: FindStretchEnd :one
 -- Cross-tenant: the collector of metrics. The instant up to which about so many
 -- outcomes ended after another one, or to_at where there are fewer. Those that

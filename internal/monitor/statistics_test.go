@@ -2,6 +2,7 @@ package monitor_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
+	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/metric"
 	"github.com/scheduler-service/scheduler/internal/monitor"
@@ -276,5 +278,25 @@ func TestRollupsAreEnough(t *testing.T) {
 	b.exec("CREATE POLICY blind ON job_executions AS RESTRICTIVE FOR SELECT TO scheduler_api USING (false)")
 	if diff := cmp.Diff(before, ask()); diff != "" {
 		t.Errorf("from executions and from roll-ups (-before +after):\n%s", diff)
+	}
+}
+
+// An answer by job holds the roll-ups of all jobs at once, so how much that may
+// be is bounded; the tenant as a whole is answered whatever they take.
+func TestStatisticsByJobAreBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	q := monitor.Query{From: month(3), To: month(4), Zone: time.UTC, Group: monitor.ByJob}
+	for part, bytes := range map[int]int{1: 40 << 20, 2: 25 << 20} {
+		b.exec("INSERT INTO outcome_rollups (tenant_id, part, span, at, cells) VALUES ($1, $2, 2, $3, convert_to(repeat('x', $4), 'UTF8'))",
+			b.who.TenantID, part, month(3), bytes)
+	}
+	_, err := b.store.Statistics(t.Context(), b.who, q)
+	if f := (*fault.Error)(nil); !errors.As(err, &f) || f.Code != "STATS_RANGE_TOO_LARGE" {
+		t.Errorf("by job: %v", err)
+	}
+	q.Group = monitor.ByDay
+	if _, err := b.store.Statistics(t.Context(), b.who, q); err != nil {
+		t.Errorf("by day: %v", err)
 	}
 }

@@ -18,6 +18,10 @@ import (
 // looked for among its part's.
 const fewRuns = 2000
 
+// maxPacked bounds the roll-ups that one answer by job holds at once, in bytes.
+// One of 100,000 jobs over a month takes some 25 MiB.
+const maxPacked = 64 << 20
+
 // Statistics counts what a tenant's executions came to, exactly, as of one
 // instant: from the roll-ups for whole quarters of an hour, and one by one for
 // what lies before and after those and what the roll-ups do not hold. That is
@@ -134,10 +138,20 @@ func (c *counter) busy(ctx context.Context, r reading) (bool, error) {
 
 // rolled adds what the roll-ups hold.
 func (c *counter) rolled(ctx context.Context, r reading) error {
-	rows, err := c.ListRollups(ctx, db.ListRollupsParams{
+	p := db.ListRollupsParams{
 		TenantID: c.tenant, Parts: c.parts(), FirstHour: r.hours.from, FirstDay: r.days.from, FirstWeek: r.weeks.from,
 		LastWeek: r.weeks.to, LastDay: r.days.to, LastHour: r.hours.to,
-	})
+	}
+	if c.Group == ByJob && c.JobID == nil {
+		bytes, err := c.MeasureRollups(ctx, db.MeasureRollupsParams(p))
+		if err != nil {
+			return fmt.Errorf("measure roll-ups: %w", err)
+		}
+		if bytes > maxPacked {
+			return fault.New(fault.Invalid, "STATS_RANGE_TOO_LARGE", "so many jobs ran that to tell them apart takes too much memory: narrow from and to, or name a jobId")
+		}
+	}
+	rows, err := c.ListRollups(ctx, p)
 	if err != nil {
 		return fmt.Errorf("read roll-ups: %w", err)
 	}

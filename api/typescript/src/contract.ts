@@ -328,7 +328,7 @@ export interface paths {
         };
         /**
          * Count what executions came to
-         * @description Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, the answer is 422 `STATS_RANGE_TOO_LARGE`.
+         * @description Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
          */
         get: operations["getExecutionStats"];
         put?: never;
@@ -4081,7 +4081,7 @@ export interface components {
                 "application/json": components["schemas"]["ServiceError"];
             };
         };
-        /** @description `STATS_RANGE_TOO_LARGE`: to count what was asked for takes longer than 5 s, because it is not rolled up yet. Ask for a shorter range, or for one job, and add the answers up, or ask later. */
+        /** @description `STATS_RANGE_TOO_LARGE`: to count what was asked for takes longer than 5 s, because it is not rolled up yet, or too much memory, because so many jobs are told apart. Ask for a shorter range, or for one job, and add the answers up, or ask later. */
         StatsRangeTooLarge: {
             headers: {
                 [name: string]: unknown;
