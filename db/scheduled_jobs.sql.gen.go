@@ -209,22 +209,6 @@ func (q *Queries) ClaimDueJobs(ctx context.Context, arg ClaimDueJobsParams) ([]C
 	return items, nil
 }
 
-const CountJobRun = `-- name: CountJobRun :exec
-UPDATE scheduled_jobs SET last_execution_at = $1::timestamptz, execution_count = execution_count + 1
-WHERE tenant_id = $2 AND id = $3
-`
-
-type CountJobRunParams struct {
-	At       time.Time
-	TenantID uuid.UUID
-	ID       uuid.UUID
-}
-
-func (q *Queries) CountJobRun(ctx context.Context, arg CountJobRunParams) error {
-	_, err := q.db.Exec(ctx, CountJobRun, arg.At, arg.TenantID, arg.ID)
-	return err
-}
-
 const CountJobsByStatus = `-- name: CountJobsByStatus :one
 SELECT count(*) FILTER (WHERE status = 'active') AS active, count(*) FILTER (WHERE status = 'paused') AS paused,
        count(*) FILTER (WHERE status = 'inactive') AS inactive,
@@ -942,6 +926,24 @@ SELECT id FROM scheduled_jobs WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY
 // order, so that no two workers wait for each other.
 func (q *Queries) LockJobs(ctx context.Context, ids []uuid.UUID) error {
 	_, err := q.db.Exec(ctx, LockJobs, ids)
+	return err
+}
+
+const MarkJobRun = `-- name: MarkJobRun :exec
+UPDATE scheduled_jobs SET last_execution_at = $1::timestamptz
+WHERE tenant_id = $2 AND id = $3
+`
+
+type MarkJobRunParams struct {
+	At       time.Time
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// For a run that somebody asked for: execution_count counts the schedule's, which
+// max_executions bounds.
+func (q *Queries) MarkJobRun(ctx context.Context, arg MarkJobRunParams) error {
+	_, err := q.db.Exec(ctx, MarkJobRun, arg.At, arg.TenantID, arg.ID)
 	return err
 }
 

@@ -127,8 +127,10 @@ WHERE tenant_id = @tenant_id AND id = @id;
 -- Also for a deleted job, whose history stays readable.
 SELECT EXISTS (SELECT 1 FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id);
 
--- name: CountJobRun :exec
-UPDATE scheduled_jobs SET last_execution_at = @at::timestamptz, execution_count = execution_count + 1
+-- name: MarkJobRun :exec
+-- For a run that somebody asked for: execution_count counts the schedule's, which
+-- max_executions bounds.
+UPDATE scheduled_jobs SET last_execution_at = @at::timestamptz
 WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: ClaimDueJobs :many

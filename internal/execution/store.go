@@ -130,8 +130,8 @@ func request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (
 	if err != nil {
 		return Execution{}, fmt.Errorf("insert execution: %w", err)
 	}
-	if err := tx.CountJobRun(ctx, db.CountJobRunParams{TenantID: who.TenantID, ID: d.job, At: tx.At}); err != nil {
-		return Execution{}, fmt.Errorf("count the run: %w", err)
+	if err := tx.MarkJobRun(ctx, db.MarkJobRunParams{TenantID: who.TenantID, ID: d.job, At: tx.At}); err != nil {
+		return Execution{}, fmt.Errorf("mark the run: %w", err)
 	}
 	return Execution{
 		ID: id, TenantID: who.TenantID, JobID: d.job, JobVersion: int(j.Version), JobType: j.JobType, Trigger: d.trigger,

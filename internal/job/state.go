@@ -14,5 +14,14 @@ func (j Job) Edited(spec Spec, by string, now time.Time) Job {
 		j.AnchorAt = now
 	}
 	j.Spec = spec
+	if j.Exhausted() && (j.NextExecutionAt == nil || j.NextExecutionAt.After(now)) {
+		j.Status, j.StatusReason, j.StatusBy, j.StatusAt, j.NextExecutionAt = Inactive, MaxExecutionsReached, "system", now, nil
+	}
 	return j
 }
+
+// MaxExecutionsReached is why a job is inactive that had all its runs.
+const MaxExecutionsReached = "maxExecutions is reached"
+
+// Exhausted says that the schedule has had all the runs that it may have.
+func (j Job) Exhausted() bool { return j.MaxExecutions > 0 && j.ExecutionCount >= j.MaxExecutions }

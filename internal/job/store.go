@@ -137,8 +137,10 @@ func (s *Store) replace(ctx context.Context, who tenant.Actor, id uuid.UUID, e e
 		state := old.Edited(spec, who.Subject, tx.At)
 		p.AnchorAt, p.Status, p.StatusReason = state.AnchorAt, string(state.Status), state.StatusReason
 		p.StatusBy, p.StatusAt = state.StatusBy, state.StatusAt
-		if p.NextExecutionAt, err = bound(spec, calendars, state, tx.At); err != nil {
-			return err
+		if state.Status != Inactive {
+			if p.NextExecutionAt, err = bound(spec, calendars, state, tx.At); err != nil {
+				return err
+			}
 		}
 		row, err := tx.UpdateJob(ctx, p)
 		if err != nil {
@@ -159,7 +161,7 @@ func (s *Store) replace(ctx context.Context, who tenant.Actor, id uuid.UUID, e e
 func (s *Store) Pause(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string, until *time.Time) (job Job, err error) {
 	err = s.change(ctx, who, id, func(tx *postgres.Tx, old Job) (db.ScheduledJob, error) {
 		if old.Status == Inactive {
-			return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT", "an inactive job cannot be paused: its schedule is over")
+			return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT", "an inactive job cannot be paused: nothing of its schedule is due; resume it first")
 		}
 		if until != nil && !until.After(tx.At) {
 			return db.ScheduledJob{}, fault.Wrong("VALIDATION_FAILED", "the pause is not valid: see details",
@@ -184,6 +186,9 @@ func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID, miss
 		switch {
 		case old.Status == Active: // nothing changes, above all not what an earlier resume said of missed instants
 			return tx.GetJob(ctx, db.GetJobParams{TenantID: who.TenantID, ID: id})
+		case old.Exhausted():
+			return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT",
+				"the job has had as many executions of its schedule as maxExecutions allows: raise that with PUT, which also resumes the job")
 		case old.Status == Paused && old.NextExecutionAt != nil && !old.NextExecutionAt.After(tx.At):
 			policy := string(old.Misfire.Policy)
 			if missed != "" {

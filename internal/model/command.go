@@ -109,7 +109,7 @@ func (o triggerJob) do(t *tables, at time.Time) answer {
 		r.pool()
 	}
 	t.insert(r)
-	j.Last, j.Count = at, j.Count+1
+	j.Last = at
 	return answer{IDs: []uuid.UUID{o.ID}}
 }
 

@@ -420,7 +420,7 @@ func (s *real) trigger(ctx context.Context, tx *postgres.Tx, o triggerJob, j db.
 	if err := tx.InsertRequestedExecution(ctx, p); err != nil {
 		return a, err
 	}
-	return answer{IDs: []uuid.UUID{o.ID}}, tx.CountJobRun(ctx, db.CountJobRunParams{TenantID: asker(o), ID: j.ID, At: at})
+	return answer{IDs: []uuid.UUID{o.ID}}, tx.MarkJobRun(ctx, db.MarkJobRunParams{TenantID: asker(o), ID: j.ID, At: at})
 }
 
 func orNull(t time.Time) *time.Time {

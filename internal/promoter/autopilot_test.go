@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
 )
 
@@ -251,5 +253,39 @@ func TestAuditFindsWhatIsMissingAndWhatIsTooMuch(t *testing.T) {
 		if got.AuditDifference == nil || *got.AuditDifference != want.difference {
 			t.Errorf("%s: difference %v, want %d", got.Name, got.AuditDifference, want.difference)
 		}
+	}
+}
+
+// What somebody asks for is no execution of the schedule, so it takes none of
+// them away.
+func TestTriggersLeaveTheSchedulesExecutions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, func(s *job.Spec) { s.MaxExecutions, s.Overlap = 2, job.OverlapAllow })
+	for range 3 {
+		if _, _, err := b.executions.Trigger(t.Context(), b.who, j.ID, nil, idempotency.Key{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.pass(t, b.promoter, j.NextExecutionAt.Add(10*time.Second))
+	after, err := b.jobs.Get(t.Context(), b.who, j.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows := b.rows(t, j); len(rows) != 3+2 || after.ExecutionCount != 2 || after.Status != job.Inactive {
+		t.Errorf("%d rows, want three triggered and two of the schedule; %+v", len(rows), after)
+	}
+	// It has had all: nothing brings it back but a greater number.
+	if _, err := b.jobs.Resume(t.Context(), b.who, j.ID, ""); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("resumed: %v", err)
+	}
+	spec := after.Spec
+	spec.Name = "renamed"
+	if same, err := b.jobs.Update(t.Context(), b.who, j.ID, spec, 0); err != nil || same.Status != job.Inactive || same.NextExecutionAt != nil || same.StatusReason != job.MaxExecutionsReached {
+		t.Errorf("renamed: %+v, %v", same, err)
+	}
+	spec.MaxExecutions = 3
+	if more, err := b.jobs.Update(t.Context(), b.who, j.ID, spec, 0); err != nil || more.Status != job.Active || more.NextExecutionAt == nil {
+		t.Errorf("with one more: %+v, %v", more, err)
 	}
 }

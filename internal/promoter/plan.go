@@ -144,7 +144,7 @@ func (p *plan) owe(j *dueJob, instants []time.Time, before owedBefore, next time
 		if a.rest.IsZero() {
 			a.rest = a.next
 		}
-		a.next, a.reason = time.Time{}, "maxExecutions is reached"
+		a.next, a.reason = time.Time{}, job.MaxExecutionsReached
 	}
 	p.advances = append(p.advances, a)
 }

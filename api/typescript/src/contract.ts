@@ -3552,7 +3552,7 @@ export interface components {
                  * @example {
                  *       "error": {
                  *         "code": "CONFLICT",
-                 *         "message": "an inactive job cannot be paused: its schedule is over",
+                 *         "message": "an inactive job cannot be paused: nothing of its schedule is due; resume it first",
                  *         "details": []
                  *       },
                  *       "timestamp": "2026-03-01T09:00:00Z",
@@ -3867,7 +3867,7 @@ export interface components {
                  * @example {
                  *       "success": false,
                  *       "errorCode": "CONFLICT",
-                 *       "message": "an inactive job cannot be paused: its schedule is over",
+                 *       "message": "an inactive job cannot be paused: nothing of its schedule is due; resume it first",
                  *       "timestamp": "2026-03-01T09:00:00Z",
                  *       "serviceName": "scheduler-service"
                  *     }
