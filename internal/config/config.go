@@ -116,7 +116,7 @@ type API struct {
 	TenantRequests   int            `env:"TENANT_REQUESTS_PER_SECOND" default:"1000" min:"1" max:"1000000" doc:"API requests a second, on all API processes together, of a tenant that has no limit of its own"`
 	FailuresPerMin   int            `env:"AUTH_FAILURES_PER_MINUTE" default:"60" min:"1" max:"1000000" doc:"requests without a good token that one address may make in a minute before it is answered 429"`
 	TrustedProxies   []netip.Prefix `env:"TRUSTED_PROXIES" default:"" doc:"networks of the proxies whose X-Forwarded-For is believed; none: the address of the connection counts"`
-	TenantAutoCreate bool           `env:"TENANT_AUTO_CREATE" default:"false" standalone:"true" doc:"a valid token of a tenant not known yet creates it with the default limits; otherwise it is answered 403"`
+	TenantAutoCreate bool           `env:"TENANT_AUTO_CREATE" default:"false" standalone:"true" doc:"a valid token of a tenant not known yet, or a call of another service for it, creates it with the default limits; otherwise it is answered 403"`
 }
 
 // Promoter is the configuration of cmd/promoter.

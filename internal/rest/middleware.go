@@ -237,7 +237,7 @@ func guesser(from netip.Addr) string {
 func (s *server) mayAct(ctx context.Context, c *call, answer http.Header) (err error) {
 	service := c.operation.Permission == contract.Service
 	if !service && !c.who.May(identity.Permission(c.operation.Permission)) {
-		return fault.New(fault.Forbidden, "FORBIDDEN", "this needs the permission "+c.operation.Permission+", which none of the token's roles grants")
+		return fault.New(fault.Forbidden, "FORBIDDEN", "this needs the permission "+c.operation.Permission+", which no role of the token and no scope of the key grants")
 	}
 	c.who.Actor.NoSecrets = !service && !c.who.May("secrets:use")
 	if c.tenant, err = s.Tenants.Terms(ctx, c.who.Actor.TenantID); err != nil {

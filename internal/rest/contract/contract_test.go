@@ -96,7 +96,7 @@ func TestCheckBodyNamesEveryField(t *testing.T) {
 			"priority type: must be a whole number",
 			"retryConfig.exponentialBackoff type: must be true or false",
 			"retryConfig.retryOnErrorTypes[1] enum: must be one of TIMEOUT, NETWORK_ERROR, VALIDATION_ERROR, SYSTEM_ERROR, USER_ERROR",
-			"runAt format: must be an instant such as 2026-03-01T09:00:00Z",
+			"runAt format: must be an instant such as 2026-03-01T09:00:00Z (in a URL, + is written %2B)",
 			"tags[0] minLength: must have at least 1 character",
 			"tags[1] type: must be a text",
 			"timeout type: must be a whole number",
@@ -116,9 +116,9 @@ func TestCheckBodyNamesEveryField(t *testing.T) {
 			"config type: must be an object", "jobType enum: must be one of http, function", "name type: must be a text", "timezone type: must be a text",
 		}},
 		{"instants that do not exist", `{"name":"a","jobType":"http","config":{},"runAt":"2026-02-30T00:00:00Z","startDate":"2026-01-01T24:00:00Z","endDate":"2026-01-01 00:00:00Z"}`, []string{
-			"endDate format: must be an instant such as 2026-03-01T09:00:00Z",
-			"runAt format: must be an instant such as 2026-03-01T09:00:00Z",
-			"startDate format: must be an instant such as 2026-03-01T09:00:00Z",
+			"endDate format: must be an instant such as 2026-03-01T09:00:00Z (in a URL, + is written %2B)",
+			"runAt format: must be an instant such as 2026-03-01T09:00:00Z (in a URL, + is written %2B)",
+			"startDate format: must be an instant such as 2026-03-01T09:00:00Z (in a URL, + is written %2B)",
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestCheckParameters(t *testing.T) {
 			"cursor minLength: must have at least 1 character", "limit required: must not be empty", "status required: must not be empty",
 		}},
 		{name: "several at once", method: "GET", path: "/executions", query: "status=done&jobId=1&from=now&triggerType=x&x=1", want: []string{
-			"from format: must be an instant such as 2026-03-01T09:00:00Z",
+			"from format: must be an instant such as 2026-03-01T09:00:00Z (in a URL, + is written %2B)",
 			"jobId format: must be a UUID",
 			"status enum: must be one of pending, running, retrying, completed, failed, cancelled, skipped, missed",
 			"triggerType enum: must be one of scheduled, manual, retry, backfill, dependency",

@@ -198,7 +198,7 @@ func formatted(s *openapi3.Schema) string {
 	case "uuid":
 		return "a UUID"
 	case "date-time":
-		return "an instant such as 2026-03-01T09:00:00Z"
+		return "an instant such as 2026-03-01T09:00:00Z (in a URL, + is written %2B)"
 	case "int64":
 		return "a whole number of at most 64 bits"
 	default:
