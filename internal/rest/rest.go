@@ -111,7 +111,7 @@ type server struct {
 	cursors  *cursor.Codec
 	// verifying holds one for each verification of the audit log under way.
 	verifying chan struct{}
-	heavy     heavy
+	heavy     *heavy
 	health    cached[Health]
 	ready     cached[[]string]
 	started   time.Time
@@ -130,7 +130,7 @@ func New(d Deps) (http.Handler, error) {
 		return nil, fmt.Errorf("rest: %w", err)
 	}
 	s := &server{Deps: d, contract: loaded, verifying: make(chan struct{}, verifiers), cursors: cursors, started: clock.Now(), running: clock.Start()}
-	s.heavy = heavy{atOnce: cmp.Or(d.HeavyAtOnce, heavyAtOnce), of: map[uuid.UUID]int{}}
+	s.heavy = newHeavy(cmp.Or(d.HeavyAtOnce, heavyAtOnce))
 	document, err := api.GetSpecJSON()
 	if err != nil {
 		return nil, fmt.Errorf("rest: read the contract: %w", err)
