@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,19 +44,22 @@ type asker struct {
 	from, to  time.Time // the month that the execution is of
 }
 
+const base = "/api/v1/scheduler"
+
+// month31 asks for the statistics of the last 31 days.
+func month31() string {
+	now := clock.Now()
+	return "/executions/stats?from=" + now.AddDate(0, 0, -31).Format(time.RFC3339Nano) + "&to=" + now.Format(time.RFC3339Nano)
+}
+
 // requests are the mix: four reads to one create, and of the reads as many of
-// one thing as of lists; one in thirteen is for statistics, most of a whole month.
+// one thing as of lists; one in thirteen is for statistics, half of a whole month.
 func requests() []request {
-	const base = "/api/v1/scheduler"
 	read := func(path func(a asker) string) func(a asker) (string, string, string) {
 		return func(a asker) (string, string, string) { return http.MethodGet, base + path(a), "" }
 	}
 	month := func(a asker) string {
 		return "from=" + a.from.Format(time.RFC3339) + "&to=" + a.to.Format(time.RFC3339)
-	}
-	month31 := func() string {
-		now := clock.Now()
-		return "/executions/stats?from=" + now.AddDate(0, 0, -31).Format(time.RFC3339Nano) + "&to=" + now.Format(time.RFC3339Nano)
 	}
 	return []request{
 		{"GET /jobs/{id}", 18, read(func(a asker) string { return "/jobs/" + a.job.String() })},
@@ -65,9 +67,8 @@ func requests() []request {
 		{"GET /jobs", 13, read(func(asker) string { return "/jobs?limit=20" })},
 		{"GET /executions", 13, read(func(a asker) string { return "/executions?limit=20&status=failed&" + month(a) })},
 		{"GET /jobs/{id}/executions", 12, read(func(a asker) string { return "/jobs/" + a.job.String() + "/executions?limit=20" })},
-		{"GET /executions/stats, 24 h", 2, read(func(asker) string { return "/executions/stats" })},
+		{"GET /executions/stats, 24 h", 3, read(func(asker) string { return "/executions/stats" })},
 		{"the same, 31 days by day of a zone", 2, read(func(a asker) string { return month31() + "&groupBy=day&timezone=Europe/Berlin" })},
-		{"the same, 31 days by job", 1, read(func(a asker) string { return month31() + "&groupBy=job" })},
 		{"the same, 31 days of one job", 1, read(func(a asker) string { return month31() + "&jobId=" + a.job.String() })},
 		{"POST /jobs", 20, func(asker) (string, string, string) {
 			return http.MethodPost, base + "/jobs", `{"name":"created under load","cronExpression":"0 0 2 1 1 *","timezone":"Europe/Berlin","jobType":"http",` +
@@ -114,7 +115,30 @@ func rest(ctx context.Context, s *stack) (rows []row, err error) {
 	}
 	to := reading{at: clock.Now(), usages: usages()}
 	to.all, to.own = busy()
-	return answered(samples, from, to), nil
+	rows = answered(samples, from, to)
+	alone, err := byJob(ctx, address, askers)
+	return append(rows, alone), err
+}
+
+// byJob asks for the statistics of all jobs, one tenant's after another's: they
+// are a page that somebody opens now and then, and cost as much as a hundred
+// other requests.
+func byJob(ctx context.Context, address string, askers []asker) (row, error) {
+	const times = 50
+	client := &http.Client{Timeout: 10 * time.Second}
+	defer client.CloseIdleConnections()
+	samples, from := make([]sample, times), reading{at: clock.Now()}
+	from.all, from.own = busy()
+	for i := range samples {
+		who, mark := askers[rand.N(len(askers))], clock.Start()
+		if _, err := send(ctx, client, call{http.MethodGet, "http://" + address + base + month31() + "&groupBy=job", "", who.token}); err != nil {
+			return row{}, err
+		}
+		samples[i].took = mark.Elapsed()
+	}
+	to := reading{at: clock.Now()}
+	to.all, to.own = busy()
+	return line("GET /executions/stats, 31 days by job, one after the other", samples, from, to), nil
 }
 
 // startAPI starts the API process, and answers where it is and how to stop it.
@@ -215,23 +239,13 @@ func send(ctx context.Context, client *http.Client, c call) (int, error) {
 
 // answered makes the rows: one for each kind of request, and one of all reads.
 func answered(samples []sample, from, to reading) []row {
-	took := to.at.Sub(from.at).Seconds()
-	line := func(what string, belongs func(sample) bool) row {
-		var all []time.Duration
-		for _, one := range samples {
-			if belongs(one) {
-				all = append(all, one.took)
-			}
-		}
-		slices.SortFunc(all, cmp.Compare[time.Duration])
-		return row{what: what, perSecond: float64(len(all)) / took, answers: &latency{
-			p50: quantile(all, 50), p95: quantile(all, 95), p99: quantile(all, 99), max: quantile(all, 100),
-		}, others: others(from, to), backlog: none}
-	}
 	kinds := requests()
-	rows := []row{line("all reads", func(s sample) bool { return kinds[s.kind].name != "POST /jobs" })}
+	of := func(belongs func(sample) bool) []sample {
+		return slices.DeleteFunc(slices.Clone(samples), func(s sample) bool { return !belongs(s) })
+	}
+	rows := []row{line("all reads", of(func(s sample) bool { return kinds[s.kind].name != "POST /jobs" }), from, to)}
 	for kind, r := range kinds {
-		rows = append(rows, line(r.name, func(s sample) bool { return s.kind == kind }))
+		rows = append(rows, line(r.name, of(func(s sample) bool { return s.kind == kind }), from, to))
 	}
 	for name, u := range to.usages {
 		if name == apiName || name == "postgres" {
@@ -240,6 +254,18 @@ func answered(samples []sample, from, to reading) []row {
 		}
 	}
 	return rows
+}
+
+// line makes a row of answers between two readings.
+func line(what string, samples []sample, from, to reading) row {
+	all := make([]time.Duration, len(samples))
+	for i, one := range samples {
+		all[i] = one.took
+	}
+	slices.Sort(all)
+	return row{what: what, perSecond: float64(len(all)) / to.at.Sub(from.at).Seconds(), answers: &latency{
+		p50: quantile(all, 50), p95: quantile(all, 95), p99: quantile(all, 99), max: quantile(all, 100),
+	}, others: others(from, to), backlog: none}
 }
 
 // quantile of sorted times: the smallest that so many percent do not exceed.
