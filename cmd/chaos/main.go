@@ -26,7 +26,7 @@ func main() {
 	}
 	if code, done := chaos.Seclude(ctx, c, os.Args[1:]); done {
 		stop()
-		os.Exit(code) //nolint:gocritic // stop was called
+		os.Exit(code) // stop was called
 	}
 	if err := chaos.Run(ctx, c, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)

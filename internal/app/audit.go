@@ -58,7 +58,7 @@ func readAnchors(name string, into map[uuid.UUID][]audit.Link) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // it was only read
+	defer file.Close() // it was only read
 	return scanAnchors(file, into)
 }
 

@@ -103,7 +103,7 @@ func selectors(file *ast.File, imported string) []*ast.SelectorExpr {
 		if !ok {
 			return true
 		}
-		if name, ok := selector.X.(*ast.Ident); ok && name.Name == local && name.Obj == nil { //nolint:staticcheck // file scope is all that is asked
+		if name, ok := selector.X.(*ast.Ident); ok && name.Name == local && name.Obj == nil { // file scope is all that is asked
 			found = append(found, selector)
 		}
 		return true

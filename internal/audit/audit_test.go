@@ -32,7 +32,7 @@ const canary = "canary-99d0e1f2ab"
 
 type bundle struct {
 	t           *testing.T
-	ctx         context.Context //nolint:containedctx // carries the call
+	ctx         context.Context // carries the call
 	api, engine *postgres.DB
 	admin       *pgx.Conn
 	keys        *keyring.Ring

@@ -51,7 +51,7 @@ func (s *stack) startWith(ctx context.Context, name string, more []string, ready
 		return nil, err
 	}
 	defer out.Close()
-	cmd := exec.Command(filepath.Join(s.programs(), name)) //nolint:noctx // it lives until it is stopped
+	cmd := exec.Command(filepath.Join(s.programs(), name)) // it lives until it is stopped
 	cmd.Env = append([]string{
 		"DATABASE_URL=" + s.database, "REDIS_URL=" + s.redis.URL, "LOG_LEVEL=warn", "PROMETHEUS_PORT=" + strconv.Itoa(port),
 	}, more...)

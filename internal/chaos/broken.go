@@ -22,7 +22,7 @@ var brokenSource []byte
 type orders struct{ file *os.File }
 
 func newOrders(path string) (*orders, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644) //nolint:gosec // the server's account reads it
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644) // the server's account reads it
 	if err != nil {
 		return nil, err
 	}
@@ -78,5 +78,5 @@ func compile(ctx context.Context, dir string) (library string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("cc: %w: %s", err, said)
 	}
-	return library, os.Chmod(library, 0o755) //nolint:gosec // the server's account loads it
+	return library, os.Chmod(library, 0o755) // the server's account loads it
 }

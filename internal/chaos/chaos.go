@@ -136,7 +136,7 @@ const tenantRuns = 40
 
 // dice fall alike for one seed.
 func dice(seed uint64) *rand.Rand {
-	return rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // it must repeat
+	return rand.New(rand.NewPCG(seed, 1)) // it must repeat
 }
 
 // watch looks all through the run at what must never change (I3), never be too

@@ -32,7 +32,7 @@ type pair struct {
 }
 
 func newCutter(socket string) (*cutter, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a loopback listener does not wait
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // a loopback listener does not wait
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ type member struct {
 }
 
 // begun are the lines that a process writes once it works.
-var begun = map[string]string{"api": "api listens", "promoter": "promoter starts", "worker": "worker registered"} //nolint:gochecknoglobals // a table
+var begun = map[string]string{"api": "api listens", "promoter": "promoter starts", "worker": "worker registered"} // a table
 
 // start starts the process, unless it runs.
 func (m *member) start(ctx context.Context) error {
@@ -57,8 +57,8 @@ func (m *member) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer out.Close()              //nolint:errcheck // the child has its own
-	cmd := exec.Command(m.program) //nolint:noctx // it lives until it is ended
+	defer out.Close()              // the child has its own
+	cmd := exec.Command(m.program) // it lives until it is ended
 	cmd.Env = m.env
 	cmd.Stdout, cmd.Stderr = out, out
 	if m.orders != nil {

@@ -69,7 +69,7 @@ type sight struct {
 }
 
 func newLoad(s *stack, c Config, end time.Time) *load {
-	return &load{stack: s, tenants: c.Tenants, end: end, drops: c.Drops, plain: c.Earlier != "", random: rand.New(rand.NewPCG(c.Seed, 2)), answers: map[string]int{}} //nolint:gosec // it must repeat
+	return &load{stack: s, tenants: c.Tenants, end: end, drops: c.Drops, plain: c.Earlier != "", random: rand.New(rand.NewPCG(c.Seed, 2)), answers: map[string]int{}} // it must repeat
 }
 
 // patience is how long an operation is repeated until it is answered.

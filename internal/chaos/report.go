@@ -116,7 +116,7 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(c.JSON, append(text, '\n'), 0o644) //nolint:gosec // a report
+	return os.WriteFile(c.JSON, append(text, '\n'), 0o644) // a report
 }
 
 // show prints what was broken, with the history that shows it.

@@ -19,7 +19,7 @@ func Seclude(ctx context.Context, c Config, args []string) (code int, done bool)
 	if c.Secluded || os.Geteuid() != 0 {
 		return 0, false
 	}
-	cmd := exec.Command("/proc/self/exe", append([]string{"-secluded"}, args...)...) //nolint:noctx // it is asked to end, below
+	cmd := exec.Command("/proc/self/exe", append([]string{"-secluded"}, args...)...) // it is asked to end, below
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	p, err := child.Start(cmd)

@@ -218,7 +218,7 @@ func (m *member) halted(ctx context.Context) (halted, answered bool) {
 	if err != nil {
 		return false, false
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read
+	defer answer.Body.Close() // it was read
 	text, err := io.ReadAll(answer.Body)
 	return bytes.Contains(text, []byte("\nscheduler_promotion_halted 1\n")), err == nil
 }

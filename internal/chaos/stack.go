@@ -258,7 +258,7 @@ func (s *stack) tell(order ...string) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // the answer has come
+	defer conn.Close() // the answer has come
 	if err := conn.SetDeadline(clock.Now().Add(2 * time.Second)); err != nil {
 		return err
 	}
@@ -327,6 +327,6 @@ func newClient(url string, tenant uuid.UUID) (*api.ClientWithResponses, error) {
 // tenantID is who owns the jobs of a tenant, counted from 0.
 func tenantID(n int) uuid.UUID {
 	id := uuid.MustParse("c4a05c4a-0000-4000-8000-000000000000")
-	binary.BigEndian.PutUint16(id[14:], uint16(n+1)) //nolint:gosec // there are a few
+	binary.BigEndian.PutUint16(id[14:], uint16(n+1)) // there are a few
 	return id
 }

@@ -62,7 +62,7 @@ func (s store) with(ctx context.Context, fn func(conn *pgx.Conn) error) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it may be cut already
+	defer conn.Close(context.WithoutCancel(ctx)) // it may be cut already
 	return fn(conn)
 }
 
@@ -225,7 +225,7 @@ func (s store) lock(ctx context.Context, table string, d time.Duration) error {
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
+		defer tx.Rollback(context.WithoutCancel(ctx)) // nothing was written
 		if _, err := tx.Exec(ctx, "LOCK TABLE "+pgx.Identifier{table}.Sanitize()+" IN ACCESS EXCLUSIVE MODE"); err != nil {
 			return err
 		}

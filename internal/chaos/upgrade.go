@@ -47,7 +47,7 @@ func (s *stack) migrateEarlier(ctx context.Context) error {
 	if err := postgres.EnsureDatabase(ctx, s.servers.url("postgres", "postgres"), database, schemaOwner); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, s.earlier("migrate")) //nolint:gosec // we built it
+	cmd := exec.CommandContext(ctx, s.earlier("migrate")) // we built it
 	cmd.Env = []string{"DATABASE_OWNER_URL=" + s.servers.url(database, schemaOwner), "DATABASE_URL=" + s.servers.url(database, login)}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("the earlier migrate: %w: %s", err, tail(out))

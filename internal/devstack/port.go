@@ -41,7 +41,7 @@ func FreeAddr() (string, error) {
 	for range 1000 {
 		// Each process begins somewhere else.
 		port := low + (os.Getpid()*97+int(portsGiven.Add(1)))%(high-low)
-		l, err := net.Listen("tcp", ":"+strconv.Itoa(port)) //nolint:noctx // a listener does not wait
+		l, err := net.Listen("tcp", ":"+strconv.Itoa(port)) // a listener does not wait
 		if err == nil {
 			return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), l.Close()
 		}

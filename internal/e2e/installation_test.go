@@ -34,7 +34,7 @@ const limit = 2 * time.Minute
 const key = "e2e-0f3b1c9a7d5e2468-f00dfeed-bead"
 
 // programs are the processes' binaries, built once.
-var programs struct { //nolint:gochecknoglobals // built once for the package
+var programs struct { // built once for the package
 	once sync.Once
 	dir  string
 	err  error

@@ -82,7 +82,7 @@ func (s *installation) dump() string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer conn.Close(context.Background()) //nolint:errcheck // nothing was written
+	defer conn.Close(context.Background()) // nothing was written
 	rows, err := conn.Query(s.t.Context(), "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')")
 	if err != nil {
 		s.t.Fatal(err)
@@ -119,7 +119,7 @@ func TestSecretsReachTheirTargetAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer answer.Body.Close() //nolint:errcheck // it was only read
+		defer answer.Body.Close() // it was only read
 		body, _ := io.ReadAll(answer.Body)
 		if answer.StatusCode != http.StatusOK {
 			t.Errorf("%s answered %d %s", path, answer.StatusCode, body)

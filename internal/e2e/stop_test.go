@@ -51,19 +51,16 @@ func TestAPISaysThatItStopsBeforeItDoes(t *testing.T) {
 	addr := freeAddr(t)
 	s.url = "http://" + addr
 	env, ready := observed(t)
-	const notice = 15 * time.Second
-	p := s.process("api", append(env, "HTTP_ADDR="+addr, "JWT_SECRET="+key, "TENANT_AUTO_CREATE=true", "SHUTDOWN_NOTICE_MS=15000")...)
+	const notice = 30 * time.Second // which a busy machine needs to be asked thrice
+	p := s.process("api", append(env, "HTTP_ADDR="+addr, "JWT_SECRET="+key, "TENANT_AUTO_CREATE=true", "SHUTDOWN_NOTICE_MS=30000")...)
 	s.client = s.clientOf(s.tenant, identity.Admin)
 	s.eventually("it is ready on both ports", func() bool { return status(s.url+"/health/ready") == 200 && status(ready) == 200 })
 	stopped := p.terminate()
-	s.eventually("it is not ready", func() bool { return status(s.url+"/health/ready") == 503 || stopped.Elapsed() > notice })
-	s.eventually("nor on the other port", func() bool { return status(ready) == 503 || stopped.Elapsed() > notice })
+	s.eventually("it is not ready", func() bool { return status(s.url+"/health/ready") == 503 })
+	s.eventually("nor on the other port", func() bool { return status(ready) == 503 })
 	answer, err := s.client.ListJobsWithResponse(t.Context(), &api.ListJobsParams{})
-	if at := stopped.Elapsed(); at > notice {
-		t.Skipf("the machine is too slow for this test: %v", at)
-	}
 	if err != nil || answer.JSON200 == nil {
-		t.Fatalf("a request during the notice: %v, %+v", err, answer)
+		t.Fatalf("a request during the notice, %v after it began: %v, %+v", stopped.Elapsed(), err, answer)
 	}
 	p.wait()
 	if took := stopped.Elapsed(); took < notice || took > notice+limit {

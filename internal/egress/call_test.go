@@ -180,7 +180,7 @@ func TestCompressionIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // only read from
+	defer resp.Body.Close() // only read from
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || string(body) != "\x1f\x8bnot unfolded" || asked.Load() != "" {
 		t.Errorf("body %q, error %v, asked for %q", body, err, asked.Load())

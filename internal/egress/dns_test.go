@@ -14,7 +14,7 @@ func dnsDialer(answer func(name string) []netip.Addr) func(context.Context, stri
 	return func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
 		go func() {
-			defer far.Close() //nolint:errcheck // a pipe
+			defer far.Close() // a pipe
 			for {
 				var size [2]byte
 				if _, err := io.ReadFull(far, size[:]); err != nil {

@@ -87,7 +87,7 @@ func serveRaw(t *testing.T, talk func(conn net.Conn)) string {
 				return
 			}
 			open.Go(func() {
-				defer conn.Close() //nolint:errcheck // the test is over with it
+				defer conn.Close() // the test is over with it
 				talk(conn)
 			})
 		}

@@ -73,7 +73,7 @@ func TestFinalStatusIsHandedBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // only read from
+	defer resp.Body.Close() // only read from
 	if resp.StatusCode != http.StatusSeeOther {
 		t.Errorf("status = %d, want the 303 itself", resp.StatusCode)
 	}

@@ -353,7 +353,7 @@ func TestHolder(t *testing.T) {
 func TestAKilledOwnersLeaseEndsByItself(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	holder := exec.Command(os.Args[0], "-test.run=^TestHolder$", "-test.timeout=5m") //nolint:noctx // killed below
+	holder := exec.Command(os.Args[0], "-test.run=^TestHolder$", "-test.timeout=5m") // killed below
 	holder.Env = append(os.Environ(), holderURL+"="+b.url)
 	out, err := holder.StdoutPipe()
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -69,6 +70,10 @@ func TestHeavyRequestsLeaveRoomForOthers(t *testing.T) {
 	more.Wait()
 	reading := request{method: "GET", path: base + "/jobs/" + theirs.ID.String(), token: b.token(t, b.theirs, identity.Viewer)}
 	theirAnswer := b.do(t, reading)
+	refusals := slices.DeleteFunc(slices.Clone(answers), func(a answer) bool { return a.status != http.StatusTooManyRequests })
+	if len(refusals) == 0 { // when they came, both hung for certain
+		t.Error("none of 198 more was refused")
+	}
 	reading.path, reading.token = base+"/jobs/"+held.ID.String(), bulk.token
 	ourAnswer := b.do(t, reading)
 	if ended.Load() == 0 { // they hung all the time, and were not cut short by their own bounds

@@ -7,9 +7,9 @@ const version = 1
 // What a kind's byte is made of; 0 stands for a word that is not among these. The
 // order is stored: add to the end only, and no more than 3, 7 and 7.
 var (
-	jobTypes = [...]string{1: "http", "function", "command"}                            //nolint:gochecknoglobals // constant
-	triggers = [...]string{1: "scheduled", "manual", "retry", "backfill", "dependency"} //nolint:gochecknoglobals // constant
-	statuses = [...]string{1: "completed", "failed", "cancelled", "skipped", "missed"}  //nolint:gochecknoglobals // constant
+	jobTypes = [...]string{1: "http", "function", "command"}                            // constant
+	triggers = [...]string{1: "scheduled", "manual", "retry", "backfill", "dependency"} // constant
+	statuses = [...]string{1: "completed", "failed", "cancelled", "skipped", "missed"}  // constant
 )
 
 // code is the byte of a kind, or 0 where it has none.

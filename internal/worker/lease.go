@@ -16,7 +16,7 @@ import (
 // over for good: the worker goes on under a new one.
 type incarnation struct {
 	member fleet.Member
-	ctx    context.Context //nolint:containedctx // the life of the lease: every run under it ends with it
+	ctx    context.Context // the life of the lease: every run under it ends with it
 	end    context.CancelCauseFunc
 
 	mu      sync.Mutex

@@ -40,7 +40,7 @@ type attempt struct {
 	claimed
 	worker *Worker
 	inc    *incarnation
-	ctx    context.Context //nolint:containedctx // the life of the run, and why it ended
+	ctx    context.Context // the life of the run, and why it ended
 	retry  job.Retry
 	mark   clock.Mark
 	over   atomic.Bool // its outcome is decided: it returned, or was given up

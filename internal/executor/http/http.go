@@ -83,7 +83,7 @@ func (e *Executor) Execute(ctx context.Context, run executor.Run) executor.Outco
 	if err != nil {
 		return executor.Outcome{Err: callError(ctx, err, limit)}
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing to do about it
+	defer resp.Body.Close() // nothing to do about it
 	read, err := readAnswer(resp)
 	read.DurationMs = started.Elapsed().Milliseconds()
 	out := executor.Outcome{Result: read.encode(), Err: c.judge(resp, e.now())}

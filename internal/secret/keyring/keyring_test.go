@@ -180,7 +180,7 @@ func TestATextIsNeverPrinted(t *testing.T) {
 		hidden keyring.Text
 		Map    map[string]keyring.Text
 	}{text, text, map[string]keyring.Text{"a": text}}
-	logger.Info("held", "text", text, "held", held, "pointer", &held) //nolint:sloglint // what it prints is the test
+	logger.Info("held", "text", text, "held", held, "pointer", &held) // what it prints is the test
 	encoded, err := json.Marshal(held)
 	if err != nil {
 		t.Fatal(err)
