@@ -51,6 +51,34 @@ func TimedOut(err error) bool {
 	return errors.As(err, &pe) && pe.Code == canceled
 }
 
+// Refused reports whether the database refused what a statement wrote, so that
+// repeating the statement fails again: a constraint, a trigger, a value that no
+// column holds, a row that is too large, a partition that is missing. The caller
+// divides its rows until the refused one is alone. Everything that passes by
+// itself is not refused: a lost connection, a lock, a time-out, a full disk, a
+// server that stops, a primary that became a standby.
+func Refused(err error) bool {
+	var pe *pgconn.PgError
+	return errors.As(err, &pe) && !passes(pe.Code)
+}
+
+// passes says whether what a SQLSTATE stands for ends by itself.
+func passes(code string) bool {
+	switch code[:2] {
+	case "08", "53", "57", "58", "F0", "XX": // connection, resources, an operator, the system, its files, a defect of its own
+		return true
+	}
+	switch code {
+	case "40001", "40P01", "55P03", "55006", "25P03", "25006": // locks and roles of servers
+		return true
+	case "42501", "42P01", "42703", "42883", "3D000", "28000", "28P01":
+		// A schema or a grant that is not as it should be refuses every row,
+		// whatever it holds; dividing them finds none that is to blame.
+		return true
+	}
+	return false
+}
+
 // canceled is what a statement ends with that took too long. We cancel none
 // ourselves, see withoutCancel.
 const canceled = "57014"

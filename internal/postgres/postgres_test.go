@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -162,6 +163,26 @@ func TestFaultReadsPostgreSQLsCodes(t *testing.T) {
 				t.Errorf("code %q, want %q", f.Code, test.code)
 			}
 		})
+	}
+}
+
+// A batch is divided for an error that repeating it cannot mend, and for no other.
+func TestRefusedIsWhatRepeatingCannotMend(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]bool{
+		"23514": true, "23505": true, "23502": true, "22003": true, "22P05": true, "22021": true, "54000": true, "P0001": true, "44000": true,
+		"40001": false, "40P01": false, "55P03": false, "57014": false, "57P01": false, "53100": false, "53200": false, "08006": false,
+		"58030": false, "25006": false, "XX000": false, "42501": false, "42P01": false,
+	} {
+		if got := postgres.Refused(fmt.Errorf("write: %w", &pgconn.PgError{Code: code})); got != want {
+			t.Errorf("%s: refused %v, want %v", code, got, want)
+		}
+		if got := postgres.Refused(postgres.Fault(&pgconn.PgError{Code: code})); got != want {
+			t.Errorf("%s as a fault: refused %v, want %v", code, got, want)
+		}
+	}
+	if postgres.Refused(nil) || postgres.Refused(context.DeadlineExceeded) {
+		t.Error("what no server refused counts as refused")
 	}
 }
 
