@@ -47,6 +47,7 @@ partition         | db:store.go postgres                                        
 fleet             | db:store.go postgres                                                                       |                      |
 metric            | db:store.go fault lease postgres rollup                                                           |                      |
 retention         | db:store.go fleet partition postgres                                                      |                      |
+postgres/refusal  |                                                                                            |                      |
 postgres/pgtest   | devstack devstack/leaktest migrations partition postgres                                   | pgx                  |
 idempotency       | db:store.go fault                                                                          |                      |
 identity          | clock fault tenant                                                                         | jwt                  |
