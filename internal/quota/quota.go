@@ -33,9 +33,12 @@ const (
 	patience = 50 * time.Millisecond
 	// awayFor is how long Redis is not asked after it did not answer.
 	awayFor = time.Second
-	// maxBuckets bounds the buckets of this process; beyond it, those that are
-	// full again are dropped, and then all of them.
-	maxBuckets = 50_000
+	// maxBuckets bounds the buckets of one kind in this process, and spareBuckets
+	// how many those share for whom there is no room.
+	maxBuckets   = 50_000
+	spareBuckets = 1024
+	// glances is how many buckets a new one looks at to find some to forget.
+	glances = 16
 )
 
 // Rate is so many requests in a window, all of which may come at once.
@@ -69,14 +72,12 @@ type Buckets struct {
 	mu    sync.Mutex
 	since clock.Mark // what the instants below count from, and when Redis was asked last while it is away
 	asked time.Duration
-	local map[string]time.Duration // when each bucket is full again
-	// refused is until when the last refusal of each bucket holds.
-	refused map[string]time.Duration
+	kinds map[string]*kind // by the part of a bucket's name before the colon
 }
 
 // New makes buckets. It dials nothing yet.
 func New(c Config) (*Buckets, error) {
-	b := &Buckets{log: c.Log, since: clock.Start(), local: map[string]time.Duration{}, refused: map[string]time.Duration{}}
+	b := &Buckets{log: c.Log, since: clock.Start(), kinds: map[string]*kind{}}
 	if c.URL == "" {
 		return b, nil
 	}
@@ -109,27 +110,22 @@ func (b *Buckets) Close() {
 func (b *Buckets) Refused(bucket string) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	until, ok := b.refused[bucket]
+	found, ok := b.kind(bucket).own[bucket]
 	if !ok {
 		return 0
 	}
-	left := until - b.since.Elapsed()
-	if left <= 0 {
-		delete(b.refused, bucket)
-	}
-	return max(0, left)
+	return max(0, found.refused-b.since.Elapsed())
 }
 
-// Take takes one request out of a bucket, and says whether it was there.
+// Take takes one request out of a bucket, and says whether it was there. A
+// bucket is named by its kind, a colon and whom it is for.
 func (b *Buckets) Take(ctx context.Context, bucket string, rate Rate) Verdict {
 	v := b.take(ctx, bucket, rate)
 	if !v.OK {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if len(b.refused) >= maxBuckets {
-			clear(b.refused)
-		}
-		b.refused[bucket] = b.since.Elapsed() + v.Retry
+		now := b.since.Elapsed()
+		b.kind(bucket).find(bucket, now).refused = now + v.Retry
 	}
 	return v
 }
@@ -201,26 +197,22 @@ func (b *Buckets) own(bucket string, rate Rate) (full time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.since.Elapsed()
-	if len(b.local) >= maxBuckets {
-		b.tidy(now)
-	}
-	at := max(b.local[bucket], now)
+	found := b.kind(bucket).find(bucket, now)
+	at := max(found.full, now)
 	if at+rate.distance()-now > rate.Window {
 		return at - now, false
 	}
-	b.local[bucket] = at + rate.distance()
-	return b.local[bucket] - now, true
+	found.full = at + rate.distance()
+	return found.full - now, true
 }
 
-func (b *Buckets) tidy(now time.Duration) {
-	for name, at := range b.local {
-		if at <= now {
-			delete(b.local, name)
-		}
+// kind is the table that a bucket is in.
+func (b *Buckets) kind(bucket string) *kind {
+	name, _, _ := strings.Cut(bucket, ":")
+	if b.kinds[name] == nil {
+		b.kinds[name] = &kind{own: map[string]*local{}}
 	}
-	if len(b.local) >= maxBuckets {
-		clear(b.local)
-	}
+	return b.kinds[name]
 }
 
 // distance is that of two requests that come evenly; microseconds are what

@@ -77,6 +77,57 @@ func TestABucketInThisProcess(t *testing.T) {
 	})
 }
 
+// Many names, as an attacker with a network of addresses makes them, reset no
+// bucket that somebody emptied, nor a limit of another kind; once they are idle
+// they make room.
+func TestManyNamesResetNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const names = 60_000
+		b := newBuckets(t, "")
+		if got := take(b, "auth:first", hourly, 11); got != 10 {
+			t.Fatalf("%d requests were allowed, want 10", got)
+		}
+		refused := 0
+		for i := range names {
+			if !b.Take(t.Context(), fmt.Sprint("auth:", i), hourly).OK {
+				refused++
+			}
+		}
+		if b.Refused("auth:first") == 0 || b.Take(t.Context(), "auth:first", hourly).OK {
+			t.Errorf("%d other names reset an empty bucket", names)
+		}
+		if refused > 0 && b.Refused("auth:nobody") > 0 {
+			t.Error("a name is refused that asked for nothing")
+		}
+		if got := take(b, "tenant:a", hourly, 11); got != 10 {
+			t.Errorf("%d requests were allowed in a bucket of another kind, want 10", got)
+		}
+		<-time.After(time.Hour)
+		if got := take(b, "auth:last", hourly, 11); got != 10 {
+			t.Errorf("afterwards %d requests were allowed in a new bucket, want 10", got)
+		}
+	})
+}
+
+// However many names there are, memory is bounded, and so is what they are
+// allowed together once there is no room.
+func TestNamesBeyondTheRoomShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, allowed := newBuckets(t, ""), 0
+		single := quota.Rate{Quota: 1, Window: time.Hour}
+		for i := range 100_000 {
+			if b.Take(t.Context(), fmt.Sprint("auth:", i), single).OK {
+				allowed++
+			}
+		}
+		if allowed > 55_000 {
+			t.Errorf("%d names had a bucket of their own", allowed)
+		}
+	})
+}
+
 // Two processes share what is in Redis.
 func TestABucketOfAllProcesses(t *testing.T) {
 	t.Parallel()
