@@ -317,11 +317,24 @@ func clientOf(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0 && proxy(from); i-- {
-		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
-		if err != nil {
+		hop, ok := hopOf(strings.TrimSpace(hops[i]))
+		if !ok {
 			break // no proxy writes that: the nearest one is all that is known
 		}
-		from = hop.Unmap().WithZone("")
+		from = hop
 	}
 	return from
+}
+
+// hopOf reads an address as proxies write it: alone, in brackets, or with a port,
+// as Azure's application gateway does. The port says nothing.
+func hopOf(text string) (netip.Addr, bool) {
+	if withPort, err := netip.ParseAddrPort(text); err == nil {
+		return withPort.Addr().Unmap().WithZone(""), true
+	}
+	if inner, ok := strings.CutPrefix(text, "["); ok && strings.HasSuffix(inner, "]") {
+		text = inner[:len(inner)-1]
+	}
+	hop, err := netip.ParseAddr(text)
+	return hop.Unmap().WithZone(""), err == nil
 }
