@@ -2,6 +2,8 @@ package arch_test
 
 import (
 	"go/ast"
+	"go/parser"
+	"go/token"
 	"path"
 	"slices"
 	"strconv"
@@ -157,6 +159,113 @@ func TestNothingRunsBeforeMain(t *testing.T) {
 			if function, ok := declared.(*ast.FuncDecl); ok && function.Recv == nil && function.Name.Name == "init" && !s.generated {
 				t.Errorf("%s: func init", s.at(function))
 			}
+		}
+	}
+}
+
+// servers are the programs that only devstack may look for, run or name: it
+// finds them outside the PATH too, and installs them.
+var servers = []string{
+	"redis-server", "valkey-server", "redis-cli", "valkey-cli", "redis-check-rdb",
+	"postgres", "postmaster", "initdb", "pg_ctl", "pg_ctlcluster", "pg_basebackup", "pg_dump", "pg_isready", "psql", "createdb", "dropdb", "createuser", "pgbench",
+}
+
+// TestServersComeFromDevstack refuses a program of PostgreSQL or Redis in what
+// is run or looked for, also as a word of a shell's script or in a path.
+func TestServersComeFromDevstack(t *testing.T) {
+	t.Parallel()
+	for _, s := range tree(t) {
+		if s.pkg == "devstack" || s.generated {
+			continue
+		}
+		for _, server := range serversRun(s.file) {
+			t.Errorf("%s: %q: devstack alone looks for servers and their programs; see pgtest and redistest", s.at(server), server.Value)
+		}
+	}
+}
+
+// serversRun are the literals in a file that name a server's program: anywhere
+// in what runs a program or looks for one, and alone in any other call.
+func serversRun(file *ast.File) []*ast.BasicLit {
+	runs := make(map[ast.Node]bool)
+	for _, from := range []string{"os/exec", "os"} {
+		for _, found := range selectors(file, from) {
+			runs[found] = slices.Contains([]string{"LookPath", "Command", "CommandContext", "Cmd", "StartProcess"}, found.Sel.Name)
+		}
+	}
+	var found []*ast.BasicLit
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.CallExpr:
+			holds := isServer
+			if runs[node.Fun] {
+				holds = namesServer
+			}
+			for _, arg := range node.Args {
+				if _, plain := arg.(*ast.BasicLit); plain || runs[node.Fun] {
+					found = append(found, literals(arg, holds)...)
+				}
+			}
+		case *ast.CompositeLit:
+			if runs[node.Type] {
+				found = append(found, literals(node, namesServer)...)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// literals are the texts below a node of which something holds.
+func literals(below ast.Node, holds func(text string) bool) []*ast.BasicLit {
+	var found []*ast.BasicLit
+	ast.Inspect(below, func(node ast.Node) bool {
+		if one, ok := node.(*ast.BasicLit); ok && one.Kind == token.STRING {
+			if text, err := strconv.Unquote(one.Value); err == nil && holds(text) {
+				found = append(found, one)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// namesServer says that a word of a text is a server's program or its path.
+func namesServer(text string) bool {
+	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n;|&'\"()=", r) })
+	return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(servers, path.Base(word)) })
+}
+
+// isServer says that a text is the name of a server's program and nothing else:
+// "postgres" is also a database, a role, a package and a backend.
+func isServer(text string) bool { return text != "postgres" && slices.Contains(servers, text) }
+
+func TestServersAreRecognized(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		`exec.Command("redis-server", conf)`:                    1,
+		`exec.CommandContext(ctx, "/usr/bin/psql", url)`:        1,
+		`exec.LookPath("postgres")`:                             1,
+		`exec.Command("sh", "-c", "cd x && initdb -D y")`:       1,
+		`exec.Cmd{Path: "/usr/lib/postgresql/15/bin/postgres"}`: 1,
+		`run("pg_ctl")`:                                                        1,
+		`run(filepath.Join(dir, "initdb"))`:                                    1,
+		`s.url("postgres")`:                                                    0,
+		`exec.Command("go", "build")`:                                          0,
+		`t.Fatal("install redis-server or valkey-server")`:                     0,
+		`open("postgres://scheduler@host/postgres")`:                           0,
+		`exec.Command(program, "-dsn", "postgres://scheduler@host/scheduler")`: 0,
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "", "package p\nimport \"os/exec\"\nvar _ = "+text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := make(map[*ast.BasicLit]bool)
+		for _, one := range serversRun(file) {
+			seen[one] = true
+		}
+		if len(seen) != want {
+			t.Errorf("%s: found %d", text, len(seen))
 		}
 	}
 }

@@ -59,7 +59,10 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 		return s, err
 	}
 	s.say("starting a private PostgreSQL and Redis, and building the processes")
-	options := devstack.Options{Dir: filepath.Join(s.dir, "stores"), Durable: true}
+	options := devstack.Options{Dir: filepath.Join(s.dir, "stores"), Durable: true, Confirm: func(_ context.Context, sentence string) bool {
+		s.say(sentence)
+		return true
+	}}
 	if s.postgres, err = devstack.StartPostgres(ctx, options); err != nil {
 		return s, err
 	}

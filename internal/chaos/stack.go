@@ -103,13 +103,10 @@ func (s *stack) stores(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	if s.redis.Kind == devstack.KindMiniredis {
-		return errNoRedis
+		return errors.New("no redis-server is installed, and a stand-in cannot be broken like one")
 	}
 	return nil
 }
-
-// errNoRedis says that this machine cannot run the harness.
-var errNoRedis = errors.New("no redis-server is installed, and a stand-in cannot be broken like one")
 
 // build makes the processes, and what it takes to break them. What this
 // machine lacks for that is noted.

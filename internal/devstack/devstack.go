@@ -37,10 +37,11 @@ type Options struct {
 	// should. Otherwise the server is a throwaway: it writes without waiting for
 	// the disk and its data is removed by Stop.
 	Durable bool
-	// Install allows a missing program to be installed by the system's package
-	// manager.
-	Install bool
-	// Settings of a PostgreSQL beside our own and stronger than they are, as
+	// Confirm is asked before the system's package manager installs a missing
+	// program. The sentence says what is missing and what is going to run. Nil
+	// means yes.
+	Confirm func(ctx context.Context, sentence string) bool
+	// Settings of the server beside our own and stronger than they are, as
 	// "name=value".
 	Settings []string
 	// Env is added to the environment of a PostgreSQL, as "NAME=value".
@@ -58,7 +59,7 @@ func (o Options) log() *slog.Logger {
 
 func (o Options) machine() *machine {
 	if o.on == nil {
-		return thisMachine()
+		return ours()
 	}
 	return o.on
 }

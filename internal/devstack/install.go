@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/devstack/child"
@@ -16,25 +17,36 @@ import (
 type manager struct {
 	program string // what has to be on the PATH
 	asRoot  bool   // needs root, otherwise must not be root
-	// postgres and redis are shell scripts that install them without leaving a
-	// service running: what we need is the programs.
-	postgres, redis string
+	// postgres and redis install the programs without leaving a service running.
+	postgres, redis recipe
 }
+
+// recipe is how a package manager installs a program.
+type recipe struct {
+	command string // as a person would type it
+	script  string // for the shell
+}
+
+// plain is a command that is its own script.
+func plain(command string) recipe { return recipe{command, command} }
 
 func managers() []manager {
 	return []manager{
-		{"apt-get", true, aptPostgres, aptRedis},
-		{"dnf", true, "dnf install -q -y postgresql-server", "dnf install -q -y valkey || dnf install -q -y redis"},
-		{"apk", true, "apk add -q postgresql", "apk add -q valkey || apk add -q redis"},
-		{"brew", false, "HOMEBREW_NO_AUTO_UPDATE=1 brew install -q postgresql@17", "HOMEBREW_NO_AUTO_UPDATE=1 brew install -q valkey"},
+		{"apt-get", true, recipe{"apt-get install postgresql", aptPostgres}, recipe{"apt-get install redis-tools", aptRedis}},
+		{"dnf", true, plain("dnf install -q -y postgresql-server"), plain("dnf install -q -y valkey || dnf install -q -y redis")},
+		{"apk", true, plain("apk add -q postgresql"), plain("apk add -q valkey || apk add -q redis")},
+		{"brew", false, plain("HOMEBREW_NO_AUTO_UPDATE=1 brew install -q postgresql@17"), plain("HOMEBREW_NO_AUTO_UPDATE=1 brew install -q valkey")},
 	}
 }
 
 const (
+	// A fresh machine has no package lists, and one that boots may be busy with
+	// packages of its own: apt-get waits for one of its locks, and a minute
+	// later it is tried again for the others.
 	apt = `set -e
 export DEBIAN_FRONTEND=noninteractive
 once() { apt-get -q -o Acquire::Retries=3 update && apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 --no-install-recommends install "$@"; }
-install() { once "$@" || { sleep 5; once "$@"; } || { sleep 20; once "$@"; }; }
+install() { once "$@" || { sleep 5; once "$@"; } || { sleep 20; once "$@"; } || { sleep 60; once "$@"; }; }
 `
 	// Debian's package makes a cluster and starts it, unless it is told before.
 	aptPostgres = apt + `conf=/etc/postgresql-common/createcluster.d/scheduler.conf
@@ -57,7 +69,7 @@ func findPostgres(ctx context.Context, o Options) ([]binaries, error) {
 	if len(list) > 0 {
 		return list, nil
 	}
-	err := install(ctx, o, "PostgreSQL", func(m manager) string { return m.postgres }, func() bool {
+	err := install(ctx, o, "PostgreSQL", func(m manager) recipe { return m.postgres }, func() bool {
 		list = o.machine().postgres()
 		return len(list) > 0
 	})
@@ -74,7 +86,7 @@ func findRedis(ctx context.Context, o Options) (path, kind string, err error) {
 	if path, kind = o.machine().redis(); path != "" {
 		return path, kind, nil
 	}
-	err = install(ctx, o, "Redis", func(m manager) string { return m.redis }, func() bool {
+	err = install(ctx, o, "Redis", func(m manager) recipe { return m.redis }, func() bool {
 		path, kind = o.machine().redis()
 		return path != ""
 	})
@@ -100,11 +112,10 @@ func (w why) Error() string { return string(w) }
 
 // install runs the first package manager that we may use, unless the program is
 // there by the time that it is our turn: the tests of several packages may find
-// it missing at once.
-func install(ctx context.Context, o Options, what string, script func(manager) string, there func() bool) error {
-	if !o.Install {
-		return why("")
-	}
+// it missing at once. This process tries once: without a network its tests would
+// wait for it one after another.
+func install(ctx context.Context, o Options, what string, choose func(manager) recipe, there func() bool) error {
+	on := o.machine()
 	lock, err := lockFile(ctx, filepath.Join(tempBase(child.Self()), "scheduler-install-"+uid()+".lock"), installWithin)
 	if err != nil {
 		return why(" and cannot be: " + err.Error())
@@ -113,13 +124,29 @@ func install(ctx context.Context, o Options, what string, script func(manager) s
 	if there() {
 		return nil
 	}
-	m, argv, err := usable(ctx, o.machine(), script)
+	if err, tried := on.failed.Load(what); tried {
+		return err.(error)
+	}
+	err = installNow(ctx, o, what, choose, there)
+	if err != nil && ctx.Err() == nil {
+		on.failed.Store(what, err)
+	}
+	return err
+}
+
+func installNow(ctx context.Context, o Options, what string, choose func(manager) recipe, there func() bool) error {
+	m, before, err := usable(ctx, o.machine())
 	if err != nil {
 		return err
 	}
-	o.log().WarnContext(ctx, "installing a missing program", "program", what, "with", m.program)
+	recipe := choose(m)
+	if o.Confirm != nil && !o.Confirm(ctx, fmt.Sprintf("%s is not installed; %s installs it: %s", what, m.program, recipe.command)) {
+		return why(" and was not to be installed")
+	}
+	o.log().WarnContext(ctx, "installing a missing program", "program", what, "command", recipe.command)
 	ctx, cancel := context.WithTimeout(ctx, installWithin)
 	defer cancel()
+	argv := slices.Concat(before, []string{"/bin/sh", "-c", recipe.script})
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay = 5 * time.Second // what the script runs may hold its output open
 	out, err := cmd.CombinedOutput()
@@ -133,22 +160,23 @@ func install(ctx context.Context, o Options, what string, script func(manager) s
 }
 
 // usable picks the first manager of this machine that we have the rights for,
-// and the command that runs its script.
-func usable(ctx context.Context, on *machine, script func(manager) string) (manager, []string, error) {
+// and the command that runs its scripts with them.
+func usable(ctx context.Context, on *machine) (m manager, before []string, err error) {
 	reason := why(" and there is no package manager that could do it")
 	root := os.Geteuid() == 0
 	for _, m := range on.managers {
-		if _, err := on.lookPath(m.program); err != nil {
+		if on.program(m.program) == "" {
 			continue
 		}
 		switch {
 		case m.asRoot == root:
-			return m, []string{"/bin/sh", "-c", script(m)}, nil
+			return m, nil, nil
 		case !m.asRoot:
 			reason = why(" and " + m.program + " refuses to run as root")
-		case mayBecomeRoot(ctx, on):
-			return m, []string{"sudo", "-n", "/bin/sh", "-c", script(m)}, nil
 		default:
+			if sudo := on.program("sudo"); mayBecomeRoot(ctx, sudo) {
+				return m, []string{sudo, "-n"}, nil
+			}
 			reason = why(" and " + m.program + " needs root")
 		}
 	}
@@ -156,9 +184,8 @@ func usable(ctx context.Context, on *machine, script func(manager) string) (mana
 }
 
 // mayBecomeRoot reports whether sudo lets us without asking for a password.
-func mayBecomeRoot(ctx context.Context, on *machine) bool {
-	sudo, err := on.lookPath("sudo")
-	if err != nil {
+func mayBecomeRoot(ctx context.Context, sudo string) bool {
+	if sudo == "" {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

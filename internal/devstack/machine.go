@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/scheduler-service/scheduler/internal/devstack/child"
 )
@@ -23,8 +24,9 @@ type machine struct {
 	// postgresDirs are patterns of directories that hold PostgreSQL's programs,
 	// which most systems keep off the PATH.
 	postgresDirs []string
-	// redisDirs are further directories for Redis, likewise.
-	redisDirs []string
+	// programDirs are where other programs are, also when the PATH does not
+	// name them.
+	programDirs []string
 	// managers are the package managers that we know how to use.
 	managers []manager
 	// accounts are those that PostgreSQL may run as.
@@ -32,7 +34,13 @@ type machine struct {
 	// elsewhere are directories for data whose own directory no account of the
 	// machine can use.
 	elsewhere []string
+	// failed is why each program could not be installed, by what it is called.
+	failed sync.Map
 }
+
+// ours is this machine, one for all servers of the process: what could not be
+// installed for one is not tried again for the next.
+var ours = sync.OnceValue(thisMachine)
 
 func thisMachine() *machine {
 	return &machine{
@@ -46,7 +54,10 @@ func thisMachine() *machine {
 			"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",
 			"/usr/local/pgsql/bin", // built from source
 		},
-		redisDirs: []string{"/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin"},
+		programDirs: []string{
+			"/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin",
+			"/bin", "/usr/sbin", "/usr/local/sbin", "/sbin",
+		},
 		managers:  managers(),
 		accounts:  child.Candidates(),
 		elsewhere: []string{"/var/lib", "/var/tmp"},
@@ -133,11 +144,12 @@ func (m *machine) redis() (path, kind string) {
 	return "", ""
 }
 
+// program is the path of a program, empty when there is none.
 func (m *machine) program(name string) string {
 	if path, err := m.lookPath(name); err == nil {
 		return path
 	}
-	for _, dir := range m.redisDirs {
+	for _, dir := range m.programDirs {
 		if path := filepath.Join(dir, name); executable(path) {
 			return path
 		}

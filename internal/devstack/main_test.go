@@ -77,6 +77,9 @@ func program(text string) int {
 // startProgram runs cmd, which is the test binary, as such a program.
 func startProgram(t *testing.T, cmd *exec.Cmd, todo order) (told running, end io.Closer) {
 	t.Helper()
+	// The program may run as somebody who cannot install them.
+	needRedis(t)
+	needPostgres(t)
 	text, err := json.Marshal(todo)
 	if err != nil {
 		t.Fatal(err)

@@ -42,6 +42,16 @@ func tell(t *testing.T, url, statement string) {
 	}
 }
 
+// needPostgres is the newest installation, which is made if need be.
+func needPostgres(t *testing.T) binaries {
+	t.Helper()
+	list, err := findPostgres(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list[0]
+}
+
 func startPostgres(t *testing.T, o Options) *Postgres {
 	t.Helper()
 	p, err := StartPostgres(t.Context(), o)

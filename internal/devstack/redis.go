@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -39,10 +40,11 @@ type Redis struct {
 	// Kind is one of the constants above.
 	Kind string
 
-	home    *home  // nil for a miniredis, as the next two
-	program string // the server's path
-	process *child.Process
-	mini    *miniredisClock
+	home     *home    // nil for a miniredis, as the next three
+	program  string   // the server's path
+	settings []string // see Options
+	process  *child.Process
+	mini     *miniredisClock
 
 	mu      sync.Mutex // guards process and stopped
 	stopped bool
@@ -147,7 +149,7 @@ func startRedisServer(ctx context.Context, o Options, path, kind string) (*Redis
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{Kind: kind, home: h, program: path}
+	r := &Redis{Kind: kind, home: h, program: path, settings: o.Settings}
 	if err = endRedis(ctx, filepath.Join(h.socketDir(child.Self()), redisSocket)); err == nil {
 		err = h.openSocket(child.Self())
 	}
@@ -202,7 +204,8 @@ func (r *Redis) run(ctx context.Context) error {
 	}
 	defer out.Close()
 	socket := filepath.Join(r.home.socket, redisSocket)
-	cmd := child.Self().Command(context.Background(), serverEnv(), r.program, redisArgs(r.home.durable, data, socket)...)
+	args := append(redisArgs(r.home.durable, data, socket), settingArgs(r.settings)...)
+	cmd := child.Self().Command(context.Background(), serverEnv(), r.program, args...)
 	cmd.Args[0] = r.Kind
 	cmd.Stdout, cmd.Stderr = out, out
 	if r.process, err = child.Start(cmd); err != nil {
@@ -214,7 +217,7 @@ func (r *Redis) run(ctx context.Context) error {
 			return false, errEnded
 		default:
 			answer, err := say(socket, "PING")
-			return err == nil && answer == "+PONG\r\n", nil
+			return err == nil && (answer == "+PONG\r\n" || strings.HasPrefix(answer, "-NOAUTH")), nil
 		}
 	})
 	if err != nil {
@@ -236,6 +239,16 @@ func redisArgs(durable bool, data, socket string) []string {
 		return append(args, "--appendonly", "yes", "--appendfsync", "everysec")
 	}
 	return append(args, "--appendonly", "no")
+}
+
+// settingArgs are settings as arguments, their values word by word.
+func settingArgs(settings []string) []string {
+	var args []string
+	for _, s := range settings {
+		name, value, _ := strings.Cut(s, "=")
+		args = append(append(args, "--"+name), strings.Fields(value)...)
+	}
+	return args
 }
 
 // errNoServer means that nobody listens on a socket.

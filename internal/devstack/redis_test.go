@@ -1,6 +1,7 @@
 package devstack
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,8 +40,22 @@ func client(t *testing.T, r *Redis) *redis.Client {
 	return c
 }
 
+// needRedis is the path of a real Redis, which is installed if need be.
+func needRedis(t *testing.T) string {
+	t.Helper()
+	path, _, err := findRedis(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// startRedis starts a real one, unless the machine is a made-up one.
 func startRedis(t *testing.T, o Options) *Redis {
 	t.Helper()
+	if o.on == nil {
+		needRedis(t)
+	}
 	r, err := StartRedis(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +116,10 @@ func TestThrowawayRedis(t *testing.T) {
 func TestSurvivingRedisIsStopped(t *testing.T) {
 	t.Parallel()
 	o := Options{Dir: openDir(t), Durable: true}
-	path, kind := thisMachine().redis()
+	path, kind, err := findRedis(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	h := &home{dir: o.Dir, name: "redis", durable: true}
 	if err := h.openSocket(child.Self()); err != nil {
 		t.Fatal(err)
@@ -136,21 +154,22 @@ func TestSurvivingRedisIsStopped(t *testing.T) {
 func TestRedisIsInstalledOrReplaced(t *testing.T) {
 	t.Parallel()
 	dirs := openDir(t)
-	path, _ := thisMachine().redis()
+	path := needRedis(t)
+	no := func(context.Context, string) bool { return false }
 	// As Debian's redis-tools have it: the server under another name.
 	link := "mkdir '" + dirs + "/bin' && cp '" + path + "' '" + dirs + "/bin/redis-check-rdb'"
 	for _, tc := range []struct {
 		name    string
 		on      *machine
-		install bool
+		confirm func(context.Context, string) bool
 		want    string
 	}{
-		{"not allowed", withManager(dirs, "", link), false, KindMiniredis},
-		{"it fails", withManager(dirs, "", "exit 7"), true, KindMiniredis},
-		{"it helps", withManager(dirs, "", link), true, KindRedis},
+		{"not allowed", withManager(dirs, "", link), no, KindMiniredis},
+		{"it fails", withManager(dirs, "", "exit 7"), nil, KindMiniredis},
+		{"it helps", withManager(dirs, "", link), nil, KindRedis},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := startRedis(t, Options{Install: tc.install, on: tc.on})
+			r := startRedis(t, Options{Confirm: tc.confirm, on: tc.on})
 			if r.Kind != tc.want {
 				t.Errorf("got %s, want %s", r.Kind, tc.want)
 			}

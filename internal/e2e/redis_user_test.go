@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+	"github.com/scheduler-service/scheduler/internal/queue/redistest"
 )
 
 // guardedRedis starts a Redis that speaks TLS alone and knows two users: an
@@ -31,28 +30,15 @@ func guardedRedis(t *testing.T) (addr, roots string) {
 	if user == "" {
 		t.Fatal("docs/operations.md describes no user of Redis")
 	}
-	dir, addr := t.TempDir(), freeAddr(t)
-	chain, private := certify(t, dir, 1)
+	addr = freeAddr(t)
+	chain, private := certify(t, t.TempDir(), 1)
 	_, port, _ := net.SplitHostPort(addr)
-	lines := []string{
-		"bind 127.0.0.1", "port 0", "tls-port " + port, "tls-cert-file " + chain, "tls-key-file " + private, "tls-ca-cert-file " + chain,
-		"tls-auth-clients no", `save ""`, "appendonly no", "dir " + dir,
-		"user default off", "user admin on >admin ~* &* +@all", strings.Replace(user, "PASSWORD", "worker", 1),
+	redistest.New(t,
+		"bind=127.0.0.1", "tls-port="+port, "tls-cert-file="+chain, "tls-key-file="+private, "tls-ca-cert-file="+chain, "tls-auth-clients=no",
+		"user=default off", "user=admin on >admin ~* &* +@all", strings.Replace(strings.Replace(user, "user ", "user=", 1), "PASSWORD", "worker", 1))
+	if got, err := redisSays(addr, "admin", "PING"); err != nil || got != "+PONG" {
+		t.Fatalf("Redis answers %q, %v", got, err)
 	}
-	conf := filepath.Join(dir, "redis.conf")
-	if err := os.WriteFile(conf, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	server := exec.Command("redis-server", conf)
-	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := server.Start(); err != nil {
-		t.Fatalf("no redis-server: %v", err)
-	}
-	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
-	(&installation{t: t}).eventually("Redis answers", func() bool {
-		got, err := redisSays(addr, "admin", "PING")
-		return err == nil && got == "+PONG"
-	})
 	return addr, chain
 }
 

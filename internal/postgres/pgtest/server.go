@@ -63,7 +63,7 @@ func private() (*server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // it may have to be installed
 	defer cancel()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	pg, err := devstack.StartPostgres(ctx, devstack.Options{Install: true, Log: log})
+	pg, err := devstack.StartPostgres(ctx, devstack.Options{Log: log})
 	if err != nil {
 		return nil, err
 	}

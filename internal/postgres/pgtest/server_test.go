@@ -19,7 +19,7 @@ import (
 // runs, and returns its superuser's address.
 func hosted(t *testing.T) (pg *devstack.Postgres, address string) {
 	t.Helper()
-	pg, err := devstack.StartPostgres(t.Context(), devstack.Options{Install: true})
+	pg, err := devstack.StartPostgres(t.Context(), devstack.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,13 +33,14 @@ type Server struct {
 	redis *devstack.Redis
 }
 
-// New starts a Redis, which is stopped when the test ends.
-func New(t testing.TB) *Server {
+// New starts a Redis, which is stopped when the test ends. The settings, as
+// "name=value", come after its own.
+func New(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // it may have to be installed
 	defer cancel()
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	r, err := devstack.StartRedis(ctx, devstack.Options{Install: true, Log: log})
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	r, err := devstack.StartRedis(ctx, devstack.Options{Settings: settings, Log: log})
 	if err != nil {
 		t.Fatalf("no Redis for the test: %v", err)
 	}
