@@ -4,6 +4,9 @@
 GO      ?= go
 TOOL    := $(GO) tool -modfile=tools/go.mod
 export GOFLAGS += -buildvcs=false
+# What `version` says. Git may be missing or refuse a checkout of another owner.
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+STAMP   := -ldflags "-X github.com/scheduler-service/scheduler/internal/version.stamped=$(VERSION)"
 
 .DEFAULT_GOAL := help
 .PHONY: help run test race lint gen client check bench chaos chaos-long build
@@ -12,7 +15,8 @@ help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## start the whole service on this machine and say what to do next
-	@$(GO) build -o .data/bin/standalone ./cmd/standalone
+	@echo "building the service (the first time takes a minute)"
+	@$(GO) build $(STAMP) -o .data/bin/standalone ./cmd/standalone
 	@exec .data/bin/standalone
 
 test: ## all tests, on a real PostgreSQL and Redis that they start themselves
@@ -57,4 +61,4 @@ chaos-long: ## every fault in turn, three seeds of five minutes, with Redis and 
 	done; done
 
 build: ## the processes, into .data/bin
-	$(GO) build -o .data/bin/ ./cmd/...
+	$(GO) build $(STAMP) -o .data/bin/ ./cmd/...

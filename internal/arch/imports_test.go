@@ -20,6 +20,7 @@ const importTable = `
 package           | from us                                                                                    | from others          | in tests also
 # words: no input or output
 clock             |                                                                                            |                      |
+version           |                                                                                            |                      |
 concurrency       |                                                                                            |                      |
 fault             |                                                                                            |                      |
 schedule/cron     |                                                                                            |                      |
@@ -33,7 +34,7 @@ migrations        |                                                             
 secret/keyring    |                                                                                            |                      |
 # what every process stands on
 config            | secret/keyring |                      |
-telemetry         |                                                                                            | prometheus           |
+telemetry         | version                                                                                    | prometheus           |
 postgres          | db fault migrations                                                                        | goose pgx            | sync
 certificate       |                                                                                            |                      |
 devstack/child    |                                                                                            |                      |
@@ -65,7 +66,7 @@ egress            |                                                             
 quota             | clock                                                                                      | go-redis             |
 queue             | clock fault                                                                                | asynq go-redis       |
 monitor           | db:store.go fault postgres queue rollup tenant                                                    |                      |
-executor/http     | clock egress executor fault                                                                |                      |
+executor/http     | clock egress executor fault version                                                                |                      |
 executor/function | executor fault                                                                             |                      |
 # the processes: the three of them never import one another
 promoter          | backfill calendar clock db:store.go execution fault fleet job lease partition postgres queue schedule telemetry | sync                 |
@@ -79,12 +80,13 @@ rest              | api apikey audit backfill calendar clock execution fault ide
 # wiring, and the programs
 app               | apikey audit backfill calendar certificate clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease metric monitor partition postgres promoter queue quota rest retention secret secret/keyring telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency identity job lease metric postgres queue telemetry tenant |                      |
-cmd/api           | app config telemetry                                                                       |                      |
+cmd/internal/program | config telemetry version |                      |
+cmd/api           | app config cmd/internal/program                                                                       |                      |
 cmd/bench         | bench                                                                                      |                      |
-cmd/migrate       | app config telemetry                                                                       |                      |
-cmd/promoter      | app config telemetry                                                                       |                      |
-cmd/standalone    | app config telemetry                                                                       |                      |
-cmd/worker        | app config telemetry                                                                       |                      |
+cmd/migrate       | app config cmd/internal/program                                                                       |                      |
+cmd/promoter      | app config cmd/internal/program                                                                       |                      |
+cmd/standalone    | app config cmd/internal/program                                                                       |                      |
+cmd/worker        | app config cmd/internal/program                                                                       |                      |
 # proof
 chaos             | api app clock config devstack devstack/child identity postgres                            | oapi pgx:store.go          |
 cmd/chaos         | chaos                                                                                     |                      |

@@ -6,6 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/scheduler-service/scheduler/internal/version"
 )
 
 // Metrics is every number that the processes count, one method per event. All
@@ -67,6 +69,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Name: "scheduler_memory_usage_bytes",
 		Help: "Memory that the Go runtime holds from the system.",
 	}, memoryInUse)
+	promauto.With(reg).NewGaugeVec(prometheus.GaugeOpts{
+		Name: "scheduler_build_info",
+		Help: "Always 1; the label says which version of the product this process is.",
+	}, []string{"version"}).WithLabelValues(version.String()).Set(1)
 	return m
 }
 

@@ -118,7 +118,7 @@ func TestEveryMetricOfTheContractExists(t *testing.T) {
 		"scheduler_stale_completions_total": {}, "scheduler_reclaimed_total": {}, "scheduler_redispatched_total": {},
 		"scheduler_disowned_total": {}, "scheduler_stray_runs": {}, "scheduler_self_fence_total": {}, "scheduler_redis_generation_changes_total": {},
 		"scheduler_missed_total": {}, "scheduler_promotion_halted": {}, "scheduler_clock_disagreement_seconds": {},
-		"scheduler_batch_size": {1, 512}, "scheduler_database_round_trips_total": {},
+		"scheduler_batch_size": {1, 512}, "scheduler_build_info": {}, "scheduler_database_round_trips_total": {},
 		"scheduler_audited_jobs_total": {}, "scheduler_audit_differences_total": {},
 		"scheduler_lock_acquisitions_total": {}, "scheduler_lock_timeouts_total": {},
 	}

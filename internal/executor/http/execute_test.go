@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/version"
 )
 
 // What the target is sent, by the job's configuration and the overrides.
@@ -25,7 +26,7 @@ func TestRequest(t *testing.T) {
 			r.Header.Get("X-Api-Key"), r.Header.Get("User-Agent"),
 		}
 	})
-	const agent = "scheduler-service"
+	agent := "scheduler-service/" + version.String()
 	for _, test := range []struct {
 		name, config, parameters string
 		want                     sent
@@ -75,7 +76,7 @@ func TestTargetIsToldWhoCalls(t *testing.T) {
 		"X-Scheduled-At":  {"2026-03-04T01:00:00.123456Z"},
 		"X-Attempt":       {"3"},
 		"Idempotency-Key": {"00000000-0000-8000-8000-00000000000e"},
-		"User-Agent":      {"scheduler-service"},
+		"User-Agent":      {"scheduler-service/" + version.String()},
 	}
 	if diff := cmp.Diff(want, <-got); diff != "" {
 		t.Errorf("headers differ (-want +got):\n%s", diff)

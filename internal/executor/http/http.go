@@ -25,6 +25,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/egress"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/version"
 )
 
 // Executor runs and checks jobs of type http.
@@ -111,7 +112,7 @@ func (c *call) request(ctx context.Context, run executor.Run) *http.Request {
 		set("Content-Type", c.contentType)
 	}
 	if c.headers["User-Agent"] == nil {
-		set("User-Agent", "scheduler-service")
+		set("User-Agent", "scheduler-service/"+version.String())
 	}
 	set("X-Execution-Id", run.ExecutionID.String())
 	set("X-Job-Id", run.JobID.String())
