@@ -1,32 +1,23 @@
-// Command api serves the REST API. Its configuration is in the environment; see the
-// table in the README.
+// Command api serves the REST API.
+// Its configuration is in the environment: `api --help` lists it.
 package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/scheduler-service/scheduler/cmd/internal/program"
 	"github.com/scheduler-service/scheduler/internal/app"
 	"github.com/scheduler-service/scheduler/internal/config"
-	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	c, err := config.Load[config.API](os.LookupEnv)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	log := telemetry.NewLogger(os.Stderr, c.LogLevel)
-	log.LogAttrs(ctx, slog.LevelInfo, "configuration", config.Dump(c)...)
-	if err := app.API(ctx, c, log); err != nil {
-		log.ErrorContext(ctx, "api stopped", "error", err)
-		os.Exit(1)
-	}
+	os.Exit(program.Program[config.API]{
+		Name: "api", About: "serves the REST API",
+		Load: config.Load[config.API], Dump: config.Dump[config.API],
+		Run: func(ctx context.Context, c config.API, log *slog.Logger, _ []string) error {
+			return app.API(ctx, c, log)
+		},
+	}.Main(os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))
 }

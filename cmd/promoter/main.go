@@ -1,32 +1,23 @@
-// Command promoter turns due instants into executions. Its configuration is in the environment; see the
-// table in the README.
+// Command promoter turns due jobs into executions and keeps the tables right.
+// Its configuration is in the environment: `promoter --help` lists it.
 package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/scheduler-service/scheduler/cmd/internal/program"
 	"github.com/scheduler-service/scheduler/internal/app"
 	"github.com/scheduler-service/scheduler/internal/config"
-	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	c, err := config.Load[config.Promoter](os.LookupEnv)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	log := telemetry.NewLogger(os.Stderr, c.LogLevel)
-	log.LogAttrs(ctx, slog.LevelInfo, "configuration", config.Dump(c)...)
-	if err := app.Promoter(ctx, c, log); err != nil {
-		log.ErrorContext(ctx, "promoter stopped", "error", err)
-		os.Exit(1)
-	}
+	os.Exit(program.Program[config.Promoter]{
+		Name: "promoter", About: "turns due jobs into executions and keeps the tables right",
+		Load: config.Load[config.Promoter], Dump: config.Dump[config.Promoter],
+		Run: func(ctx context.Context, c config.Promoter, log *slog.Logger, _ []string) error {
+			return app.Promoter(ctx, c, log)
+		},
+	}.Main(os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))
 }

@@ -1,32 +1,23 @@
-// Command worker runs executions. Its configuration is in the environment; see the
-// table in the README.
+// Command worker runs executions.
+// Its configuration is in the environment: `worker --help` lists it.
 package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/scheduler-service/scheduler/cmd/internal/program"
 	"github.com/scheduler-service/scheduler/internal/app"
 	"github.com/scheduler-service/scheduler/internal/config"
-	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	c, err := config.Load[config.Worker](os.LookupEnv)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	log := telemetry.NewLogger(os.Stderr, c.LogLevel)
-	log.LogAttrs(ctx, slog.LevelInfo, "configuration", config.Dump(c)...)
-	if err := app.Worker(ctx, c, log); err != nil {
-		log.ErrorContext(ctx, "worker stopped", "error", err)
-		os.Exit(1)
-	}
+	os.Exit(program.Program[config.Worker]{
+		Name: "worker", About: "runs executions",
+		Load: config.Load[config.Worker], Dump: config.Dump[config.Worker],
+		Run: func(ctx context.Context, c config.Worker, log *slog.Logger, _ []string) error {
+			return app.Worker(ctx, c, log)
+		},
+	}.Main(os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))
 }

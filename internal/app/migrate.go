@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 
@@ -18,13 +19,35 @@ type Order struct {
 	Log    *slog.Logger
 }
 
-// Tasks are what cmd/migrate does instead of migrating, by the name that
-// follows its own.
-func Tasks() map[string]func(context.Context, Order) error {
-	return map[string]func(context.Context, Order) error{
-		"rotate-secrets": rotateSecrets,
-		"verify-audit":   verifyAudit,
+// Task is something that cmd/migrate does instead of migrating.
+type Task struct {
+	Name  string // that follows the program's own
+	Args  string // what follows the task's name, for a person
+	About string
+	do    func(context.Context, Order) error
+}
+
+// Tasks are what cmd/migrate can do beside migrating, in the order of its help.
+func Tasks() []Task {
+	return []Task{
+		{Name: "rotate-secrets", About: "seal every secret with the first key of SECRETS_KEYS", do: rotateSecrets},
+		{Name: "verify-audit", Args: "[ANCHORS]", About: "follow the audit log and print its anchors", do: verifyAudit},
 	}
+}
+
+// Administer does the task that the first argument names, and migrates without
+// one.
+func Administer(ctx context.Context, o Order, args []string) error {
+	if len(args) == 0 {
+		return Migrate(ctx, o.Config, o.Log)
+	}
+	for _, t := range Tasks() {
+		if t.Name == args[0] {
+			o.Args = args[1:]
+			return t.do(ctx, o)
+		}
+	}
+	return fmt.Errorf("unknown task %q", args[0])
 }
 
 // Migrate brings the schema up to date, makes the partitions of the coming

@@ -31,6 +31,9 @@ type Process struct {
 	PrometheusPort int        `env:"PROMETHEUS_PORT" default:"9464" min:"1" max:"65535" doc:"port of /metrics, on every interface"`
 }
 
+// Level is the least level of the log lines that are written.
+func (p Process) Level() slog.Level { return p.LogLevel }
+
 // MetricsAddr is the address to serve metrics on, or the empty text when they
 // are off, as telemetry.Serve takes it.
 func (p Process) MetricsAddr() string {
@@ -155,6 +158,9 @@ type Migrate struct {
 	PartitionsAhead int        `env:"PARTITION_MONTHS_AHEAD" default:"3" min:"1" max:"24" doc:"see Promoter"`
 }
 
+// Level is the least level of the log lines that are written.
+func (m Migrate) Level() slog.Level { return m.LogLevel }
+
 // Standalone is the configuration of cmd/standalone: the other processes in
 // one, each with the value that it would get alone. What they have in common
 // is the same in each.
@@ -165,6 +171,9 @@ type Standalone struct {
 	Migrate  Migrate
 	DataDir  string `env:"DATA_DIR" default:".data" doc:"folder of the private PostgreSQL and Redis that are started when their URLs are left out"`
 }
+
+// Level is the least level of the log lines that are written.
+func (s Standalone) Level() slog.Level { return s.API.LogLevel }
 
 // WithJWTSecret returns the configuration with the signing key that standalone
 // made.

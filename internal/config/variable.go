@@ -20,6 +20,9 @@ type Variable struct {
 	Meaning   string
 }
 
+// ReadBy reports whether a process reads the variable.
+func (v Variable) ReadBy(process string) bool { return slices.Contains(v.Processes, process) }
+
 // Variables lists every variable once, in the order in which the
 // configuration declares them.
 func Variables() []Variable {

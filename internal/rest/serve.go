@@ -81,6 +81,7 @@ func Serve(ctx context.Context, s Server) error {
 	case <-ctx.Done():
 	}
 	stopping.Store(true)
+	s.Log.InfoContext(requests, "stopping: the port closes after the notice, then requests may finish", "notice", s.Notice.String(), "at_most", s.Drain.String())
 	server.SetKeepAlivesEnabled(false)
 	if err := notice(s.Notice, ended); err != nil {
 		return err

@@ -168,6 +168,9 @@ func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) erro
 func (w *Worker) drain(ctx context.Context) {
 	idle := make(chan struct{})
 	go func() { w.runs.Wait(); close(idle) }()
+	if n := w.slots.taken(); n > 0 {
+		w.Log.InfoContext(ctx, "stopping: what runs may finish", "running", n, "at_most", w.Drain.String())
+	}
 	timer := time.NewTimer(w.Drain)
 	defer timer.Stop()
 	select {

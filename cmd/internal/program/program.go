@@ -1,0 +1,111 @@
+// Package program is what the mains have in common.
+//
+// It owns the command line of a process (--help, version, and nothing that it
+// does not know), the order of configuration, log and run, and how signals end
+// it: the first asks it to stop, the second ends it at once.
+package program
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/version"
+)
+
+// The exit codes of every program.
+const (
+	done   = 0
+	failed = 1
+	misuse = 2 // wrong arguments, or a configuration that does not hold
+)
+
+// Program is one process; T is its configuration.
+type Program[T interface{ Level() slog.Level }] struct {
+	Name  string // as it is called
+	About string // what it does, one sentence that begins with a verb
+	Load  func(lookup func(name string) (string, bool)) (T, error)
+	Dump  func(T) []slog.Attr // for the log; secrets are dots
+	// Run does the work until ctx ends, and returns nil when it stopped as asked.
+	// args are what follows the program's name, one of Tasks first.
+	Run func(ctx context.Context, c T, log *slog.Logger, args []string) error
+	// Tasks are what may follow the program's name; none for most programs.
+	Tasks []Task
+}
+
+// Task is something that a program does instead of its ordinary work.
+type Task struct{ Name, Args, About string }
+
+// Main is the whole of a program; it answers its exit code.
+func (p Program[T]) Main(args []string, out, problems io.Writer, lookup func(string) (string, bool)) int {
+	if code, answered := p.answer(args, out, problems); answered {
+		return code
+	}
+	c, err := p.Load(lookup)
+	if err != nil {
+		fmt.Fprintln(problems, err)
+		fmt.Fprintf(problems, "%s --help lists every variable.\n", p.Name)
+		return misuse
+	}
+	log := telemetry.NewLogger(problems, c.Level())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	said := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		stop() // from now on a signal has its usual effect: the end
+		log.Info("stopping; a second signal ends "+p.Name+" at once", "process", p.Name)
+		close(said)
+	})
+	log.LogAttrs(ctx, slog.LevelInfo, "configuration", append([]slog.Attr{slog.String("version", version.String())}, p.Dump(c)...)...)
+	if err := p.Run(ctx, c, log, args); err != nil {
+		log.Error(p.Name+" failed", "error", err)
+		return failed
+	}
+	if ctx.Err() != nil {
+		<-said
+		log.Info("stopped", "process", p.Name)
+	}
+	return done
+}
+
+// answer is for arguments that need no configuration: questions, and mistakes.
+func (p Program[T]) answer(args []string, out, problems io.Writer) (code int, answered bool) {
+	if len(args) == 0 {
+		return done, false
+	}
+	switch args[0] {
+	case "help", "-h", "-help", "--help":
+		p.help(out)
+		return done, true
+	case "version", "-version", "--version":
+		fmt.Fprintln(out, p.Name, version.String())
+		return done, true
+	}
+	for _, t := range p.Tasks {
+		if t.Name == args[0] {
+			return done, false
+		}
+	}
+	fmt.Fprintf(problems, "%s: unknown argument %q; %s --help says what it takes.\n", p.Name, args[0], p.Name)
+	return misuse, true
+}
+
+func (p Program[T]) help(out io.Writer) {
+	fmt.Fprintf(out, "%s %s.\n\nUsage:\n  %s\n", p.Name, p.About, p.Name)
+	for _, t := range p.Tasks {
+		fmt.Fprintf(out, "  %-44s %s\n", strings.TrimSpace(p.Name+" "+t.Name+" "+t.Args), t.About)
+	}
+	fmt.Fprintf(out, "  %s version\n\nVariables of the environment:\n", p.Name)
+	for _, v := range config.Variables() {
+		if v.ReadBy(p.Name) {
+			fmt.Fprintf(out, "  %s (%s; default: %s)\n      %s\n", v.Name, v.Bounds, v.Default, v.Meaning)
+		}
+	}
+}
