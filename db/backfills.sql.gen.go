@@ -321,19 +321,20 @@ func (q *Queries) CountRunningBackfills(ctx context.Context, arg CountRunningBac
 const DeleteOldBackfills = `-- name: DeleteOldBackfills :execrows
 DELETE FROM backfills b USING (
     SELECT o.id FROM backfills o WHERE o.status <> 'running' AND o.finished_at < $1::timestamptz
-    LIMIT $2 FOR UPDATE SKIP LOCKED
+    ORDER BY o.finished_at OFFSET $2 LIMIT $3 FOR UPDATE SKIP LOCKED
 ) old WHERE b.id = old.id
 `
 
 type DeleteOldBackfillsParams struct {
 	Before    time.Time
+	Skipped   int32
 	BatchSize int32
 }
 
 // Cross-tenant: retention. Backfills that were over before the oldest month that
 // is kept; a bounded piece each time. Skips what is locked.
 func (q *Queries) DeleteOldBackfills(ctx context.Context, arg DeleteOldBackfillsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, DeleteOldBackfills, arg.Before, arg.BatchSize)
+	result, err := q.db.Exec(ctx, DeleteOldBackfills, arg.Before, arg.Skipped, arg.BatchSize)
 	if err != nil {
 		return 0, err
 	}

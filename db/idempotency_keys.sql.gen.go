@@ -8,19 +8,29 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/google/uuid"
 )
 
 const DeleteExpiredIdempotencyKeys = `-- name: DeleteExpiredIdempotencyKeys :execrows
 DELETE FROM idempotency_keys k USING (
-    SELECT i.tenant_id, i.key FROM idempotency_keys i WHERE i.expires_at < now() LIMIT 1000 FOR UPDATE SKIP LOCKED
-) old WHERE k.tenant_id = old.tenant_id AND k.key = old.key
+    SELECT i.ctid FROM idempotency_keys i WHERE i.expires_at < coalesce($1::timestamptz, now())
+    ORDER BY i.expires_at OFFSET $2 LIMIT $3 FOR UPDATE SKIP LOCKED
+) old WHERE k.ctid = old.ctid
 `
 
-// Cross-tenant: retention; a bounded piece each time. Skips what is locked.
-func (q *Queries) DeleteExpiredIdempotencyKeys(ctx context.Context) (int64, error) {
-	result, err := q.db.Exec(ctx, DeleteExpiredIdempotencyKeys)
+type DeleteExpiredIdempotencyKeysParams struct {
+	Now       *time.Time
+	Skipped   int32
+	BatchSize int32
+}
+
+// Cross-tenant: retention. A batch of the keys that expired first, whoever has
+// them; walks idempotency_keys_expiry and deletes by the place of the row, which its
+// lock keeps. Skips what is locked, and so many rows that cannot be deleted.
+func (q *Queries) DeleteExpiredIdempotencyKeys(ctx context.Context, arg DeleteExpiredIdempotencyKeysParams) (int64, error) {
+	result, err := q.db.Exec(ctx, DeleteExpiredIdempotencyKeys, arg.Now, arg.Skipped, arg.BatchSize)
 	if err != nil {
 		return 0, err
 	}

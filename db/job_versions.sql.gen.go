@@ -15,14 +15,16 @@ import (
 
 const DeleteOldJobVersions = `-- name: DeleteOldJobVersions :one
 WITH page AS MATERIALIZED (
-    SELECT n.job_id, n.version, n.created_at FROM job_versions n
+    SELECT n.job_id, n.version, n.created_at,
+           NOT EXISTS (SELECT 1 FROM job_versions l WHERE l.job_id = n.job_id AND l.version = n.version + 1 AND l.created_at < $4) AS newest
+    FROM job_versions n
     WHERE n.version > 1 AND n.created_at < $4::timestamptz
       AND (n.created_at, n.job_id, n.version) > ($1::timestamptz, $2::uuid, $3::int)
-    ORDER BY n.created_at, n.job_id, n.version LIMIT $5
+    ORDER BY n.created_at, n.job_id, n.version OFFSET $5 LIMIT $6
 ),
 gone AS (
     DELETE FROM job_versions v USING page p
-    WHERE v.job_id = p.job_id AND v.version = p.version - 1
+    WHERE v.job_id = p.job_id AND v.version BETWEEN CASE WHEN p.newest THEN 1 ELSE p.version - 1 END AND p.version - 1
       AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = v.job_id AND a.job_version = v.version)
       AND NOT EXISTS (SELECT 1 FROM backfills b WHERE b.job_id = v.job_id AND b.job_version = v.version AND b.tenant_id = v.tenant_id AND b.status = 'running')
     RETURNING 1
@@ -39,6 +41,7 @@ type DeleteOldJobVersionsParams struct {
 	AfterJob     uuid.UUID
 	AfterVersion int32
 	Before       time.Time
+	Skipped      int32
 	BatchSize    int32
 }
 
@@ -52,7 +55,8 @@ type DeleteOldJobVersionsRow struct {
 
 // Cross-tenant: retention. Looks at a bounded piece of the versions that took
 // another's place before the oldest month that is kept, in the order of
-// job_versions_superseding, and removes those others: no execution of the history
+// job_versions_superseding, and removes those others; at the newest of a job also what
+// an earlier walk had to leave of it: no execution of the history
 // runs them any more, and none that is active or a backfill does. Says where the
 // next piece begins, and how many it looked at.
 func (q *Queries) DeleteOldJobVersions(ctx context.Context, arg DeleteOldJobVersionsParams) (DeleteOldJobVersionsRow, error) {
@@ -61,6 +65,7 @@ func (q *Queries) DeleteOldJobVersions(ctx context.Context, arg DeleteOldJobVers
 		arg.AfterJob,
 		arg.AfterVersion,
 		arg.Before,
+		arg.Skipped,
 		arg.BatchSize,
 	)
 	var i DeleteOldJobVersionsRow

@@ -14,19 +14,20 @@ import (
 
 const DeleteFineMetrics = `-- name: DeleteFineMetrics :execrows
 DELETE FROM metric_history m USING (
-    SELECT h.tenant_id, h.taken_at FROM metric_history h WHERE NOT h.coarse AND h.taken_at < $1::timestamptz ORDER BY h.taken_at LIMIT $2
+    SELECT h.tenant_id, h.taken_at FROM metric_history h WHERE NOT h.coarse AND h.taken_at < $1::timestamptz ORDER BY h.taken_at OFFSET $2 LIMIT $3
 ) old WHERE m.tenant_id = old.tenant_id AND m.taken_at = old.taken_at
 `
 
 type DeleteFineMetricsParams struct {
 	Before    time.Time
+	Skipped   int32
 	BatchSize int32
 }
 
 // Cross-tenant: retention. A bounded piece of what lies between two that are kept
 // for longer.
 func (q *Queries) DeleteFineMetrics(ctx context.Context, arg DeleteFineMetricsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, DeleteFineMetrics, arg.Before, arg.BatchSize)
+	result, err := q.db.Exec(ctx, DeleteFineMetrics, arg.Before, arg.Skipped, arg.BatchSize)
 	if err != nil {
 		return 0, err
 	}
@@ -35,18 +36,19 @@ func (q *Queries) DeleteFineMetrics(ctx context.Context, arg DeleteFineMetricsPa
 
 const DeleteOldMetrics = `-- name: DeleteOldMetrics :execrows
 DELETE FROM metric_history m USING (
-    SELECT h.tenant_id, h.taken_at FROM metric_history h WHERE h.coarse AND h.taken_at < $1::timestamptz ORDER BY h.taken_at LIMIT $2
+    SELECT h.tenant_id, h.taken_at FROM metric_history h WHERE h.coarse AND h.taken_at < $1::timestamptz ORDER BY h.taken_at OFFSET $2 LIMIT $3
 ) old WHERE m.tenant_id = old.tenant_id AND m.taken_at = old.taken_at
 `
 
 type DeleteOldMetricsParams struct {
 	Before    time.Time
+	Skipped   int32
 	BatchSize int32
 }
 
 // Cross-tenant: retention. A bounded piece of what is too old.
 func (q *Queries) DeleteOldMetrics(ctx context.Context, arg DeleteOldMetricsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, DeleteOldMetrics, arg.Before, arg.BatchSize)
+	result, err := q.db.Exec(ctx, DeleteOldMetrics, arg.Before, arg.Skipped, arg.BatchSize)
 	if err != nil {
 		return 0, err
 	}

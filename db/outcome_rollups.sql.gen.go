@@ -15,19 +15,20 @@ import (
 const DeleteOldRollups = `-- name: DeleteOldRollups :execrows
 DELETE FROM outcome_rollups o USING (
     SELECT r.tenant_id, r.part, r.span, r.at FROM outcome_rollups r
-    WHERE r.at AT TIME ZONE 'UTC' < timezone('UTC', $1::timestamptz) ORDER BY r.at AT TIME ZONE 'UTC' LIMIT $2
+    WHERE r.at AT TIME ZONE 'UTC' < timezone('UTC', $1::timestamptz) ORDER BY r.at AT TIME ZONE 'UTC' OFFSET $2 LIMIT $3
 ) old WHERE o.tenant_id = old.tenant_id AND o.part = old.part AND o.span = old.span AND o.at = old.at
 `
 
 type DeleteOldRollupsParams struct {
 	Before    time.Time
+	Skipped   int32
 	BatchSize int32
 }
 
 // Cross-tenant: retention. A bounded piece of those of months whose executions
 // are removed; walks outcome_rollups_age.
 func (q *Queries) DeleteOldRollups(ctx context.Context, arg DeleteOldRollupsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, DeleteOldRollups, arg.Before, arg.BatchSize)
+	result, err := q.db.Exec(ctx, DeleteOldRollups, arg.Before, arg.Skipped, arg.BatchSize)
 	if err != nil {
 		return 0, err
 	}

@@ -280,12 +280,13 @@ const DeleteOldJobs = `-- name: DeleteOldJobs :execrows
 DELETE FROM scheduled_jobs j USING (
     SELECT o.id FROM scheduled_jobs o
     WHERE o.deleted_at < $1::timestamptz AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = o.id)
-    LIMIT $2 FOR UPDATE SKIP LOCKED
+    ORDER BY o.deleted_at OFFSET $2 LIMIT $3 FOR UPDATE SKIP LOCKED
 ) old WHERE j.id = old.id
 `
 
 type DeleteOldJobsParams struct {
 	Before    time.Time
+	Skipped   int32
 	BatchSize int32
 }
 
@@ -293,7 +294,7 @@ type DeleteOldJobsParams struct {
 // is kept, with their versions and backfills; a bounded piece each time. Skips
 // what is locked.
 func (q *Queries) DeleteOldJobs(ctx context.Context, arg DeleteOldJobsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, DeleteOldJobs, arg.Before, arg.BatchSize)
+	result, err := q.db.Exec(ctx, DeleteOldJobs, arg.Before, arg.Skipped, arg.BatchSize)
 	if err != nil {
 		return 0, err
 	}

@@ -128,5 +128,5 @@ WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running';
 -- is kept; a bounded piece each time. Skips what is locked.
 DELETE FROM backfills b USING (
     SELECT o.id FROM backfills o WHERE o.status <> 'running' AND o.finished_at < @before::timestamptz
-    LIMIT @batch_size FOR UPDATE SKIP LOCKED
+    ORDER BY o.finished_at OFFSET @skipped LIMIT @batch_size FOR UPDATE SKIP LOCKED
 ) old WHERE b.id = old.id;

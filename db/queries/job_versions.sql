@@ -25,18 +25,21 @@ ORDER BY v.version DESC LIMIT @page_size;
 -- name: DeleteOldJobVersions :one
 -- Cross-tenant: retention. Looks at a bounded piece of the versions that took
 -- another's place before the oldest month that is kept, in the order of
--- job_versions_superseding, and removes those others: no execution of the history
+-- job_versions_superseding, and removes those others; at the newest of a job also what
+-- an earlier walk had to leave of it: no execution of the history
 -- runs them any more, and none that is active or a backfill does. Says where the
 -- next piece begins, and how many it looked at.
 WITH page AS MATERIALIZED (
-    SELECT n.job_id, n.version, n.created_at FROM job_versions n
+    SELECT n.job_id, n.version, n.created_at,
+           NOT EXISTS (SELECT 1 FROM job_versions l WHERE l.job_id = n.job_id AND l.version = n.version + 1 AND l.created_at < @before) AS newest
+    FROM job_versions n
     WHERE n.version > 1 AND n.created_at < @before::timestamptz
       AND (n.created_at, n.job_id, n.version) > (@after_at::timestamptz, @after_job::uuid, @after_version::int)
-    ORDER BY n.created_at, n.job_id, n.version LIMIT @batch_size
+    ORDER BY n.created_at, n.job_id, n.version OFFSET @skipped LIMIT @batch_size
 ),
 gone AS (
     DELETE FROM job_versions v USING page p
-    WHERE v.job_id = p.job_id AND v.version = p.version - 1
+    WHERE v.job_id = p.job_id AND v.version BETWEEN CASE WHEN p.newest THEN 1 ELSE p.version - 1 END AND p.version - 1
       AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = v.job_id AND a.job_version = v.version)
       AND NOT EXISTS (SELECT 1 FROM backfills b WHERE b.job_id = v.job_id AND b.job_version = v.version AND b.tenant_id = v.tenant_id AND b.status = 'running')
     RETURNING 1

@@ -40,11 +40,11 @@ ORDER BY taken_at DESC LIMIT @page_size;
 -- Cross-tenant: retention. A bounded piece of what lies between two that are kept
 -- for longer.
 DELETE FROM metric_history m USING (
-    SELECT h.tenant_id, h.taken_at FROM metric_history h WHERE NOT h.coarse AND h.taken_at < @before::timestamptz ORDER BY h.taken_at LIMIT @batch_size
+    SELECT h.tenant_id, h.taken_at FROM metric_history h WHERE NOT h.coarse AND h.taken_at < @before::timestamptz ORDER BY h.taken_at OFFSET @skipped LIMIT @batch_size
 ) old WHERE m.tenant_id = old.tenant_id AND m.taken_at = old.taken_at;
 
 -- name: DeleteOldMetrics :execrows
 -- Cross-tenant: retention. A bounded piece of what is too old.
 DELETE FROM metric_history m USING (
-    SELECT h.tenant_id, h.taken_at FROM metric_history h WHERE h.coarse AND h.taken_at < @before::timestamptz ORDER BY h.taken_at LIMIT @batch_size
+    SELECT h.tenant_id, h.taken_at FROM metric_history h WHERE h.coarse AND h.taken_at < @before::timestamptz ORDER BY h.taken_at OFFSET @skipped LIMIT @batch_size
 ) old WHERE m.tenant_id = old.tenant_id AND m.taken_at = old.taken_at;

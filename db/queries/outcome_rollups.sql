@@ -103,7 +103,7 @@ UPDATE rollup_cursor SET rolled_from = sqlc.narg(rolled_from)::timestamptz, roll
 -- are removed; walks outcome_rollups_age.
 DELETE FROM outcome_rollups o USING (
     SELECT r.tenant_id, r.part, r.span, r.at FROM outcome_rollups r
-    WHERE r.at AT TIME ZONE 'UTC' < timezone('UTC', @before::timestamptz) ORDER BY r.at AT TIME ZONE 'UTC' LIMIT @batch_size
+    WHERE r.at AT TIME ZONE 'UTC' < timezone('UTC', @before::timestamptz) ORDER BY r.at AT TIME ZONE 'UTC' OFFSET @skipped LIMIT @batch_size
 ) old WHERE o.tenant_id = old.tenant_id AND o.part = old.part AND o.span = old.span AND o.at = old.at;
 
 -- name: PurgeRollups :execrows

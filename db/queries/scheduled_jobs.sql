@@ -270,7 +270,7 @@ WHERE tenant_id = @tenant_id AND status = 'active' AND next_execution_at = @at::
 DELETE FROM scheduled_jobs j USING (
     SELECT o.id FROM scheduled_jobs o
     WHERE o.deleted_at < @before::timestamptz AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = o.id)
-    LIMIT @batch_size FOR UPDATE SKIP LOCKED
+    ORDER BY o.deleted_at OFFSET @skipped LIMIT @batch_size FOR UPDATE SKIP LOCKED
 ) old WHERE j.id = old.id;
 
 -- name: CountJobsByStatus :one

@@ -46,7 +46,7 @@ const retentionEvery = 15 * time.Minute
 // duties are what one promoter at a time does.
 func (p process) duties(c config.Promoter, db *postgres.DB) []promoter.Duty {
 	old := retention.New(retention.Config{DB: db, Months: c.RetentionMonths, MetricDays: c.MetricsDays})
-	removal := func(ctx context.Context, _ lease.Lease) error {
+	removal := func(ctx context.Context, _ lease.Lease) (more bool, err error) {
 		report, err := old.Pass(ctx, time.Time{})
 		if !report.Nothing() {
 			p.log.InfoContext(ctx, "what is too old was removed", "kept_from", report.Kept, "partitions", report.Partitions,
@@ -55,12 +55,12 @@ func (p process) duties(c config.Promoter, db *postgres.DB) []promoter.Duty {
 		if report.Busy {
 			p.log.InfoContext(ctx, "an old partition is in use, it is removed later", "kept_from", report.Kept)
 		}
-		return err
+		return report.More, err
 	}
 	numbers := metric.NewCollector(db)
-	collection := func(ctx context.Context, held lease.Lease) error {
-		_, err := numbers.Pass(ctx, held)
-		return err
+	collection := func(ctx context.Context, held lease.Lease) (more bool, err error) {
+		_, err = numbers.Pass(ctx, held)
+		return false, err
 	}
 	return []promoter.Duty{
 		{Name: lease.Upkeep, Every: retentionEvery, Pass: removal},

@@ -47,7 +47,7 @@ tenant            | clock db:store.go fault postgres                            
 partition         | db:store.go postgres                                                                       |                      |
 fleet             | db:store.go postgres                                                                       |                      |
 metric            | db:store.go fault lease postgres rollup                                                           |                      |
-retention         | db:store.go fleet partition postgres                                                      |                      |
+retention         | clock db:store.go fleet partition postgres                                                |                      |
 postgres/refusal  |                                                                                            |                      |
 postgres/pgtest   | devstack devstack/leaktest migrations partition postgres                                   | pgx                  |
 idempotency       | db:store.go fault                                                                          |                      |

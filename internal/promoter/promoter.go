@@ -98,7 +98,9 @@ type Duty struct {
 	Every time.Duration
 	// Pass does it once, within the lease: its context ends when the lease is
 	// lost. It must be right that another promoter does the same soon afterwards.
-	Pass func(ctx context.Context, held lease.Lease) error
+	// It says whether its budget ended before its work did: then the next one
+	// comes after a short rest.
+	Pass func(ctx context.Context, held lease.Lease) (more bool, err error)
 }
 
 // Promoter is one promoter. Its passes are called by one goroutine each.
@@ -239,16 +241,31 @@ func (p *Promoter) Run(ctx context.Context) error {
 	group.Go(func() error { p.tick(ctx, "recount", recountEvery, p.recountNow); return nil })
 	group.Go(func() error { p.tick(ctx, "backfill", backfillEvery, p.backfillNow); return nil })
 	for _, d := range p.Duties {
-		group.Go(func() error { p.tick(ctx, d.Name, d.Every, p.onDuty(d)); return nil })
+		group.Go(func() error { p.attend(ctx, d); return nil })
 	}
 	return group.Wait()
 }
 
-// onDuty is a duty's pass, for as long as no other promoter is at it.
-func (p *Promoter) onDuty(d Duty) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := p.Leases.Run(ctx, d.Name, d.Pass)
-		return err
+// dutyRest is how long a duty rests whose last pass left work.
+const dutyRest = 250 * time.Millisecond
+
+// attend does a duty as long as no other promoter is at it: at its own distance,
+// and again after a short rest while there is more to do.
+func (p *Promoter) attend(ctx context.Context, d Duty) {
+	for ctx.Err() == nil {
+		var more bool
+		p.once(ctx, d.Name, func(ctx context.Context) error {
+			_, err := p.Leases.Run(ctx, d.Name, func(ctx context.Context, held lease.Lease) (err error) {
+				more, err = d.Pass(ctx, held)
+				return err
+			})
+			return err
+		})
+		if more {
+			sleep(ctx, dutyRest)
+		} else {
+			sleep(ctx, spread(d.Every))
+		}
 	}
 }
 

@@ -199,18 +199,26 @@ func (p *Promoter) upkeepNow(ctx context.Context) error {
 // that promoters started together drift apart.
 func (p *Promoter) tick(ctx context.Context, name string, every time.Duration, pass func(context.Context) error) {
 	for ctx.Err() == nil {
-		mark := clock.Start()
-		err := pass(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		outcome := "ok"
-		if err != nil {
-			outcome = "error"
-			p.Metrics.Failure(name, fault.KindOf(err).String())
-			p.Log.ErrorContext(ctx, "pass failed", "pass", name, "error", fmt.Errorf("%s: %w", name, err))
-		}
-		p.Metrics.Operation(name, outcome, mark.Elapsed())
-		sleep(ctx, every-every/10+rand.N(every/5))
+		p.once(ctx, name, pass)
+		sleep(ctx, spread(every))
 	}
+}
+
+// spread is a distance that varies by a fifth.
+func spread(every time.Duration) time.Duration { return every - every/10 + rand.N(every/5) }
+
+// once calls a pass, and counts and logs how it went.
+func (p *Promoter) once(ctx context.Context, name string, pass func(context.Context) error) {
+	mark := clock.Start()
+	err := pass(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	outcome := "ok"
+	if err != nil {
+		outcome = "error"
+		p.Metrics.Failure(name, fault.KindOf(err).String())
+		p.Log.ErrorContext(ctx, "pass failed", "pass", name, "error", fmt.Errorf("%s: %w", name, err))
+	}
+	p.Metrics.Operation(name, outcome, mark.Elapsed())
 }

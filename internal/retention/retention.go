@@ -12,19 +12,19 @@ package retention
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
 const (
-	// batch bounds one statement, and maxBatches how often a pass repeats it while
-	// it comes back full: 100,000 rows of each kind. A pass an hour so keeps up with
-	// two million idempotency keys a day.
-	batch      = 1000
-	maxBatches = 100
+	// budget is how long a pass goes on. One that meets it says so in its report,
+	// and is called again after a short rest.
+	budget = time.Second
 	// fineMetrics is how long metrics are kept for each half minute; afterwards
 	// those for each five minutes stay.
 	fineMetrics = 6 * time.Hour
@@ -38,6 +38,9 @@ type Config struct {
 	Months int
 	// MetricDays is for how many days the history of metrics is kept; 1 and more.
 	MetricDays int
+	// Budget is how long a pass goes on; zero means a second. A pass removes at
+	// least one batch of each kind, however short it is.
+	Budget time.Duration
 }
 
 // Keeper removes what is older than its configuration says. Its passes are called by
@@ -47,12 +50,17 @@ type Keeper struct {
 
 	store    store
 	fleet    *fleet.Store
-	versions place // up to which the last pass looked, when it did not come to the end
+	progress map[string]*progress // by kind
+	versions place                // up to which the versions were read
+	passed   int                  // of the versions that cannot be deleted, how many lie before that
 }
 
 // New makes a keeper.
 func New(c Config) *Keeper {
-	return &Keeper{Config: c, store: store{db: c.DB}, fleet: fleet.NewStore(c.DB)}
+	if c.Budget == 0 {
+		c.Budget = budget
+	}
+	return &Keeper{Config: c, store: store{db: c.DB}, fleet: fleet.NewStore(c.DB), progress: map[string]*progress{}}
 }
 
 // Report is what a pass removed.
@@ -61,7 +69,9 @@ type Report struct {
 	Partitions []string
 	// Busy says that a partition could not be removed without holding others up;
 	// a later pass may.
-	Busy            bool
+	Busy bool
+	// More says that the budget ended before the work did: the next pass goes on.
+	More            bool
 	Jobs            int // deleted ones
 	JobVersions     int
 	Backfills       int
@@ -70,79 +80,84 @@ type Report struct {
 	Metrics         int // rows of their history
 }
 
-// Pass removes what is too old at now; a zero now means the database's clock.
+// Pass removes what is too old at now, until nothing is left or its budget is
+// met; a zero now means the database's clock. The kinds take turns, a batch each, so
+// that much of one keeps none of the others waiting, and what fails in one of
+// them is in the error and stops none of the others.
 func (k *Keeper) Pass(ctx context.Context, now time.Time) (r Report, err error) {
+	begin := clock.Start()
+	at, err := k.store.now(ctx, now)
+	if err != nil {
+		return r, err
+	}
+	months := k.retire(ctx, now, &r)
+	kinds := k.kinds(at, &r)
+	var failed []error
+	for turn := 0; len(kinds) > 0 && ctx.Err() == nil; turn++ {
+		if turn > 0 && begin.Elapsed() >= k.Budget {
+			r.More = true
+			break
+		}
+		left := kinds[:0]
+		for _, one := range kinds {
+			done, err := k.step(ctx, one)
+			if err != nil {
+				failed = append(failed, err)
+			}
+			if !done {
+				left = append(left, one)
+			}
+		}
+		kinds = left
+	}
+	return r, errors.Join(append(failed, months, k.fleet.Forget(ctx, now))...)
+}
+
+// retire removes whole months of executions.
+func (k *Keeper) retire(ctx context.Context, now time.Time, r *Report) (err error) {
 	q := k.store.queries()
 	if r.Kept, err = partition.Kept(ctx, q, k.Months, now); err != nil {
-		return r, err
+		return err
 	}
 	var done bool
-	if r.Partitions, done, err = partition.Retire(ctx, q, r.Kept); err != nil {
-		return r, err
+	r.Partitions, done, err = partition.Retire(ctx, q, r.Kept)
+	r.Busy = !done && err == nil
+	return err
+}
+
+// kinds are what is removed row by row. Where it is not known which month is the
+// oldest that is kept, nothing goes that depends on it.
+func (k *Keeper) kinds(at time.Time, r *Report) []kind {
+	s, fine, coarse := k.store, at.Add(-fineMetrics), at.AddDate(0, 0, -k.MetricDays)
+	all := []kind{
+		{"idempotency keys", rows, &r.IdempotencyKeys, before(at, s.deleteIdempotencyKeys)},
+		{"fine metrics", rows, &r.Metrics, before(fine, s.deleteFineMetrics)},
+		{"metrics", rows, &r.Metrics, before(coarse, s.deleteMetrics)},
 	}
-	r.Busy = !done
-	for _, step := range []struct {
-		removed *int
-		remove  func(ctx context.Context, before time.Time) (int, error)
-	}{
-		{&r.Rollups, k.store.deleteRollups},
-		{&r.Backfills, k.store.deleteBackfills},
-		{&r.Jobs, k.store.deleteJobs},
-		{&r.IdempotencyKeys, k.store.deleteIdempotencyKeys},
-	} {
-		if *step.removed, err = inBatches(ctx, r.Kept, step.remove); err != nil {
-			return r, err
-		}
+	if r.Kept.IsZero() {
+		return all
 	}
-	if r.JobVersions, err = k.forgetVersions(ctx, r.Kept); err != nil {
-		return r, err
-	}
-	if r.Metrics, err = k.thin(ctx, now); err != nil {
-		return r, err
-	}
-	return r, k.fleet.Forget(ctx, now)
+	return append(all,
+		kind{"roll-ups", rows, &r.Rollups, before(r.Kept, s.deleteRollups)},
+		kind{"backfills", rows, &r.Backfills, before(r.Kept, s.deleteBackfills)},
+		kind{"jobs", jobs, &r.Jobs, before(r.Kept, s.deleteJobs)},
+		kind{"job versions", rows, &r.JobVersions, func(ctx context.Context, b batch) (int, bool, error) { return k.forgetVersions(ctx, r.Kept, b) }},
+	)
 }
 
 // forgetVersions goes through the versions that took another's place long ago, from
-// where the last pass stopped, and begins anew after the last of them: most of them
+// where it stopped, and begins anew after the last of them: most of them
 // stay, as long as their jobs do.
-func (k *Keeper) forgetVersions(ctx context.Context, before time.Time) (removed int, err error) {
-	for range maxBatches {
-		n, to, done, err := k.store.deleteJobVersions(ctx, before, k.versions)
-		removed += n
-		if k.versions = to; done || err != nil {
-			k.versions = place{}
-			return removed, err
-		}
-	}
-	return removed, nil
-}
-
-// thin removes what is too old of the history of metrics, and what is too fine.
-func (k *Keeper) thin(ctx context.Context, now time.Time) (removed int, err error) {
-	at, err := k.store.now(ctx, now)
+func (k *Keeper) forgetVersions(ctx context.Context, before time.Time, b batch) (removed int, done bool, err error) {
+	removed, to, done, err := k.store.deleteJobVersions(ctx, before, k.versions, batch{b.size, b.skipped - k.passed})
 	if err != nil {
-		return 0, err
+		return removed, false, err
 	}
-	fine, err := inBatches(ctx, at.Add(-fineMetrics), k.store.deleteFineMetrics)
-	if err != nil {
-		return fine, err
+	if k.versions, k.passed = to, b.skipped; done {
+		k.versions, k.passed = place{}, 0
 	}
-	old, err := inBatches(ctx, at.AddDate(0, 0, -k.MetricDays), k.store.deleteMetrics)
-	return fine + old, err
+	return removed, done, nil
 }
 
 // Nothing says that a pass removed nothing that an operator would ask about.
 func (r Report) Nothing() bool { return len(r.Partitions)+r.Jobs+r.JobVersions+r.Backfills == 0 }
-
-// inBatches repeats a bounded removal until it is not full.
-func inBatches(ctx context.Context, before time.Time, remove func(ctx context.Context, before time.Time) (int, error)) (removed int, err error) {
-	for range maxBatches {
-		n, err := remove(ctx, before)
-		removed += n
-		if err != nil || n < batch {
-			return removed, err
-		}
-	}
-	return removed, nil
-}

@@ -100,8 +100,11 @@ func (b *bundle) history(months int) {
 	b.exec(insertExecution, b.month, b.tenant)
 }
 
-func (b *bundle) keeper(months int) *retention.Keeper {
-	return retention.New(retention.Config{DB: b.db, Months: months, MetricDays: 14})
+// keeper makes one whose passes go on until they are done.
+func (b *bundle) keeper(months int) *retention.Keeper { return b.bounded(months, time.Hour) }
+
+func (b *bundle) bounded(months int, budget time.Duration) *retention.Keeper {
+	return retention.New(retention.Config{DB: b.db, Months: months, MetricDays: 14, Budget: budget})
 }
 
 func (b *bundle) pass(months int) retention.Report {

@@ -17,13 +17,13 @@ type store struct{ db *postgres.DB }
 
 func (s store) queries() *db.Queries { return db.New(s.db.Pool()) }
 
-func (s store) deleteRollups(ctx context.Context, before time.Time) (int, error) {
-	n, err := s.queries().DeleteOldRollups(ctx, db.DeleteOldRollupsParams{Before: before, BatchSize: batch})
+func (s store) deleteRollups(ctx context.Context, before time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteOldRollups(ctx, db.DeleteOldRollupsParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
 	return count("delete old roll-ups", n, err)
 }
 
-func (s store) deleteJobs(ctx context.Context, before time.Time) (int, error) {
-	n, err := s.queries().DeleteOldJobs(ctx, db.DeleteOldJobsParams{Before: before, BatchSize: batch})
+func (s store) deleteJobs(ctx context.Context, before time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteOldJobs(ctx, db.DeleteOldJobsParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
 	return count("delete old jobs", n, err)
 }
 
@@ -36,24 +36,25 @@ type place struct {
 
 // deleteJobVersions looks at a batch of them from a place on, and answers the place
 // that it came to; done says that there are no more.
-func (s store) deleteJobVersions(ctx context.Context, before time.Time, from place) (removed int, to place, done bool, err error) {
+func (s store) deleteJobVersions(ctx context.Context, before time.Time, from place, b batch) (removed int, to place, done bool, err error) {
 	row, err := s.queries().DeleteOldJobVersions(ctx, db.DeleteOldJobVersionsParams{
-		Before: before, AfterAt: from.at, AfterJob: from.job, AfterVersion: from.version, BatchSize: batch,
+		Before: before, AfterAt: from.at, AfterJob: from.job, AfterVersion: from.version,
+		Skipped: int32(b.skipped), BatchSize: int32(b.size),
 	})
 	if err != nil {
 		return 0, from, true, fmt.Errorf("delete old versions of jobs: %w", postgres.Fault(err))
 	}
-	return int(row.Removed), place{row.LastAt, row.LastJob, row.LastVersion}, row.Looked < batch, nil
+	return int(row.Removed), place{row.LastAt, row.LastJob, row.LastVersion}, int(row.Looked) < b.size, nil
 }
 
-func (s store) deleteBackfills(ctx context.Context, before time.Time) (int, error) {
-	n, err := s.queries().DeleteOldBackfills(ctx, db.DeleteOldBackfillsParams{Before: before, BatchSize: batch})
+func (s store) deleteBackfills(ctx context.Context, before time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteOldBackfills(ctx, db.DeleteOldBackfillsParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
 	return count("delete old backfills", n, err)
 }
 
 // deleteIdempotencyKeys goes by the keys' own expiry, 24 hours.
-func (s store) deleteIdempotencyKeys(ctx context.Context, _ time.Time) (int, error) {
-	n, err := s.queries().DeleteExpiredIdempotencyKeys(ctx)
+func (s store) deleteIdempotencyKeys(ctx context.Context, at time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteExpiredIdempotencyKeys(ctx, db.DeleteExpiredIdempotencyKeysParams{Now: &at, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
 	return count("delete expired idempotency keys", n, err)
 }
 
@@ -69,13 +70,13 @@ func (s store) now(ctx context.Context, now time.Time) (at time.Time, err error)
 	return at, err
 }
 
-func (s store) deleteFineMetrics(ctx context.Context, before time.Time) (int, error) {
-	n, err := s.queries().DeleteFineMetrics(ctx, db.DeleteFineMetricsParams{Before: before, BatchSize: batch})
+func (s store) deleteFineMetrics(ctx context.Context, before time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteFineMetrics(ctx, db.DeleteFineMetricsParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
 	return count("delete fine metrics", n, err)
 }
 
-func (s store) deleteMetrics(ctx context.Context, before time.Time) (int, error) {
-	n, err := s.queries().DeleteOldMetrics(ctx, db.DeleteOldMetricsParams{Before: before, BatchSize: batch})
+func (s store) deleteMetrics(ctx context.Context, before time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteOldMetrics(ctx, db.DeleteOldMetricsParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
 	return count("delete old metrics", n, err)
 }
 
