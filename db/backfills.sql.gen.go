@@ -137,11 +137,12 @@ func (q *Queries) CancelWaitingByBackfill(ctx context.Context, arg CancelWaiting
 }
 
 const ClaimBackfills = `-- name: ClaimBackfills :many
-SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.held_by, v.spec, (j.deleted_at IS NOT NULL)::boolean AS deleted, j.overlap_policy, j.max_concurrent,
-       (SELECT max(n.created_at) FROM job_versions n
-        WHERE n.job_id = b.job_id AND n.version <= b.job_version
-          AND NOT EXISTS (SELECT 1 FROM job_versions p WHERE p.job_id = n.job_id AND p.version = n.version - 1
-                                                         AND p.spec->'interval' IS NOT DISTINCT FROM n.spec->'interval'))::timestamptz AS anchor_at,
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.held_by, b.anchor_at, v.spec, (j.deleted_at IS NOT NULL)::boolean AS deleted, j.overlap_policy, j.max_concurrent,
+       coalesce(b.anchor_at, (
+           SELECT max(n.created_at) FROM job_versions n
+           WHERE n.job_id = b.job_id AND n.version <= b.job_version
+             AND NOT EXISTS (SELECT 1 FROM job_versions p WHERE p.job_id = n.job_id AND p.version = n.version - 1
+                                                            AND p.spec->'interval' IS NOT DISTINCT FROM n.spec->'interval')))::timestamptz AS anchor_at,
        coalesce($1::timestamptz, now())::timestamptz AS at
 FROM backfills b
 JOIN scheduled_jobs j ON j.id = b.job_id
@@ -169,8 +170,9 @@ type ClaimBackfillsRow struct {
 // Cross-tenant: the promoter. Backfills whose next batch is due, with the
 // definition that each was made with and what its job allows now. Locks the
 // jobs too, so that a deletion comes before the batch or cancels it; skips what
-// somebody works on, here or there. An interval counts from the version that
-// introduced it.
+// somebody works on, here or there. A backfill that a process of the version
+// before made has no anchor: its interval counts from the version that
+// introduced it, as far as retention left that.
 func (q *Queries) ClaimBackfills(ctx context.Context, arg ClaimBackfillsParams) ([]ClaimBackfillsRow, error) {
 	rows, err := q.db.Query(ctx, ClaimBackfills, arg.Now, arg.BatchSize)
 	if err != nil {
@@ -198,6 +200,7 @@ func (q *Queries) ClaimBackfills(ctx context.Context, arg ClaimBackfillsParams) 
 			&i.Backfill.CreatedAt,
 			&i.Backfill.FinishedAt,
 			&i.Backfill.HeldBy,
+			&i.Backfill.AnchorAt,
 			&i.Spec,
 			&i.Deleted,
 			&i.OverlapPolicy,
@@ -342,7 +345,7 @@ func (q *Queries) DeleteOldBackfills(ctx context.Context, arg DeleteOldBackfills
 }
 
 const GetBackfill = `-- name: GetBackfill :one
-SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.held_by, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.held_by, b.anchor_at, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
 FROM backfills b WHERE b.tenant_id = $1 AND b.job_id = $2 AND b.id = $3
 `
 
@@ -379,15 +382,16 @@ func (q *Queries) GetBackfill(ctx context.Context, arg GetBackfillParams) (GetBa
 		&i.Backfill.CreatedAt,
 		&i.Backfill.FinishedAt,
 		&i.Backfill.HeldBy,
+		&i.Backfill.AnchorAt,
 		&i.Active,
 	)
 	return i, err
 }
 
 const InsertBackfill = `-- name: InsertBackfill :one
-INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, total, next_batch_at, requested_by, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $11)
-RETURNING id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, status, total, created, next_batch_at, requested_by, created_at, finished_at, held_by
+INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, total, next_batch_at, requested_by, created_at, anchor_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $11, $13::timestamptz)
+RETURNING id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, status, total, created, next_batch_at, requested_by, created_at, finished_at, held_by, anchor_at
 `
 
 type InsertBackfillParams struct {
@@ -403,6 +407,7 @@ type InsertBackfillParams struct {
 	Total         int32
 	Now           time.Time
 	RequestedBy   string
+	AnchorAt      time.Time
 }
 
 func (q *Queries) InsertBackfill(ctx context.Context, arg InsertBackfillParams) (Backfill, error) {
@@ -419,6 +424,7 @@ func (q *Queries) InsertBackfill(ctx context.Context, arg InsertBackfillParams) 
 		arg.Total,
 		arg.Now,
 		arg.RequestedBy,
+		arg.AnchorAt,
 	)
 	var i Backfill
 	err := row.Scan(
@@ -439,6 +445,7 @@ func (q *Queries) InsertBackfill(ctx context.Context, arg InsertBackfillParams) 
 		&i.CreatedAt,
 		&i.FinishedAt,
 		&i.HeldBy,
+		&i.AnchorAt,
 	)
 	return i, err
 }
@@ -493,7 +500,7 @@ func (q *Queries) InsertBackfillExecutions(ctx context.Context, arg InsertBackfi
 }
 
 const ListBackfillsByJob = `-- name: ListBackfillsByJob :many
-SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.held_by, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.held_by, b.anchor_at, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
 FROM backfills b
 WHERE b.tenant_id = $1 AND b.job_id = $2 AND (b.created_at, b.id) < ($3::timestamptz, $4::uuid)
 ORDER BY b.created_at DESC, b.id DESC LIMIT $5
@@ -546,6 +553,7 @@ func (q *Queries) ListBackfillsByJob(ctx context.Context, arg ListBackfillsByJob
 			&i.Backfill.CreatedAt,
 			&i.Backfill.FinishedAt,
 			&i.Backfill.HeldBy,
+			&i.Backfill.AnchorAt,
 			&i.Active,
 		); err != nil {
 			return nil, err

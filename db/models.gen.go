@@ -64,6 +64,7 @@ type Backfill struct {
 	CreatedAt     time.Time
 	FinishedAt    *time.Time
 	HeldBy        string
+	AnchorAt      *time.Time
 }
 
 type Calendar struct {

@@ -11,8 +11,8 @@ FOR NO KEY UPDATE OF j;
 SELECT count(*) FROM backfills WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running';
 
 -- name: InsertBackfill :one
-INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, total, next_batch_at, requested_by, created_at)
-VALUES (@id, @tenant_id, @job_id, @job_version, @from_at, @to_at, @cursor_at, @rate_per_minute, sqlc.narg(parameters), @total, @now, @requested_by, @now)
+INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, total, next_batch_at, requested_by, created_at, anchor_at)
+VALUES (@id, @tenant_id, @job_id, @job_version, @from_at, @to_at, @cursor_at, @rate_per_minute, sqlc.narg(parameters), @total, @now, @requested_by, @now, @anchor_at::timestamptz)
 RETURNING *;
 
 -- name: GetBackfill :one
@@ -69,13 +69,15 @@ WHERE tenant_id = @tenant_id AND job_id = @job_id AND backfill_id = @backfill_id
 -- Cross-tenant: the promoter. Backfills whose next batch is due, with the
 -- definition that each was made with and what its job allows now. Locks the
 -- jobs too, so that a deletion comes before the batch or cancels it; skips what
--- somebody works on, here or there. An interval counts from the version that
--- introduced it.
+-- somebody works on, here or there. A backfill that a process of the version
+-- before made has no anchor: its interval counts from the version that
+-- introduced it, as far as retention left that.
 SELECT sqlc.embed(b), v.spec, (j.deleted_at IS NOT NULL)::boolean AS deleted, j.overlap_policy, j.max_concurrent,
-       (SELECT max(n.created_at) FROM job_versions n
-        WHERE n.job_id = b.job_id AND n.version <= b.job_version
-          AND NOT EXISTS (SELECT 1 FROM job_versions p WHERE p.job_id = n.job_id AND p.version = n.version - 1
-                                                         AND p.spec->'interval' IS NOT DISTINCT FROM n.spec->'interval'))::timestamptz AS anchor_at,
+       coalesce(b.anchor_at, (
+           SELECT max(n.created_at) FROM job_versions n
+           WHERE n.job_id = b.job_id AND n.version <= b.job_version
+             AND NOT EXISTS (SELECT 1 FROM job_versions p WHERE p.job_id = n.job_id AND p.version = n.version - 1
+                                                            AND p.spec->'interval' IS NOT DISTINCT FROM n.spec->'interval')))::timestamptz AS anchor_at,
        coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at
 FROM backfills b
 JOIN scheduled_jobs j ON j.id = b.job_id

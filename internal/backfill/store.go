@@ -77,7 +77,7 @@ func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.U
 	if err := secret.MayPass(who, nil, nil, r.Parameters); err != nil {
 		return Backfill{}, err
 	}
-	version, p, err := prepare(ctx, tx, who, jobID, r)
+	from, p, err := prepare(ctx, tx, who, jobID, r)
 	if err != nil {
 		return Backfill{}, err
 	}
@@ -97,10 +97,10 @@ func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.U
 		return Backfill{}, fmt.Errorf("make a backfill id: %w", err)
 	}
 	row, err := tx.InsertBackfill(ctx, db.InsertBackfillParams{
-		ID: id, TenantID: who.TenantID, JobID: jobID, JobVersion: version, FromAt: r.From, ToAt: r.To,
+		ID: id, TenantID: who.TenantID, JobID: jobID, JobVersion: from.Version, FromAt: r.From, ToAt: r.To,
 		// What lies after the cursor is still to be made, and From is.
 		CursorAt: r.From.Add(-time.Microsecond), RatePerMinute: int32(r.RatePerMinute), Parameters: r.Parameters,
-		Total: int32(p.Total), Now: tx.At, RequestedBy: who.Subject,
+		Total: int32(p.Total), Now: tx.At, RequestedBy: who.Subject, AnchorAt: from.AnchorAt,
 	})
 	if err != nil {
 		return Backfill{}, fmt.Errorf("insert backfill: %w", err)
@@ -110,35 +110,35 @@ func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.U
 	return b, nil
 }
 
-// prepare locks the job, and plans a settled request by its current version.
-func prepare(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.UUID, r Request) (version int32, p Plan, err error) {
-	row, err := tx.LockJobDefinition(ctx, db.LockJobDefinitionParams{TenantID: who.TenantID, JobID: jobID})
+// prepare locks the job, and plans a settled request by its current definition.
+func prepare(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.UUID, r Request) (row db.LockJobDefinitionRow, p Plan, err error) {
+	row, err = tx.LockJobDefinition(ctx, db.LockJobDefinitionParams{TenantID: who.TenantID, JobID: jobID})
 	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
-		return 0, p, job.NotFound()
+		return row, p, job.NotFound()
 	}
 	if err != nil {
-		return 0, p, fmt.Errorf("read the job's definition: %w", err)
+		return row, p, fmt.Errorf("read the job's definition: %w", err)
 	}
 	if err := r.check(tx.At); err != nil {
-		return 0, p, err
+		return row, p, err
 	}
 	var spec job.Spec
 	if err := json.Unmarshal(row.Spec, &spec); err != nil {
-		return 0, p, fmt.Errorf("read version %d of job %s: %w", row.Version, jobID, err)
+		return row, p, fmt.Errorf("read version %d of job %s: %w", row.Version, jobID, err)
 	}
 	if !spec.Scheduled() {
-		return 0, p, noSchedule()
+		return row, p, noSchedule()
 	}
 	sets, err := contents(ctx, tx, who, spec.Calendars)
 	if err != nil {
-		return 0, p, err
+		return row, p, err
 	}
 	compiled, err := schedule.Compile(spec.Definition(jobID.String(), Anchor(spec, row.AnchorAt.UTC(), r.From), sets))
 	if err != nil {
-		return 0, p, fmt.Errorf("compile the schedule of job %s: %w", jobID, err)
+		return row, p, fmt.Errorf("compile the schedule of job %s: %w", jobID, err)
 	}
 	p, err = r.plan(compiled)
-	return row.Version, p, err
+	return row, p, err
 }
 
 // contents are the calendars that the definition names, as they are now.

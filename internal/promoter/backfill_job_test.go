@@ -1,6 +1,7 @@
 package promoter_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -142,6 +143,47 @@ func TestBackfillRunsTheVersionItWasMadeWith(t *testing.T) {
 	for _, row := range rows {
 		if j.AnchorAt.Sub(row.ScheduledAt)%time.Hour != 0 || row.JobVersion != 2 || row.MaxAttempts != j.Retry.MaxRetries+1 {
 			t.Errorf("at %v, version %d, %d attempts; the interval counts from %v", row.ScheduledAt, row.JobVersion, row.MaxAttempts, j.AnchorAt)
+		}
+	}
+}
+
+// An interval counts from the same moment in the dry run and in the runs, also
+// when retention removed the version that introduced it.
+func TestBackfillOutlivesTheVersionOfItsInterval(t *testing.T) {
+	t.Parallel()
+	p := setupPast(t)
+	j := p.hourly(t, func(s *job.Spec) { s.CronExpression, s.Interval = "", job.Duration(time.Hour) })
+	for _, text := range []string{"second", "third"} {
+		spec := j.Spec
+		spec.Description = text
+		if _, err := p.jobs.Update(t.Context(), p.who, j.ID, spec, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, p.database.AdminURL, fmt.Sprintf("DELETE FROM job_versions WHERE job_id = '%s' AND version < 3", j.ID))
+	r := backfill.Request{From: p.midnight.Add(-10 * time.Hour), To: p.midnight, RatePerMinute: 6000}
+	plan, err := p.backfills.Preview(t.Context(), p.who, j.ID, r)
+	if err != nil || plan.Total != 10 {
+		t.Fatalf("planned %+v (%v)", plan, err)
+	}
+	ask, _, err := p.backfills.Create(t.Context(), p.who, j.ID, r, idempotency.Key{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The job has another interval from here on.
+	spec := j.Spec
+	spec.Interval = job.Duration(time.Minute)
+	if _, err := p.jobs.Update(t.Context(), p.who, j.ID, spec, 0); err != nil {
+		t.Fatal(err)
+	}
+	p.toTheEnd(t, ask)
+	rows := p.rows(t, j)
+	if len(rows) != plan.Total {
+		t.Fatalf("%d executions, want %d", len(rows), plan.Total)
+	}
+	for i, row := range rows {
+		if want := plan.First.Add(time.Duration(i) * time.Hour); !row.ScheduledAt.Equal(want) {
+			t.Errorf("a run at %v, the dry run has %v", row.ScheduledAt, want)
 		}
 	}
 }
