@@ -52,8 +52,8 @@ func (p process) named(name string) process {
 	return p
 }
 
-// stores opens what a process talks to: the database acting as a role, and
-// the queue.
+// stores opens what a process talks to: the database acting as a role, whose
+// schema must be the one that the process needs, and the queue.
 func (p process) stores(ctx context.Context, s config.Stores, role postgres.Role, name string, conns int) (*postgres.DB, *queue.Publisher, error) {
 	c := postgres.Config{URL: s.DatabaseURL.Reveal(), Role: role, Name: "scheduler-" + name, MaxConns: conns}
 	if role == postgres.Engine {
@@ -61,6 +61,10 @@ func (p process) stores(ctx context.Context, s config.Stores, role postgres.Role
 	}
 	db, err := postgres.Open(ctx, c)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := db.CheckSchema(ctx); err != nil {
+		db.Close()
 		return nil, nil, err
 	}
 	hints, err := queue.NewPublisher(queue.Config{URL: s.Redis()}, p.log)

@@ -30,6 +30,8 @@ type Task struct {
 // Tasks are what cmd/migrate can do beside migrating, in the order of its help.
 func Tasks() []Task {
 	return []Task{
+		{Name: "create-tenant", Args: "NAME [ID]", About: "make a tenant and print its id", do: createTenant},
+		{Name: "mint-token", Args: "ROLE TENANT_ID [HOURS]", About: "sign a token with JWT_SECRET and print it", do: mintToken},
 		{Name: "rotate-secrets", About: "seal every secret with the first key of SECRETS_KEYS", do: rotateSecrets},
 		{Name: "verify-audit", Args: "[ANCHORS]", About: "follow the audit log and print its anchors", do: verifyAudit},
 	}

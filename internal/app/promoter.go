@@ -27,9 +27,6 @@ func (p process) promoter(ctx context.Context, c config.Promoter) error {
 	}
 	defer db.Close()
 	defer hints.Close()
-	if err := db.CheckSchema(ctx); err != nil {
-		return err
-	}
 	p.log.InfoContext(ctx, "promoter starts")
 	promotes := promoter.New(promoter.Deps{
 		DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, CatchupPerSecond: c.CatchupPerSecond, TenantMaxRunning: c.TenantMaxRunning,

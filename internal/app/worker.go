@@ -43,9 +43,6 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 	}
 	defer db.Close()
 	defer hints.Close()
-	if err := db.CheckSchema(ctx); err != nil {
-		return err
-	}
 	beat, err := postgres.Open(ctx, postgres.Config{
 		URL: c.DatabaseURL.Reveal(), Role: postgres.Engine, Name: "scheduler-worker-heartbeat", MaxConns: 1,
 		RoundTrip: p.metrics.RoundTrip,

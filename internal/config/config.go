@@ -156,6 +156,10 @@ type Migrate struct {
 	DatabaseURL     URL        `env:"DATABASE_URL" scheme:"postgres,postgresql" default:"" doc:"see Stores"`
 	SecretsKeys     Secret     `env:"SECRETS_KEYS" default:"" form:"keys" doc:"see API"`
 	PartitionsAhead int        `env:"PARTITION_MONTHS_AHEAD" default:"3" min:"1" max:"24" doc:"see Promoter"`
+	JWTSecret       Secret     `env:"JWT_SECRET" min:"32" default:"" doc:"see Tokens"`
+	JWTIssuer       string     `env:"JWT_ISSUER" default:"" doc:"see Tokens"`
+	JWTAudience     string     `env:"JWT_AUDIENCE" default:"" doc:"see Tokens"`
+	MaxLifetime     int        `env:"JWT_MAX_LIFETIME_HOURS" default:"24" standalone:"720" min:"0" max:"8760" doc:"see Tokens"`
 }
 
 // Level is the least level of the log lines that are written.

@@ -1,6 +1,9 @@
 package identity
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Permission is what one operation of the contract needs, as its x-permission
 // names it.
@@ -21,6 +24,18 @@ const (
 
 // ladder is the roles in order: each may what those before it may.
 var ladder = []Role{Viewer, Operator, Developer, Admin, PlatformAdmin}
+
+// Known reports whether the role is one of ours.
+func (r Role) Known() bool { return slices.Contains(ladder, r) }
+
+// RoleNames lists our roles, from the one that may least, for a person.
+func RoleNames() string {
+	names := make([]string, len(ladder))
+	for i, r := range ladder {
+		names[i] = string(r)
+	}
+	return strings.Join(names, ", ")
+}
 
 // least is the one table of permissions: the first role of the ladder that has
 // each. What does not stand here, nobody may.
@@ -49,6 +64,9 @@ func (p Permission) Known() bool {
 	_, ok := least[p]
 	return ok
 }
+
+// OfPlatform reports whether only platform administrators have the permission.
+func (p Permission) OfPlatform() bool { return least[p] == PlatformAdmin }
 
 // May reports whether one of the principal's roles, or its API key, grants the
 // permission.

@@ -240,7 +240,11 @@ func (s *server) mayAct(ctx context.Context, c *call, answer http.Header) (err e
 		return fault.New(fault.Forbidden, "FORBIDDEN", "this needs the permission "+c.operation.Permission+", which no role of the token and no scope of the key grants")
 	}
 	c.who.Actor.NoSecrets = !service && !c.who.May("secrets:use")
-	if c.tenant, err = s.Tenants.Terms(ctx, c.who.Actor.TenantID); err != nil {
+	if c.tenant, err = s.Tenants.Terms(ctx, c.who.Actor.TenantID); fault.KindOf(err) == fault.Forbidden && identity.Permission(c.operation.Permission).OfPlatform() {
+		// A platform administrator creates the first tenant, and activates his own.
+		c.tenant, err = tenant.Tenant{ID: c.who.Actor.TenantID}, nil
+	}
+	if err != nil {
 		return err
 	}
 	c.tenant.Limits = c.tenant.Limits.WithDefaults(s.Limits)

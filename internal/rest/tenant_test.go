@@ -406,3 +406,25 @@ func TestPlatformAdministratorsKeepTenants(t *testing.T) {
 		refused(t, b.do(t, request{method: "GET", path: path, token: b.token(t, b.theirs, role)}), http.StatusForbidden, "FORBIDDEN")
 	}
 }
+
+// Where tenants are not made by their first token, a platform administrator
+// makes them, and needs none of his own for it. He reads no tenant's jobs by that.
+func TestAPlatformAdministratorNeedsNoTenant(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	closed := b.deps
+	closed.Tenants = tenant.NewStore(b.db, false)
+	b.handler = newHandler(t, closed)
+	platform := b.token(t, b.theirs, identity.PlatformAdmin)
+	body := `{"id":"` + b.ours.TenantID.String() + `","name":"the first"}`
+	read[api.Tenant](t, b.do(t, request{method: "POST", path: base + "/tenants", token: platform, body: body}), http.StatusCreated)
+	list := read[api.TenantPage](t, b.do(t, request{method: "GET", path: base + "/tenants", token: platform}), http.StatusOK)
+	if len(list.Items) != 1 {
+		t.Errorf("there are %d tenants, want the first alone: %+v", len(list.Items), list.Items)
+	}
+	refused(t, b.do(t, request{method: "GET", path: base + "/jobs", token: platform}), http.StatusForbidden, "FORBIDDEN")
+	refused(t, b.do(t, request{method: "POST", path: base + "/tenants", token: b.token(t, b.theirs, identity.Admin), body: body}), http.StatusForbidden, "FORBIDDEN")
+	if got := b.do(t, request{method: "GET", path: base + "/jobs", token: b.token(t, b.ours, identity.Viewer)}); got.status != http.StatusOK {
+		t.Errorf("the first tenant is answered %d %s", got.status, got.body)
+	}
+}
