@@ -79,7 +79,7 @@ rest/reference    |                                                             
 rest              | api apikey audit backfill calendar clock execution fault idempotency identity job metric monitor quota rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant | chi oapi             | kin-openapi
 # wiring, and the programs
 app               | apikey audit backfill calendar certificate clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease metric monitor partition postgres promoter queue quota rest retention secret secret/keyring telemetry tenant worker | sync                 |
-bench             | app clock config db:store.go devstack devstack/child execution idempotency identity job lease metric postgres queue telemetry tenant |                      |
+bench             | app clock config db:store.go devstack devstack/child execution idempotency identity job lease metric postgres postgres/refusal queue telemetry tenant | pgx:store.go         |
 cmd/internal/program | config telemetry version |                      |
 cmd/api           | app config cmd/internal/program                                                                       |                      |
 cmd/bench         | bench                                                                                      |                      |

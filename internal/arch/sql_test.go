@@ -105,6 +105,7 @@ var sqlInGo = map[string]string{
 	"internal/chaos/store_server.go":  "promotes standbys, of servers of its own",
 	"internal/bench/store.go":         "reads what a measurement left behind, of all tenants, on a database of its own",
 	"internal/bench/store_history.go": "the same: what the API is measured with",
+	"internal/bench/store_bounded.go": "the same: what adversaries have",
 }
 
 // query is one named query of db/queries.

@@ -9,7 +9,9 @@
 // seconds, and to hide anything: an execution that is lost, repeated or not
 // completed is an error of the whole run. Called by cmd/bench.
 //
-// One file per measurement; each is a function from a stack to rows.
+// One file per measurement; each is a function from a stack to rows. Beside
+// them, and instead of them with -bounded, adversaries take what they can while
+// a quiet tenant is measured against bars.
 package bench
 
 import (
@@ -57,6 +59,9 @@ func Run(ctx context.Context, c Config, out, progress io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	if c.Bounded {
+		return write(c, out, func(to io.Writer) error { return bounded(ctx, s, to) })
+	}
 	var rows []row
 	for _, m := range measurements() {
 		if len(c.Only) > 0 && !slices.Contains(c.Only, m.name) {
@@ -70,12 +75,17 @@ func Run(ctx context.Context, c Config, out, progress io.Writer) (err error) {
 			break
 		}
 	}
+	return errors.Join(err, write(c, out, func(to io.Writer) error {
+		printTable(to, thisMachine(), c, rows)
+		_, err := fmt.Fprintf(to, "\nMeasured in %.0f s.\n", took.Elapsed().Seconds())
+		return err
+	}))
+}
+
+// write prints to out, and to the file beside it where one is asked for.
+func write(c Config, out io.Writer, print func(to io.Writer) error) error {
 	var text strings.Builder
-	printTable(&text, thisMachine(), c, rows)
-	fmt.Fprintf(&text, "\nMeasured in %.0f s.\n", took.Elapsed().Seconds())
-	if _, printErr := io.WriteString(out, text.String()); printErr != nil {
-		return errors.Join(err, printErr)
-	}
+	err := print(io.MultiWriter(out, &text))
 	if c.Out != "" {
 		err = errors.Join(err, os.WriteFile(c.Out, []byte(text.String()), 0o644))
 	}

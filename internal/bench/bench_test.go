@@ -15,9 +15,9 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Spread: []int{500, 1000, 4000}, Seconds: 8, Slots: 1000, Workers: 1, Promoters: 1, Burst: 10_000, History: 5_000_000, Repeats: 3}
-	quick := Config{Rates: []int{1000}, Spread: []int{1000}, Seconds: 3, Slots: 1000, Workers: 1, Promoters: 1, Burst: 3000, History: 100_000, Repeats: 1}
-	some := Config{Rates: []int{5}, Seconds: 9, Slots: 7, Workers: 2, Promoters: 1, Burst: 3000, History: 100_000, Repeats: 1, Only: []string{"sql", "drain"}, Out: "x.md"}
+	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Spread: []int{500, 1000, 4000}, Seconds: 8, Slots: 1000, Workers: 1, Promoters: 1, Burst: 10_000, History: 5_000_000, Repeats: 3, Backend: "auto"}
+	quick := Config{Rates: []int{1000}, Spread: []int{1000}, Seconds: 3, Slots: 1000, Workers: 1, Promoters: 1, Burst: 3000, History: 100_000, Repeats: 1, Backend: "auto"}
+	some := Config{Rates: []int{5}, Seconds: 9, Slots: 7, Workers: 2, Promoters: 1, Burst: 3000, History: 100_000, Repeats: 1, Only: []string{"sql", "drain"}, Backend: "auto", Out: "x.md"}
 	for _, test := range []struct {
 		name, args string
 		want       Config

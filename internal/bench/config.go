@@ -22,13 +22,16 @@ type Config struct {
 	History   int      // executions stored while the API is measured
 	Repeats   int      // of what is repeated; the median counts
 	Only      []string // the measurements to make; empty means all
+	Bounded   bool     // instead of all that: what a quiet tenant gets beside each adversary
+	Against   []string // the adversaries of that; empty means all
+	Backend   string   // QUEUE_BACKEND of that
 	Out       string   // file for the table beside the output; empty means none
 }
 
 // Parse reads the flags. What is wrong with them it says on output.
 func Parse(args []string, output io.Writer) (Config, error) {
 	var c Config
-	var rates, spread, only string
+	var rates, spread, only, against string
 	var quick bool
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(output)
@@ -42,6 +45,9 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.IntVar(&c.History, "history", 5_000_000, "executions stored while the API is measured")
 	set.IntVar(&c.Repeats, "repeats", 3, "how often limits and drain are measured; the median counts")
 	set.StringVar(&only, "only", "", "measure only these, of "+strings.Join(names(), ","))
+	set.BoolVar(&c.Bounded, "bounded", false, "instead of all that: what a quiet tenant gets beside each adversary, for -seconds; a bar that is missed is an error")
+	set.StringVar(&against, "against", "", "with -bounded, only these, of "+strings.Join(adversaryNames(), ","))
+	set.StringVar(&c.Backend, "backend", withRedis, "with -bounded, QUEUE_BACKEND of all processes")
 	set.StringVar(&c.Out, "out", "", "write the table to this file too")
 	set.BoolVar(&quick, "quick", false, "a look in half a minute: fewer rates, shorter, once")
 	if err := set.Parse(args); err != nil {
@@ -57,6 +63,9 @@ func Parse(args []string, output io.Writer) (Config, error) {
 		if !given["spread"] {
 			spread = "1000"
 		}
+	}
+	if against != "" {
+		c.Against = strings.Split(against, ",")
 	}
 	if err := c.read(rates, spread, only); err != nil {
 		fmt.Fprintln(output, err)
@@ -92,6 +101,11 @@ func (c *Config) read(rates, spread, only string) (err error) {
 	for _, name := range c.Only {
 		if !slices.Contains(names(), name) {
 			return fmt.Errorf("-only: there is no measurement %q; choose of %s", name, strings.Join(names(), ","))
+		}
+	}
+	for _, name := range c.Against {
+		if !slices.Contains(adversaryNames(), name) {
+			return fmt.Errorf("-against: there is no adversary %q; choose of %s", name, strings.Join(adversaryNames(), ","))
 		}
 	}
 	if c.Seconds < 1 || c.Slots < 1 || c.Workers < 1 || c.Promoters < 1 || c.Burst < 1 || c.History < 1 || c.Repeats < 1 {

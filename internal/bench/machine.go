@@ -150,3 +150,15 @@ func (s stat) memory(all map[int]stat) float64 {
 	}
 	return float64(private+files+shared) / 1024
 }
+
+// peak is how many MB a process of ours has had at most, 0 where there is no
+// /proc.
+func (s *stack) peak(name string) (most int) {
+	for _, p := range s.running {
+		if p.name == name {
+			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+			most = max(most, field(text, "VmHWM:")/1024)
+		}
+	}
+	return most
+}
