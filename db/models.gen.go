@@ -202,6 +202,7 @@ type ScheduledJob struct {
 	AuditDifference      *int64
 	ConcurrencyKey       string
 	SecretNames          []string
+	CatchUpUntil         *time.Time
 }
 
 type ServiceGauge struct {

@@ -161,7 +161,7 @@ due AS MATERIALIZED (
     SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
            cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
            max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
-           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at,
+           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until,
            -- What a key is made of, only where there is one.
            concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config
     FROM scheduled_jobs
@@ -186,18 +186,19 @@ ORDER BY d.next_execution_at;
 
 -- name: AdvanceJobs :exec
 -- Cross-tenant: the promoter, for the rows it holds locked. Counts the runs in
--- the same write, so that a finished run costs none. Year 9999 is "never".
+-- the same write, so that a finished run costs none. Year 9999 is "never". A job
+-- that was promoted in part keeps in catch_up_until what its misfire policy decided.
 UPDATE scheduled_jobs j SET
     next_execution_at = nullif(u.next_at, '9999-01-01 00:00:00+00'),
     status = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN 'inactive' ELSE j.status END,
     status_reason = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN u.reason ELSE j.status_reason END,
     status_by = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN 'system' ELSE j.status_by END,
     status_at = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN coalesce(sqlc.narg(now)::timestamptz, now()) ELSE j.status_at END,
-    resume_policy = NULL,
+    resume_policy = NULL, catch_up_until = nullif(u.until_at, '9999-01-01 00:00:00+00'),
     last_execution_at = CASE WHEN u.runs > 0 THEN u.last_at ELSE j.last_execution_at END,
     execution_count = j.execution_count + u.runs
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@next_at::timestamptz[]) AS next_at, unnest(@last_at::timestamptz[]) AS last_at,
-             unnest(@runs::bigint[]) AS runs, unnest(@reasons::text[]) AS reason) u
+             unnest(@until_at::timestamptz[]) AS until_at, unnest(@runs::bigint[]) AS runs, unnest(@reasons::text[]) AS reason) u
 WHERE j.id = u.id;
 
 -- name: NextDue :one

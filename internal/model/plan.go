@@ -42,19 +42,21 @@ type step struct {
 	runs            int
 }
 
-// catchup spreads late runs.
+// catchup spreads the late runs of each tenant.
 type catchup struct {
 	every time.Duration
-	last  time.Time
+	last  map[uuid.UUID]time.Time
 }
 
-func (c *catchup) next(now time.Time) time.Time {
-	if c.last.Before(now) {
-		c.last = now
+func newCatchup() *catchup { return &catchup{every: catchupEvery, last: map[uuid.UUID]time.Time{}} }
+
+func (c *catchup) next(tenant uuid.UUID, now time.Time) time.Time {
+	if c.last[tenant].Before(now) {
+		c.last[tenant] = now
 	} else {
-		c.last = c.last.Add(c.every)
+		c.last[tenant] = c.last[tenant].Add(c.every)
 	}
-	return c.last
+	return c.last[tenant]
 }
 
 const lateAfter = 5 * time.Second
@@ -131,7 +133,7 @@ func (p *plan) admit(j *dueJob, at time.Time) (ran bool, dropped int) {
 		r.Gate = j.spec.MaxConcurrent
 	}
 	if p.at.Sub(at) > lateAfter {
-		r.AvailableAt = p.catchup.next(p.at)
+		r.AvailableAt = p.catchup.next(j.tenant, p.at)
 		if r.SweepAt = r.AvailableAt.Add(execution.SweepAfter); r.AvailableAt.After(p.at) && !r.bound() {
 			r.pool()
 		}

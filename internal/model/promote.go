@@ -72,7 +72,7 @@ func (o writePromotion) do(t *tables, _ time.Time) (a answer) {
 // do is one pass of a promoter that has just started.
 func (o promote) do(t *tables, at time.Time) answer {
 	const session = -1
-	p := newPlan(claimDueJobs{Session: session, Locked: o.Locked}.do(t, at).due, at, &catchup{every: catchupEvery})
+	p := newPlan(claimDueJobs{Session: session, Locked: o.Locked}.do(t, at).due, at, newCatchup())
 	long := t.longLines(at)
 	var ids []uuid.UUID
 	for i := range p.runs {

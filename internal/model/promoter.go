@@ -14,12 +14,12 @@ type promoter struct {
 	w        *world
 	since    time.Time
 	scanned  time.Time // when it looked without a lower bound
-	late     catchup
+	late     *catchup
 	redisGen int
 }
 
 func (p *promoter) boot() {
-	p.since, p.scanned, p.late, p.redisGen = time.Time{}, time.Time{}, catchup{every: catchupEvery}, p.w.redis.generation
+	p.since, p.scanned, p.late, p.redisGen = time.Time{}, time.Time{}, newCatchup(), p.w.redis.generation
 	p.w.after(p.w.between(0, time.Second), &p.process, p.pass)
 	p.w.after(p.w.between(0, time.Second), &p.process, p.sweep)
 }
@@ -44,7 +44,7 @@ func (p *promoter) pass() {
 			again(w.between(0, 2*time.Second))
 			return
 		}
-		plan := newPlan(a.due, at, &p.late)
+		plan := newPlan(a.due, at, p.late)
 		w.send(&p.process, writePromotion{Session: session, plan: plan}, timeout, func(_ answer, ok bool) {
 			if !ok {
 				again(time.Second)

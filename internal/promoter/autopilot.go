@@ -41,8 +41,8 @@ func (p *Promoter) Audit(ctx context.Context, now time.Time, from uuid.UUID) (Au
 		if !ok {
 			continue
 		}
-		sets, versions := j.calendars.of(j.dueJob)
-		s, err := p.audited.of(j.dueJob, sets, versions)
+		sets, versions := j.calendars.of(&j.dueJob)
+		s, err := p.audited.of(&j.dueJob, sets, versions)
 		if err != nil {
 			return report, fmt.Errorf("audit job %s: %w", j.id, err)
 		}

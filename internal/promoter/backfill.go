@@ -115,8 +115,8 @@ func (s *backfillStep) hold(n int, at time.Time) {
 func (p *Promoter) decideBackfills(ctx context.Context, due []runningBackfill, sets calendars, at time.Time) []backfillStep {
 	steps := make([]backfillStep, len(due))
 	for i, b := range due {
-		named, versions := sets.of(b.job)
-		s, err := p.backfilled.of(b.job, named, versions)
+		named, versions := sets.of(&b.job)
+		s, err := p.backfilled.of(&b.job, named, versions)
 		if err != nil {
 			p.Log.ErrorContext(ctx, "backfill cancelled: its schedule cannot be read any more", "backfill_id", b.id, "job_id", b.job.id,
 				"tenant_id", b.job.tenant, "error", fmt.Errorf("compile: %w", err))

@@ -1,20 +1,65 @@
 package promoter
 
-import "time"
+import (
+	"maps"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// maxCatchingUp is for how many tenants places are kept; those beyond share theirs.
+const maxCatchingUp = 10_000
 
 // catchup spreads late runs over time, so that an outage is not followed by a
-// stampede on the tenants' targets: it hands out places at a steady rate.
+// stampede on the tenants' targets: it hands out places at a steady rate, to each
+// tenant for itself.
 type catchup struct {
-	every time.Duration // distance between two late runs
-	last  time.Time     // the place handed out last
+	every time.Duration // distance between two late runs of a tenant
+	// last is the place that a tenant got last. One that has passed is as none, and
+	// is forgotten.
+	last map[uuid.UUID]time.Time
 }
 
-// next is when the next late run may start, by the database's clock.
-func (c *catchup) next(now time.Time) time.Time {
-	if c.last.Before(now) {
-		c.last = now
-	} else {
-		c.last = c.last.Add(c.every)
+// places are those that one pass hands out. They count once it is committed.
+type places struct {
+	from   *catchup
+	handed map[uuid.UUID]time.Time
+}
+
+func (c *catchup) begin() *places { return &places{from: c} }
+
+// next is when the next late run of a tenant may start, by the database's clock.
+func (p *places) next(tenant uuid.UUID, now time.Time) time.Time {
+	last, ok := p.last(tenant)
+	if !ok && len(p.from.last)+len(p.handed) >= maxCatchingUp {
+		tenant = uuid.Nil
+		last, _ = p.last(tenant)
 	}
-	return c.last
+	if last.Before(now) {
+		last = now
+	} else {
+		last = last.Add(p.from.every)
+	}
+	if p.handed == nil {
+		p.handed = map[uuid.UUID]time.Time{}
+	}
+	p.handed[tenant] = last
+	return last
+}
+
+func (p *places) last(tenant uuid.UUID) (time.Time, bool) {
+	if last, ok := p.handed[tenant]; ok {
+		return last, true
+	}
+	last, ok := p.from.last[tenant]
+	return last, ok
+}
+
+// commit makes what a pass handed out count, and forgets what has passed.
+func (p *places) commit(now time.Time) {
+	if p.from.last == nil {
+		p.from.last = map[uuid.UUID]time.Time{}
+	}
+	maps.Copy(p.from.last, p.handed)
+	maps.DeleteFunc(p.from.last, func(_ uuid.UUID, last time.Time) bool { return last.Before(now) })
 }

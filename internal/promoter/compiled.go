@@ -30,7 +30,7 @@ func newCompiled() *compiled { return &compiled{kept: map[compiledKey]*schedule.
 
 // of is the compiled schedule of a job with the contents of its calendars, of
 // which the versions say whether they are still those compiled with.
-func (c *compiled) of(j dueJob, calendars []schedule.Calendar, versions string) (*schedule.Schedule, error) {
+func (c *compiled) of(j *dueJob, calendars []schedule.Calendar, versions string) (*schedule.Schedule, error) {
 	key := compiledKey{job: j.id, version: j.version, anchor: j.anchor, calendars: versions}
 	if s, ok := c.kept[key]; ok {
 		return s, nil

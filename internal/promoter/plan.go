@@ -8,7 +8,6 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
-	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
 // dueJob is what a promoter must know of a job that is due.
@@ -22,6 +21,7 @@ type dueJob struct {
 	count       int64             // executions so far
 	resume      job.MisfirePolicy // of what a pause held back; empty: no pause
 	due         time.Time         // next_execution_at
+	until       time.Time         // up to when its misfire policy has decided, see advance.until
 	places      job.Places
 	crowded     bool // its tenant has a line in the pool
 }
@@ -56,6 +56,9 @@ type advance struct {
 	// rest is, where maxExecutions ended the job, the first instant after its
 	// last run; zero: none. It is owed if that run does not happen.
 	rest time.Time
+	// until is, where the job is promoted in part, up to when its misfire policy
+	// has decided; zero: it is promoted whole.
+	until time.Time
 }
 
 // plan is what a pass writes in its transaction.
@@ -67,14 +70,9 @@ type plan struct {
 	advances []advance
 	cancels  []*dueJob // whose active runs are cancelled first
 	next     time.Time // when the next job is due; zero while there may be more due now
-	catchup  *catchup
+	oldest   time.Time // scheduled time of the claimed jobs; zero: none is claimed
+	places   *places   // of late runs
 }
-
-// Why instants are missed.
-const (
-	misfireReason = "due while no promoter could promote it; the misfire policy does not run it any more"
-	pausedReason  = "due while the job was paused"
-)
 
 // Why jobs end.
 const (
@@ -85,58 +83,32 @@ const (
 // which is rate-limited.
 const lateAfter = 5 * time.Second
 
-// add plans what a job owes: its stored instant, and those after it up to now.
-func (p *plan) add(j dueJob, s *schedule.Schedule) {
-	job := &j
-	next, more := s.Next(j.due)
-	if !more || next.After(p.at) {
-		// The one instant of an ordinary pass, without building lists.
-		p.owe(job, []time.Time{j.due}, owedBefore{}, next, more)
+// add plans what a job catches up, with at most so many rows. Where these do not
+// suffice, the job's next scheduled time is the first that has no row yet, and
+// advance.until keeps what its misfire policy decided. A job that cannot be
+// divided and finds no room is left as it is.
+func (p *plan) add(o owing, rows int) {
+	if rows <= 0 || o.whole() && rows < o.rows() {
 		return
 	}
-	owed := s.Owed(j.due, p.at, j.misfire().Limit+1)
-	instants := owed.Instants
-	before := owedBefore{count: owed.Count - len(instants), first: owed.First, last: owed.Last, capped: owed.Capped}
-	if before.count == 0 {
-		instants = append([]time.Time{j.due}, instants...)
-	} else {
-		before.first, before.count = j.due, before.count+1
+	if o.missed.count > 0 {
+		p.unruns = append(p.unruns, o.missed)
+		rows--
 	}
-	p.owe(job, instants, before, owed.Next, !owed.Next.IsZero())
-}
-
-// owedBefore are owed instants too many to list.
-type owedBefore struct {
-	count       int
-	first, last time.Time
-	capped      bool // there are more than count
-}
-
-func (p *plan) owe(j *dueJob, instants []time.Time, before owedBefore, next time.Time, more bool) {
-	cut := j.misfire().Decide(instants, p.at)
-	m := unrun{job: j, status: execution.Missed, first: before.first, last: before.last, count: before.count + cut, reason: j.missedReason()}
-	if cut > 0 {
-		if before.count == 0 {
-			m.first = instants[0]
-		}
-		m.last = instants[cut-1]
+	a := advance{job: o.job, next: o.next}
+	if o.next.IsZero() {
+		a.reason = noFurther
 	}
-	if before.capped {
-		m.reason += "; counting stopped, so missedCount is the least that it can be"
-	}
-	if m.count > 0 {
-		p.unruns = append(p.unruns, m)
-	}
-	a := advance{job: j, next: next}
-	if !more {
-		a.next, a.reason = time.Time{}, noFurther
-	}
-	for _, at := range instants[cut:] {
+	for i, at := range o.times {
 		if a.full() {
 			a.rest = at
 			break
 		}
-		if ran, dropped := p.admit(j, at); ran {
+		if i == rows {
+			a.next, a.reason, a.until = at, "", o.until
+			break
+		}
+		if ran, dropped := p.admit(o.job, at); ran {
 			a.last, a.runs = at, a.runs+1-dropped
 		}
 	}
@@ -144,7 +116,7 @@ func (p *plan) owe(j *dueJob, instants []time.Time, before owedBefore, next time
 		if a.rest.IsZero() {
 			a.rest = a.next
 		}
-		a.next, a.reason = time.Time{}, job.MaxExecutionsReached
+		a.next, a.reason, a.until = time.Time{}, job.MaxExecutionsReached, time.Time{}
 	}
 	p.advances = append(p.advances, a)
 }
@@ -187,7 +159,7 @@ func (p *plan) admit(j *dueJob, at time.Time) (ran bool, dropped int) {
 		r.gate = j.spec.MaxConcurrent
 	}
 	if p.at.Sub(at) > lateAfter {
-		r.available = p.catchup.next(p.at)
+		r.available = p.places.next(j.tenant, p.at)
 	}
 	p.runs = append(p.runs, r)
 	return true, dropped
@@ -215,10 +187,9 @@ func skippedBy(r run, reason string) unrun {
 }
 
 // stop plans that a job never fires again, and says why.
-func (p *plan) stop(j dueJob, reason string) {
-	job := &j
-	p.unruns = append(p.unruns, unrun{job: job, status: execution.Missed, first: j.due, last: j.due, count: 1, reason: reason})
-	p.advances = append(p.advances, advance{job: job, reason: reason})
+func (p *plan) stop(j *dueJob, reason string) {
+	p.unruns = append(p.unruns, unrun{job: j, status: execution.Missed, first: j.due, last: j.due, count: 1, reason: reason})
+	p.advances = append(p.advances, advance{job: j, reason: reason})
 }
 
 // missedCount is how many instants the plan records as missed.
@@ -231,40 +202,20 @@ func (p *plan) missedCount() (n int) {
 	return n
 }
 
-// misfire is the rule for what the job owes. What a pause held back is late
-// from the first moment on.
-func (j *dueJob) misfire() job.Misfire {
-	if j.resume == "" {
-		return j.spec.Misfire
-	}
-	return job.Misfire{Policy: j.resume, Limit: j.spec.Misfire.Limit}
-}
-
-func (j *dueJob) missedReason() string {
-	if j.resume == "" {
-		return misfireReason
-	}
-	return pausedReason
-}
-
-// oldest is the oldest due instant of the plan; zero when there is none.
-func (p *plan) oldest() (oldest time.Time) {
-	for _, a := range p.advances {
-		if oldest.IsZero() || a.job.due.Before(oldest) {
-			oldest = a.job.due
-		}
-	}
-	return oldest
-}
-
-// runsBefore are the months' firsts of the runs whose instants lie before an
-// instant, each once.
-func (p *plan) runsBefore(at time.Time) (months []time.Time) {
-	for _, r := range p.runs {
-		month := time.Date(r.at.Year(), r.at.Month(), 1, 0, 0, 0, 0, time.UTC)
-		if r.at.Before(at) && !slices.Contains(months, month) {
+// monthsBefore are the months' firsts of the rows whose scheduled times lie before
+// a time, each once.
+func (p *plan) monthsBefore(at time.Time) (months []time.Time) {
+	add := func(scheduled time.Time) {
+		month := time.Date(scheduled.Year(), scheduled.Month(), 1, 0, 0, 0, 0, time.UTC)
+		if scheduled.Before(at) && !slices.Contains(months, month) {
 			months = append(months, month)
 		}
+	}
+	for _, r := range p.runs {
+		add(r.at)
+	}
+	for _, u := range p.unruns {
+		add(u.first)
 	}
 	return months
 }

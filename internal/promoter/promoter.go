@@ -37,6 +37,10 @@ const (
 	// hardly faster (measured: 23,500 lifecycles a second at 500, 24,200 at
 	// 1,000) and hold their locks longer.
 	batchSize = 500
+	// passRows is how many rows one transaction writes of executions and of
+	// scheduled times that do not run, at least batchSize: what a job owes beyond
+	// that stays for the next pass.
+	passRows = 5000
 	// maxSleep bounds the sleep until the next due instant, because a job
 	// created meanwhile may be due earlier.
 	maxSleep = 200 * time.Millisecond
@@ -78,8 +82,8 @@ type Deps struct {
 	Hints   hints
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
-	// CatchupPerSecond is how many late executions this promoter lets start in
-	// a second, 1 and more.
+	// CatchupPerSecond is how many late executions of a tenant this promoter lets
+	// start in a second, 1 and more.
 	CatchupPerSecond int
 	// TenantMaxRunning is how many executions a tenant may run at once where it
 	// has no limit of its own; 0: any number. The same in every process.
@@ -116,6 +120,7 @@ type Promoter struct {
 	fullScan   clock.Mark
 	state      atomic.Pointer[string] // why it is not ready; nil: it is
 	late       catchup
+	rows       int // passRows but in tests
 
 	partitionsKept clock.Mark
 	partitionsOnce bool
@@ -126,7 +131,7 @@ func New(d Deps) *Promoter {
 	p := &Promoter{
 		Deps: d, store: &store{db: d.DB}, fleet: fleet.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(),
 		backfilled: newCompiled(), fullScan: clock.Start(),
-		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))},
+		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))}, rows: passRows,
 	}
 	starting := "the first promotion is not done yet"
 	p.state.Store(&starting)
@@ -155,7 +160,7 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	p.late = *made.catchup // what a pass that failed handed out, nobody has
+	made.places.commit(made.at) // what a pass that failed handed out, nobody has
 	p.raiseLowerBound(made)
 	for lane, ids := range made.lanes() {
 		p.publish(ctx, lane, ids)
@@ -169,9 +174,12 @@ func (p *Promoter) decide(c claim, seen lanes) (plan, error) {
 	if err := p.checkClock(c.database); err != nil {
 		return plan{}, err
 	}
-	late := p.late
-	out := plan{at: c.at, claimed: len(c.jobs), catchup: &late}
-	for _, j := range c.jobs {
+	out := plan{at: c.at, claimed: len(c.jobs), places: p.late.begin()}
+	all := make([]owing, 0, len(c.jobs))
+	for _, j := range inTurns(c.jobs) {
+		if out.oldest.IsZero() || j.due.Before(out.oldest) {
+			out.oldest = j.due
+		}
 		sets, versions := c.calendars.of(j)
 		s, err := p.schedules.of(j, sets, versions)
 		if err != nil {
@@ -180,7 +188,10 @@ func (p *Promoter) decide(c claim, seen lanes) (plan, error) {
 			out.stop(j, "the schedule cannot be read any more: "+err.Error())
 			continue
 		}
-		out.add(j, s)
+		all = append(all, owe(j, s, c.at))
+	}
+	for i, rows := range grants(all, p.rows) {
+		out.add(all[i], rows)
 	}
 	out.announce(seen)
 	return out, nil
@@ -210,10 +221,10 @@ func (p *Promoter) lowerBound() time.Time {
 // raiseLowerBound keeps the bound a second behind the oldest instant that was
 // due, so that what another promoter holds locked is seen again.
 func (p *Promoter) raiseLowerBound(made plan) {
-	if oldest := made.oldest(); oldest.IsZero() {
+	if made.oldest.IsZero() {
 		p.since = made.at.Add(-time.Second)
 	} else {
-		p.since = oldest.Add(-time.Second)
+		p.since = made.oldest.Add(-time.Second)
 	}
 }
 

@@ -292,19 +292,16 @@ func TestMissingPartitionIsMade(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, func(s *job.Spec) { s.CronExpression = "0 0 0 1 * *" })
-	// As after an outage of months: the missed row's partition does not exist.
+	// As after an outage of months: the missed row's partition does not exist yet.
 	// In the middle of the month, so that its own instant is late too.
 	now := clock.Now()
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	now = month.AddDate(0, 0, 14)
 	exec(t, b.database.OwnerURL, "ALTER TABLE scheduled_jobs NO FORCE ROW LEVEL SECURITY")
 	exec(t, b.database.OwnerURL, fmt.Sprintf("UPDATE scheduled_jobs SET next_execution_at = '%s'", month.AddDate(0, -5, 0).Format(time.RFC3339)))
-	if _, err := b.promoter.Pass(t.Context(), now); err == nil {
-		t.Fatal("the row went into a partition that does not exist")
-	}
 	report := b.pass(t, b.promoter, now)
 	if rows := b.rows(t, j); report.Missed != 5 || len(rows) != 2 || rows[0].Status != execution.Missed || rows[0].MissedCount != 5 {
-		t.Errorf("after the partitions were made: %+v, rows %+v", report, rows)
+		t.Errorf("%+v, rows %+v", report, rows)
 	}
 }
 

@@ -69,9 +69,9 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 		if err := countDaily(ctx, tx, &made, of, c.at); err != nil {
 			return err
 		}
-		if old := made.runsBefore(c.at.AddDate(0, -1, 0)); len(old) > 0 {
-			// Such a run ends in the partition of its instant, which retention
-			// may have removed.
+		if old := made.monthsBefore(c.at.AddDate(0, -1, 0)); len(old) > 0 {
+			// Such a row ends in the partition of its scheduled time, which
+			// retention may have removed.
 			if _, err := partition.Make(ctx, tx.Queries, old); err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ func dueJobs(rows []db.ClaimDueJobsRow) ([]dueJob, error) {
 	for i, r := range rows {
 		jobs[i] = dueJob{
 			id: r.ID, tenant: r.TenantID, version: int(r.Version), jobType: r.JobType, maxAttempts: int(r.MaxAttempts),
-			anchor: r.AnchorAt.UTC(), count: r.ExecutionCount, resume: job.MisfirePolicy(orZero(r.ResumePolicy)), due: r.NextExecutionAt.UTC(),
+			anchor: r.AnchorAt.UTC(), count: r.ExecutionCount, resume: job.MisfirePolicy(orZero(r.ResumePolicy)), due: r.NextExecutionAt.UTC(), until: orZero(r.CatchUpUntil).UTC(),
 			places: job.Places{Taken: int(r.Taken), Waiting: int(r.Waiting)}, crowded: r.Crowded,
 			spec: job.Spec{
 				CronExpression: orZero(r.CronExpression), Interval: job.Duration(time.Duration(orZero(r.IntervalMs)) * time.Millisecond),
@@ -92,12 +92,15 @@ func advanceJobs(advances []advance, now time.Time) db.AdvanceJobsParams {
 	n := len(advances)
 	p := db.AdvanceJobsParams{
 		Now: postgres.At(now), Ids: make([]uuid.UUID, n), NextAt: make([]time.Time, n), LastAt: make([]time.Time, n),
-		Runs: make([]int64, n), Reasons: make([]string, n),
+		UntilAt: make([]time.Time, n), Runs: make([]int64, n), Reasons: make([]string, n),
 	}
 	for i, a := range advances {
 		p.Ids[i], p.NextAt[i], p.LastAt[i], p.Runs[i], p.Reasons[i] = a.job.id, a.next, a.last, int64(a.runs), a.reason
 		if a.next.IsZero() {
 			p.NextAt[i] = never
+		}
+		if p.UntilAt[i] = a.until; a.until.IsZero() {
+			p.UntilAt[i] = never
 		}
 	}
 	return p
@@ -137,7 +140,7 @@ func loadCalendars(ctx context.Context, tx *postgres.Tx, jobs []dueJob) (calenda
 }
 
 // of are the contents of a job's calendars, and a text that changes with them.
-func (c calendars) of(j dueJob) (sets []schedule.Calendar, versions string) {
+func (c calendars) of(j *dueJob) (sets []schedule.Calendar, versions string) {
 	for _, named := range j.spec.Calendars {
 		v := c[named.ID]
 		v.set.Mode = named.Mode
