@@ -15,7 +15,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/config"
 )
 
-// update rewrites the lists of variables in README.md and .env.example:
+// update rewrites the lists of variables in README.md, .env.example and
+// docker-compose.yml:
 //
 //	go test ./internal/arch -run Variables -update
 var update = flag.Bool("update", false, "rewrite the lists of variables")
@@ -28,6 +29,29 @@ func TestREADMEListsTheVariables(t *testing.T) {
 func TestEnvExampleListsTheVariables(t *testing.T) {
 	t.Parallel()
 	block(t, ".env.example", "# config:begin\n", "# config:end", envExample())
+}
+
+// A process in a container gets every variable that it reads, and no secret of
+// another process.
+func TestComposePassesTheVariables(t *testing.T) {
+	t.Parallel()
+	for _, process := range []string{"migrate", "api", "promoter", "worker"} {
+		block(t, "docker-compose.yml", "# config:begin "+process+"\n", "      # config:end "+process+"\n", composeEnvironment(process))
+	}
+}
+
+// composed are the variables that docker-compose.yml sets itself: the addresses
+// of its own servers, and the ports that its health checks ask.
+var composed = []string{"DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "HTTP_ADDR", "METRICS_ENABLED", "PROMETHEUS_PORT"}
+
+func composeEnvironment(process string) string {
+	var lines strings.Builder
+	for _, v := range config.Variables() {
+		if v.ReadBy(process) && !slices.Contains(composed, v.Name) {
+			fmt.Fprintf(&lines, "      %s: ${%s:-}\n", v.Name, v.Name)
+		}
+	}
+	return lines.String()
 }
 
 // block compares what stands between two marks of a file with what should.
