@@ -41,12 +41,23 @@ func managers() []manager {
 
 const (
 	// A fresh machine has no package lists, and one that boots may be busy with
-	// packages of its own: apt-get waits for one of its locks, and a minute
-	// later it is tried again for the others.
+	// packages of its own: whoever holds one of apt's locks is waited for some
+	// minutes. Anything else is tried three times within half a minute.
 	apt = `set -e
-export DEBIAN_FRONTEND=noninteractive
-once() { apt-get -q -o Acquire::Retries=3 update && apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 --no-install-recommends install "$@"; }
-install() { once "$@" || { sleep 5; once "$@"; } || { sleep 20; once "$@"; } || { sleep 60; once "$@"; }; }
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+once() {
+	apt-get -q -o Acquire::Retries=3 -o APT::Update::Error-Mode=any update &&
+		apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 --no-install-recommends install "$@"
+}
+install() {
+	for pause in 5 20 30 60 60; do
+		said=$(once "$@" 2>&1) && return 0
+		case $said in *" lock "*) ;; *) [ $pause -lt 30 ] || break ;; esac
+		sleep $pause
+	done
+	printf '%s\n' "$said"
+	return 1
+}
 `
 	// Debian's package makes a cluster and starts it, unless it is told before.
 	aptPostgres = apt + `conf=/etc/postgresql-common/createcluster.d/scheduler.conf
