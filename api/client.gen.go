@@ -630,7 +630,7 @@ type ClientInterface interface {
 
 	// ListJobVersions List a job's versions
 	//
-	// Every definition that the job had, newest first, with who made it, when, and which fields it changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`.
+	// The definitions that the job had, newest first, with who made them, when, and which fields they changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`. A job keeps its newest 1,000 versions (`JOB_VERSIONS_KEPT`) and those that an active execution or a running backfill needs; an update after that removes the oldest. A page may be shorter than its limit; `hasMore` says whether others follow.
 	//
 	// Corresponds with GET /api/v1/scheduler/jobs/{id}/versions (the `ListJobVersions` operationId).
 	ListJobVersions(ctx context.Context, id JobID, params *ListJobVersionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2125,7 +2125,7 @@ func (c *Client) ValidateStoredJob(ctx context.Context, id JobID, body ValidateS
 
 // ListJobVersions List a job's versions
 //
-// Every definition that the job had, newest first, with who made it, when, and which fields it changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`.
+// The definitions that the job had, newest first, with who made them, when, and which fields they changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`. A job keeps its newest 1,000 versions (`JOB_VERSIONS_KEPT`) and those that an active execution or a running backfill needs; an update after that removes the oldest. A page may be shorter than its limit; `hasMore` says whether others follow.
 //
 // Corresponds with GET /api/v1/scheduler/jobs/{id}/versions (the `ListJobVersions` operationId).
 func (c *Client) ListJobVersions(ctx context.Context, id JobID, params *ListJobVersionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7655,7 +7655,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListJobVersionsWithResponse List a job's versions
 	//
-	// Every definition that the job had, newest first, with who made it, when, and which fields it changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`.
+	// The definitions that the job had, newest first, with who made them, when, and which fields they changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`. A job keeps its newest 1,000 versions (`JOB_VERSIONS_KEPT`) and those that an active execution or a running backfill needs; an update after that removes the oldest. A page may be shorter than its limit; `hasMore` says whether others follow.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18708,7 +18708,7 @@ func (c *ClientWithResponses) ValidateStoredJobWithResponse(ctx context.Context,
 
 // ListJobVersionsWithResponse List a job's versions
 //
-// Every definition that the job had, newest first, with who made it, when, and which fields it changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`.
+// The definitions that the job had, newest first, with who made them, when, and which fields they changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`. A job keeps its newest 1,000 versions (`JOB_VERSIONS_KEPT`) and those that an active execution or a running backfill needs; an update after that removes the oldest. A page may be shorter than its limit; `hasMore` says whether others follow.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -2283,7 +2283,7 @@ type JobValidationValid bool
 
 // JobVersion A version of a job.
 type JobVersion struct {
-	// Changes What it changed of the version before; empty for the first version.
+	// Changes What it changed of the version before; empty for the first version, and where the one before is not kept any more.
 	Changes   []Change  `json:"changes"`
 	CreatedAt time.Time `json:"createdAt"`
 
@@ -2318,7 +2318,7 @@ type JobVersionPage struct {
 
 // JobVersionSummary A version of a job without its definition.
 type JobVersionSummary struct {
-	// ChangedFields The fields that differ from the version before, as paths with dots, in order; empty for the first version.
+	// ChangedFields The fields that differ from the version before, as paths with dots, in order; empty for the first version. Paths that would take more than 4 KiB are shortened to their first two names, or to their first one.
 	//
 	// Example: ["config.url","timezone"]
 	ChangedFields []string  `json:"changedFields"`

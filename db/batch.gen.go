@@ -204,8 +204,8 @@ func (b *InsertJobBatchResults) Close() error {
 }
 
 const InsertJobVersion = `-- name: InsertJobVersion :batchexec
-INSERT INTO job_versions (job_id, version, tenant_id, spec, created_by, created_at, restored_from)
-VALUES ($1, $2, $3, $4, $5, $6::timestamptz, $7)
+INSERT INTO job_versions (job_id, version, tenant_id, spec, created_by, created_at, restored_from, changed_fields)
+VALUES ($1, $2, $3, $4, $5, $6::timestamptz, $7, $8::text[])
 `
 
 type InsertJobVersionBatchResults struct {
@@ -215,13 +215,14 @@ type InsertJobVersionBatchResults struct {
 }
 
 type InsertJobVersionParams struct {
-	JobID        uuid.UUID
-	Version      int32
-	TenantID     uuid.UUID
-	Spec         json.RawMessage
-	CreatedBy    string
-	Now          time.Time
-	RestoredFrom *int32
+	JobID         uuid.UUID
+	Version       int32
+	TenantID      uuid.UUID
+	Spec          json.RawMessage
+	CreatedBy     string
+	Now           time.Time
+	RestoredFrom  *int32
+	ChangedFields []string
 }
 
 func (q *Queries) InsertJobVersion(ctx context.Context, arg []InsertJobVersionParams) *InsertJobVersionBatchResults {
@@ -235,6 +236,7 @@ func (q *Queries) InsertJobVersion(ctx context.Context, arg []InsertJobVersionPa
 			a.CreatedBy,
 			a.Now,
 			a.RestoredFrom,
+			a.ChangedFields,
 		}
 		batch.Queue(InsertJobVersion, vals...)
 	}

@@ -79,8 +79,32 @@ func (q *Queries) DeleteOldJobVersions(ctx context.Context, arg DeleteOldJobVers
 	return i, err
 }
 
+const DeleteSurplusJobVersions = `-- name: DeleteSurplusJobVersions :execrows
+DELETE FROM job_versions v USING (
+    SELECT s.version FROM job_versions s WHERE s.tenant_id = $1 AND s.job_id = $2 AND s.version <= $3
+    ORDER BY s.version DESC LIMIT 20
+) surplus WHERE v.tenant_id = $1 AND v.job_id = $2 AND v.version = surplus.version
+`
+
+type DeleteSurplusJobVersionsParams struct {
+	TenantID uuid.UUID
+	JobID    uuid.UUID
+	UpTo     int32
+}
+
+// A few of the versions of one job behind those that are kept, the newest of them
+// first: an update moves one there, so more than one go each time where there were
+// more. The policies keep those that a run or a backfill needs.
+func (q *Queries) DeleteSurplusJobVersions(ctx context.Context, arg DeleteSurplusJobVersionsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, DeleteSurplusJobVersions, arg.TenantID, arg.JobID, arg.UpTo)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const GetJobVersions = `-- name: GetJobVersions :many
-SELECT job_id, version, tenant_id, spec, created_by, created_at, restored_from FROM job_versions WHERE tenant_id = $1 AND job_id = $2 AND version = ANY ($3::int[]) ORDER BY version
+SELECT job_id, version, tenant_id, spec, created_by, created_at, restored_from, changed_fields FROM job_versions WHERE tenant_id = $1 AND job_id = $2 AND version = ANY ($3::int[]) ORDER BY version
 `
 
 type GetJobVersionsParams struct {
@@ -107,6 +131,7 @@ func (q *Queries) GetJobVersions(ctx context.Context, arg GetJobVersionsParams) 
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.RestoredFrom,
+			&i.ChangedFields,
 		); err != nil {
 			return nil, err
 		}
@@ -119,8 +144,7 @@ func (q *Queries) GetJobVersions(ctx context.Context, arg GetJobVersionsParams) 
 }
 
 const ListJobVersions = `-- name: ListJobVersions :many
-SELECT v.version, v.created_by, v.created_at, v.restored_from, v.spec, p.spec AS previous
-FROM job_versions v LEFT JOIN job_versions p ON p.job_id = v.job_id AND p.version = v.version - 1
+SELECT v.version, v.created_by, v.created_at, v.restored_from, v.changed_fields FROM job_versions v
 WHERE v.tenant_id = $1 AND v.job_id = $2 AND v.version < $3
 ORDER BY v.version DESC LIMIT $4
 `
@@ -133,15 +157,14 @@ type ListJobVersionsParams struct {
 }
 
 type ListJobVersionsRow struct {
-	Version      int32
-	CreatedBy    string
-	CreatedAt    time.Time
-	RestoredFrom *int32
-	Spec         json.RawMessage
-	Previous     json.RawMessage
+	Version       int32
+	CreatedBy     string
+	CreatedAt     time.Time
+	RestoredFrom  *int32
+	ChangedFields []string
 }
 
-// Newest first, each with the definition that it replaced. Walks the key.
+// Newest first, without their definitions. Walks the key.
 func (q *Queries) ListJobVersions(ctx context.Context, arg ListJobVersionsParams) ([]ListJobVersionsRow, error) {
 	rows, err := q.db.Query(ctx, ListJobVersions,
 		arg.TenantID,
@@ -161,8 +184,7 @@ func (q *Queries) ListJobVersions(ctx context.Context, arg ListJobVersionsParams
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.RestoredFrom,
-			&i.Spec,
-			&i.Previous,
+			&i.ChangedFields,
 		); err != nil {
 			return nil, err
 		}

@@ -116,13 +116,14 @@ type Execution struct {
 }
 
 type JobVersion struct {
-	JobID        uuid.UUID
-	Version      int32
-	TenantID     uuid.UUID
-	Spec         json.RawMessage
-	CreatedBy    string
-	CreatedAt    time.Time
-	RestoredFrom *int32
+	JobID         uuid.UUID
+	Version       int32
+	TenantID      uuid.UUID
+	Spec          json.RawMessage
+	CreatedBy     string
+	CreatedAt     time.Time
+	RestoredFrom  *int32
+	ChangedFields []string
 }
 
 type MetricHistory struct {

@@ -1,6 +1,15 @@
 -- name: InsertJobVersion :batchexec
-INSERT INTO job_versions (job_id, version, tenant_id, spec, created_by, created_at, restored_from)
-VALUES (@job_id, @version, @tenant_id, @spec, @created_by, @now::timestamptz, sqlc.narg(restored_from));
+INSERT INTO job_versions (job_id, version, tenant_id, spec, created_by, created_at, restored_from, changed_fields)
+VALUES (@job_id, @version, @tenant_id, @spec, @created_by, @now::timestamptz, sqlc.narg(restored_from), sqlc.narg(changed_fields)::text[]);
+
+-- name: DeleteSurplusJobVersions :execrows
+-- A few of the versions of one job behind those that are kept, the newest of them
+-- first: an update moves one there, so more than one go each time where there were
+-- more. The policies keep those that a run or a backfill needs.
+DELETE FROM job_versions v USING (
+    SELECT s.version FROM job_versions s WHERE s.tenant_id = @tenant_id AND s.job_id = @job_id AND s.version <= @up_to
+    ORDER BY s.version DESC LIMIT 20
+) surplus WHERE v.tenant_id = @tenant_id AND v.job_id = @job_id AND v.version = surplus.version;
 
 -- name: ListJobVersionsByKeys :many
 -- Cross-tenant: the worker reads the definitions that it does not hold yet.
@@ -16,9 +25,8 @@ LEFT JOIN job_credentials c ON c.job_id = v.job_id AND c.version = v.version;
 SELECT * FROM job_versions WHERE tenant_id = @tenant_id AND job_id = @job_id AND version = ANY (@versions::int[]) ORDER BY version;
 
 -- name: ListJobVersions :many
--- Newest first, each with the definition that it replaced. Walks the key.
-SELECT v.version, v.created_by, v.created_at, v.restored_from, v.spec, p.spec AS previous
-FROM job_versions v LEFT JOIN job_versions p ON p.job_id = v.job_id AND p.version = v.version - 1
+-- Newest first, without their definitions. Walks the key.
+SELECT v.version, v.created_by, v.created_at, v.restored_from, v.changed_fields FROM job_versions v
 WHERE v.tenant_id = @tenant_id AND v.job_id = @job_id AND v.version < @before_version
 ORDER BY v.version DESC LIMIT @page_size;
 

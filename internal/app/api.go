@@ -76,7 +76,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	defer buckets.Close()
 	programs := apikey.NewStore(db)
 	serve, err := p.handlers(c, listener, rest.Deps{
-		Jobs: job.NewStore(db).Sealing(ring).Bounded(c.TenantMaxJobs), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
+		Jobs: job.NewStore(db).Sealing(ring).Bounded(c.TenantMaxJobs).Keeping(c.VersionsKept), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
 		Executions: execution.NewStore(db).Limited(c.TenantMaxRunning), Backfills: backfill.NewStore(db, c.RetentionMonths), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Monitor: monitor.NewStore(db), Numbers: metric.NewStore(db),
 		Buckets: buckets, Limits: defaultLimits(c), TrustedProxies: c.TrustedProxies, FailuresPerMinute: c.FailuresPerMin,

@@ -24,6 +24,10 @@ type Store struct {
 	db      *postgres.DB
 	vault   *secret.Vault
 	maxJobs int // of a tenant that has no bound of its own; 0: any number
+	kept    int // versions of a job that are kept; 0: all
+	// changed names the fields that differ between two definitions, as the contract
+	// writes them; nil: they are not stored.
+	changed func(from, to Spec) ([]string, error)
 }
 
 // NewStore makes a store that refuses definitions with credentials in them.
@@ -32,13 +36,33 @@ func NewStore(db *postgres.DB) *Store { return &Store{db: db, vault: secret.NewV
 // Sealing is the store with keys, under which it keeps the credentials that
 // stand in definitions.
 func (s *Store) Sealing(keys *keyring.Ring) *Store {
-	return &Store{db: s.db, vault: secret.NewVault(keys), maxJobs: s.maxJobs}
+	sealing := *s
+	sealing.vault = secret.NewVault(keys)
+	return &sealing
 }
 
 // Bounded is the store with a bound on the jobs of a tenant that has none of
 // its own; 0 is any number.
 func (s *Store) Bounded(maxJobs int) *Store {
-	return &Store{db: s.db, vault: s.vault, maxJobs: maxJobs}
+	bounded := *s
+	bounded.maxJobs = maxJobs
+	return &bounded
+}
+
+// Keeping is the store that keeps so many versions of a job, 100 and more, and
+// those that a run or a backfill needs.
+func (s *Store) Keeping(versions int) *Store {
+	keeping := *s
+	keeping.kept = versions
+	return &keeping
+}
+
+// Comparing is the store that keeps with each version which fields it changed, as
+// a function names them.
+func (s *Store) Comparing(changed func(from, to Spec) ([]string, error)) *Store {
+	comparing := *s
+	comparing.changed = changed
+	return &comparing
 }
 
 // NotFound is the answer for a job that is not there, or is not the caller's.
@@ -149,7 +173,7 @@ func (s *Store) replace(ctx context.Context, who tenant.Actor, id uuid.UUID, e e
 		if job, err = fromRow(row); err != nil {
 			return err
 		}
-		return s.insertVersion(ctx, tx, row, author{who.Subject, e.restored}, protected)
+		return s.insertVersion(ctx, tx, row, author{who.Subject, e.restored, &old.Spec}, protected)
 	})
 	return job, err
 }

@@ -118,15 +118,38 @@ func (s *Store) newParams(ctx context.Context, tx *postgres.Tx, who tenant.Actor
 	return p, protected, err
 }
 
-// author is who made a version, and from which other one.
+// author is who made a version, from which other one, and in place of what.
 type author struct {
 	by       string
 	restored int
+	previous *Spec // nil for the first version
 }
 
+// insertVersion keeps the definition of a row that was just changed, and removes
+// versions that are not kept any more.
 func (s *Store) insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, from author, protected secret.Protected) error {
-	_, err := s.insertVersions(ctx, tx, []db.ScheduledJob{row}, from, []secret.Protected{protected})
-	return err
+	if _, err := s.insertVersions(ctx, tx, []db.ScheduledJob{row}, from, []secret.Protected{protected}); err != nil {
+		return err
+	}
+	if s.kept == 0 || int(row.Version) <= s.kept {
+		return nil
+	}
+	_, err := tx.DeleteSurplusJobVersions(ctx, db.DeleteSurplusJobVersionsParams{TenantID: row.TenantID, JobID: row.ID, UpTo: row.Version - int32(s.kept)})
+	if err != nil {
+		return fmt.Errorf("remove old job versions: %w", err)
+	}
+	return nil
+}
+
+// differs names the fields that a version changed; nil where nobody can tell.
+func (s *Store) differs(from *Spec, to Spec) ([]string, error) {
+	switch {
+	case from == nil:
+		return []string{}, nil
+	case s.changed == nil:
+		return nil, nil
+	}
+	return s.changed(*from, to)
 }
 
 // insertVersions keeps the definitions of rows that were just written, and
@@ -142,9 +165,13 @@ func (s *Store) insertVersions(ctx context.Context, tx *postgres.Tx, rows []db.S
 		if err != nil {
 			return nil, fmt.Errorf("write the job version: %w", err)
 		}
+		changed, err := s.differs(from.previous, jobs[i].Spec)
+		if err != nil {
+			return nil, err
+		}
 		params[i] = db.InsertJobVersionParams{
 			JobID: row.ID, Version: row.Version, TenantID: row.TenantID, Spec: spec, CreatedBy: from.by, Now: tx.At,
-			RestoredFrom: orNil(int32(from.restored)),
+			RestoredFrom: orNil(int32(from.restored)), ChangedFields: changed,
 		}
 	}
 	errs := make([]error, len(rows))

@@ -21,14 +21,22 @@ type Version struct {
 	Number       int // from 1, without gaps
 	By           string
 	At           time.Time
-	RestoredFrom int   // the version that it brought back; 0 for none
-	Previous     *Spec // of a list: the definition that it replaced; nil for the first
+	RestoredFrom int      // the version that it brought back; 0 for none
+	Previous     *Spec    // the definition that it replaced; nil for the first, and of a list
+	Changed      []string // of a list, in the place of its definition: the fields that differ from the one that it replaced
 }
 
-// Versions reads a page of a job's versions, newest first, of numbers below
-// before; zero means from the newest on. A deleted job still has its own.
-func (s *Store) Versions(ctx context.Context, who tenant.Actor, id uuid.UUID, before, limit int) (list []Version, err error) {
-	params := db.ListJobVersionsParams{TenantID: who.TenantID, JobID: id, BeforeVersion: math.MaxInt32, PageSize: int32(limit)}
+// maxCompared bounds the definitions, in bytes, that one page of versions reads to
+// find out what versions changed of which that is not stored. The last pair may go
+// beyond it.
+const maxCompared = 2 << 20
+
+// Versions reads a page of a job's versions without their definitions, newest
+// first, of numbers below before; zero means from the newest on. A page may be
+// shorter than its limit; more says that there are others behind it. A deleted job
+// still has its own.
+func (s *Store) Versions(ctx context.Context, who tenant.Actor, id uuid.UUID, before, limit int) (list []Version, more bool, err error) {
+	params := db.ListJobVersionsParams{TenantID: who.TenantID, JobID: id, BeforeVersion: math.MaxInt32, PageSize: int32(limit) + 1}
 	if before != 0 {
 		params.BeforeVersion = int32(before)
 	}
@@ -40,24 +48,52 @@ func (s *Store) Versions(ctx context.Context, who tenant.Actor, id uuid.UUID, be
 		if err != nil {
 			return fmt.Errorf("list job versions: %w", err)
 		}
-		list = make([]Version, len(rows))
-		for i, r := range rows {
-			v := Version{Number: int(r.Version), By: r.CreatedBy, At: r.CreatedAt.UTC(), RestoredFrom: int(orZero(r.RestoredFrom))}
-			if v.Spec, err = readSpec(id, r.Version, r.Spec); err != nil {
-				return err
+		more = len(rows) > limit
+		rows = rows[:min(len(rows), limit)]
+		read := 0
+		for _, r := range rows {
+			if read > maxCompared {
+				more = true
+				return nil
 			}
-			if len(r.Previous) > 0 {
-				previous, err := readSpec(id, r.Version-1, r.Previous)
-				if err != nil {
+			v := Version{
+				Number: int(r.Version), By: r.CreatedBy, At: r.CreatedAt.UTC(), RestoredFrom: int(orZero(r.RestoredFrom)), Changed: r.ChangedFields,
+			}
+			if r.ChangedFields == nil {
+				var bytes int
+				if v.Changed, bytes, err = s.compare(ctx, tx, who, id, r.Version); err != nil {
 					return err
 				}
-				v.Previous = &previous
+				read += bytes
 			}
-			list[i] = v
+			list = append(list, v)
 		}
 		return nil
 	})
-	return list, err
+	return list, more, err
+}
+
+// compare finds out what a version changed of which that is not stored, and how
+// many bytes were read for it. Of the first, and where the one before is gone, it is
+// nothing.
+func (s *Store) compare(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID, number int32) (changed []string, read int, err error) {
+	rows, err := tx.GetJobVersions(ctx, db.GetJobVersionsParams{TenantID: who.TenantID, JobID: id, Versions: []int32{number - 1, number}})
+	if err != nil {
+		return nil, 0, fmt.Errorf("read job versions: %w", err)
+	}
+	var specs []Spec
+	for _, r := range rows {
+		read += len(r.Spec)
+		spec, err := readSpec(id, r.Version, r.Spec)
+		if err != nil {
+			return nil, read, err
+		}
+		specs = append(specs, spec)
+	}
+	if len(specs) == 2 {
+		changed, err = s.differs(&specs[0], specs[1])
+	}
+	return changed, read, err
 }
 
 // Version reads one version of a job, which may be deleted, with what it
@@ -85,7 +121,7 @@ func (s *Store) Version(ctx context.Context, who tenant.Actor, id uuid.UUID, num
 			v.Spec, v.Number, v.By, v.At, v.RestoredFrom = spec, number, r.CreatedBy, r.CreatedAt.UTC(), int(orZero(r.RestoredFrom))
 		}
 		if v.Number == 0 {
-			return fault.New(fault.NotFound, "VERSION_NOT_FOUND", "the job has no version with this number")
+			return fault.New(fault.NotFound, "VERSION_NOT_FOUND", "the job has no version with this number, or has it no more: old versions that nothing runs are removed")
 		}
 		return nil
 	})

@@ -130,6 +130,9 @@ func New(d Deps) (http.Handler, error) {
 		return nil, fmt.Errorf("rest: %w", err)
 	}
 	s := &server{Deps: d, contract: loaded, verifying: make(chan struct{}, verifiers), cursors: cursors, started: clock.Now(), running: clock.Start()}
+	if d.Jobs != nil {
+		s.Jobs = d.Jobs.Comparing(changedFields)
+	}
 	s.heavy = newHeavy(cmp.Or(d.HeavyAtOnce, heavyAtOnce))
 	document, err := api.GetSpecJSON()
 	if err != nil {

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -114,22 +116,20 @@ func (s *server) ListJobVersions(ctx context.Context, request api.ListJobVersion
 			return nil, fmt.Errorf("read a cursor of versions: %w", err)
 		}
 	}
-	list, err := s.Jobs.Versions(ctx, c.who.Actor, request.ID, before, page.limit+1)
+	list, more, err := s.Jobs.Versions(ctx, c.who.Actor, request.ID, before, page.limit)
 	if err != nil {
 		return nil, err
 	}
-	list, next := turn(s, page, list, func(v job.Version) cursor.Place { return cursor.Place{Text: strconv.Itoa(v.Number)} })
+	var next *string
+	if more && len(list) > 0 {
+		at := s.cursors.Encode(page.list, cursor.Place{Text: strconv.Itoa(list[len(list)-1].Number)})
+		next = &at
+	}
 	answer := api.ListJobVersions200JSONResponse{Items: make([]api.JobVersionSummary, len(list)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, v := range list {
-		changes, err := changesOf(v)
-		if err != nil {
-			return nil, err
-		}
 		answer.Items[i] = api.JobVersionSummary{
-			JobID: request.ID, Version: v.Number, CreatedBy: v.By, CreatedAt: v.At, RestoredFrom: numberOrNull(v.RestoredFrom), ChangedFields: []string{},
-		}
-		for _, change := range changes {
-			answer.Items[i].ChangedFields = append(answer.Items[i].ChangedFields, change.Path)
+			JobID: request.ID, Version: v.Number, CreatedBy: v.By, CreatedAt: v.At, RestoredFrom: numberOrNull(v.RestoredFrom),
+			ChangedFields: append([]string{}, v.Changed...),
 		}
 	}
 	return answer, nil
@@ -217,6 +217,31 @@ func changesOf(v job.Version) ([]patch.Change, error) {
 		return nil, err
 	}
 	return patch.Between(from, to), nil
+}
+
+// maxChangedFields bounds the paths that are kept with a version, in bytes.
+const maxChangedFields = 4 << 10
+
+// changedFields names the fields that differ between two definitions, in order.
+// Where the paths would take too much, those of the second level stand for what they hold, or
+// those of the first, of which the contract has a few.
+func changedFields(from, to job.Spec) ([]string, error) {
+	changes, err := changesOf(job.Version{Spec: to, Previous: &from})
+	if err != nil {
+		return nil, err
+	}
+	paths := make([]string, len(changes))
+	for i, change := range changes {
+		paths[i] = change.Path
+	}
+	for depth := 2; depth > 0 && len(strings.Join(paths, "")) > maxChangedFields; depth-- {
+		for i, path := range paths {
+			names := strings.SplitN(path, ".", depth+1)
+			paths[i] = strings.Join(names[:min(len(names), depth)], ".")
+		}
+		paths = slices.Compact(paths)
+	}
+	return paths, nil
 }
 
 func viewChanges(changes []patch.Change) []api.Change {

@@ -648,7 +648,7 @@ export interface paths {
         };
         /**
          * List a job's versions
-         * @description Every definition that the job had, newest first, with who made it, when, and which fields it changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`.
+         * @description The definitions that the job had, newest first, with who made them, when, and which fields they changed. Those of a deleted job stay readable. An execution names the one that it ran in `jobVersion`. A job keeps its newest 1,000 versions (`JOB_VERSIONS_KEPT`) and those that an active execution or a running backfill needs; an update after that removes the oldest. A page may be shorter than its limit; `hasMore` says whether others follow.
          */
         get: operations["listJobVersions"];
         put?: never;
@@ -2615,7 +2615,7 @@ export interface components {
         };
         /** @description A version of a job. */
         JobVersion: {
-            /** @description What it changed of the version before; empty for the first version. */
+            /** @description What it changed of the version before; empty for the first version, and where the one before is not kept any more. */
             changes: components["schemas"]["Change"][];
             /** Format: date-time */
             createdAt: string;
@@ -2647,7 +2647,7 @@ export interface components {
         /** @description A version of a job without its definition. */
         JobVersionSummary: {
             /**
-             * @description The fields that differ from the version before, as paths with dots, in order; empty for the first version.
+             * @description The fields that differ from the version before, as paths with dots, in order; empty for the first version. Paths that would take more than 4 KiB are shortened to their first two names, or to their first one.
              * @example [
              *       "config.url",
              *       "timezone"
