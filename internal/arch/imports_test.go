@@ -88,7 +88,7 @@ cmd/promoter      | app config cmd/internal/program                             
 cmd/standalone    | app config cmd/internal/program                                                                       |                      |
 cmd/worker        | app config cmd/internal/program                                                                       |                      |
 # proof
-chaos             | api app clock config devstack devstack/child identity postgres                            | oapi pgx:store.go          |
+chaos             | api app clock config devstack devstack/child identity postgres postgres/refusal           | oapi pgx:store.go          |
 cmd/chaos         | chaos                                                                                     |                      |
 model             | execution job schedule                                                                    |                            |
 e2e               |                                                                                            |                      | oapi

@@ -102,7 +102,7 @@ var sqlInGo = map[string]string{
 	"internal/postgres/postgres.go":   "asks the catalogue about the session's role, and sets the tenant of a transaction",
 	"internal/postgres/migrate.go":    "asks for the schema's version, and makes the login role before there is a schema",
 	"internal/chaos/store.go":         "compares the records of all tenants with what the targets saw, on a database of its own",
-	"internal/chaos/store_server.go":  "promotes standbys, of servers of its own",
+	"internal/chaos/store_server.go":  "promotes standbys, of servers of its own, refuses rows and plants backlogs",
 	"internal/bench/store.go":         "reads what a measurement left behind, of all tenants, on a database of its own",
 	"internal/bench/store_history.go": "the same: what the API is measured with",
 	"internal/bench/store_bounded.go": "the same: what adversaries have",

@@ -121,6 +121,7 @@ func (e *evidence) bars(t times, members []*member) (out []bar) {
 		{postgresBack, 5},
 		{failedOver, 5},
 		{diskBack, 10},
+		{besideGreedy, 1},
 		{allOver, 30},
 		{memory, 150},
 	} {
@@ -141,6 +142,7 @@ const (
 	postgresBack   = "postgres crashed and back: first start"
 	failedOver     = "standby promoted: first start"
 	diskBack       = "disk has space again, or obeys: first start"
+	besideGreedy   = "refused rows, storm, backlog, readers: lag of others"
 	allOver        = "all healed, nothing due any more: everything over"
 	memory         = "memory of each process, MB"
 )
@@ -173,6 +175,8 @@ func (e *evidence) feel(f *fault, all map[string][]felt) {
 				add(redisEmptied, c.start.Sub(f.healed))
 			}
 		})
+	case "refuse rows", "misfire storm", "backlog", "greedy readers":
+		e.due(f.begun, f.healed, func(c call) { add(besideGreedy, c.start.Sub(c.scheduledAt)) })
 	case "crash postgres":
 		first(postgresBack)
 	case "failover", "late failover":

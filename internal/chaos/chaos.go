@@ -77,13 +77,14 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	mark := clock.Start()
 	t.end = t.began.Add(c.Duration)
 	l := newLoad(s, c, t.end)
+	s.load = l
 	var faults []fault
 	can, cannot := possible(c, s.lacks)
 	for _, name := range slices.Sorted(maps.Keys(cannot)) {
 		fmt.Fprintf(progress, "left out: %s: %s\n", name, cannot[name])
 	}
 	if c.Faults && len(can) == 0 {
-		return nil, nil, t, nil, fmt.Errorf("%q cannot be done here: %s", c.Only, cannot[c.Only])
+		return nil, nil, t, nil, fmt.Errorf("%q cannot be done here: %v", c.Only, cannot)
 	}
 	if c.Faults {
 		faults = plan(dice(c.Seed), c, can)

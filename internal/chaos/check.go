@@ -71,7 +71,9 @@ func (e *evidence) judge(f *findings) {
 		if w.id == uuid.Nil {
 			continue
 		}
-		e.instants(f, w)
+		if w.every > 0 || w.step > 0 {
+			e.instants(f, w)
+		}
 		e.after(f, w)
 		e.manual(f, w)
 	}
@@ -192,6 +194,10 @@ func (e *evidence) after(f *findings, w *work) {
 		}
 	}
 	for _, r := range e.byJob[w.id] {
+		if w.stop != nil {
+			late := r.status != "cancelled" && (!r.over() || r.completedAt.After(w.stop.ack))
+			f.check("I14", !late, w.id, r.id, "%q was stopped at %s and its execution is %s after that", w.name, w.stop.ack, r.status)
+		}
 		if d := w.deletion; d != nil && !d.ack.IsZero() {
 			f.check("I15", !r.createdAt.After(d.ack), w.id, r.id, "%q was deleted at %s and has a row made at %s", w.name, d.ack, r.createdAt)
 			ended := r.status != "cancelled" && r.status != "skipped" && r.status != "missed" && (!r.over() || r.completedAt.After(d.ack))
@@ -221,8 +227,12 @@ func (e *evidence) manual(f *findings, w *work) {
 				n++
 			}
 		}
-		f.check("I10", n >= len(ids) && n <= len(ids)+open, w.id, uuid.Nil,
-			"%q has %d %s executions, for %d acknowledged and %d unknown requests", w.name, n, kind, len(ids), open)
+		planted := w.planted
+		if kind == "retry" {
+			planted = 0
+		}
+		f.check("I10", n >= len(ids)+planted && n <= len(ids)+planted+open, w.id, uuid.Nil,
+			"%q has %d %s executions, for %d acknowledged and %d unknown requests", w.name, n, kind, len(ids)+planted, open)
 	}
 	for id, asked := range w.cancels {
 		r := e.byID[id]

@@ -115,6 +115,11 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 			at := e.rows[0].createdAt
 			e.faults = []fault{{kind: "skew promoter", begun: at, healed: at, skews: []skewed{{by: -time.Minute, begun: at, end: at, answers: 5}}}}
 		}, []string{"I30"}},
+		"a stopped job that goes on": {func(e *evidence) {
+			at := e.rows[1].createdAt
+			e.jobs[0].stop = &window{at.Add(-time.Second), at.Add(-time.Second)}
+		}, []string{"I14"}},
+		"a planted execution that is lost": {func(e *evidence) { e.jobs[0].planted = 1 }, []string{"I10"}},
 		"a run that never ends": {func(e *evidence) {
 			e.rows[0].status, e.rows[0].completedAt = "running", nil
 		}, []string{"I16"}},
@@ -177,6 +182,27 @@ func TestPlanRepeats(t *testing.T) {
 	}
 	if plan(dice(4), c, kinds())[0].String() == first[0].String() && plan(dice(4), c, kinds())[1].String() == first[1].String() {
 		t.Error("another seed is the same list")
+	}
+}
+
+// What surely comes does so, and the list stays in the order of time.
+func TestPlanBeginsWithWhatSurelyComes(t *testing.T) {
+	t.Parallel()
+	c := Config{
+		Duration: 8 * time.Second, Quiet: time.Second, Calm: 2 * time.Second, APIs: 2, Promoters: 3, Workers: 4, Short: true,
+		Surely: []string{"refuse rows", "backlog"},
+	}
+	for seed := range uint64(20) {
+		faults, seen := plan(dice(seed), c, kinds()), map[string]bool{}
+		for i, f := range faults {
+			seen[f.kind] = true
+			if i > 0 && f.at < faults[i-1].at {
+				t.Errorf("seed %d: %s comes after %s", seed, f, faults[i-1])
+			}
+		}
+		if !seen["refuse rows"] || !seen["backlog"] {
+			t.Errorf("seed %d: only %v", seed, faults)
+		}
 	}
 }
 

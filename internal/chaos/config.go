@@ -27,11 +27,15 @@ type Config struct {
 	Tenants   int           // 2 and more; the last one has a burst
 	Burst     int           // executions that the last tenant asks for at once
 	Slots     int           // of each worker
+	Storm     int           // jobs of the last tenant that a misfire storm is made of
+	Backlog   int           // executions of the last tenant that wait when their job is stopped
+	Readers   int           // clients of the last tenant that read what matches nothing
 	Short     bool          // shorter leases and faults, for a test; and none that need more than the servers' programs
 	Secluded  bool          // we are in a mount namespace of our own, so disks may be mounted
 	JSON      string        // file for the report, for tools; empty: none
 	Faults    bool          // false: the same load undisturbed
-	Only      string        // kind of fault, the only one; empty: all
+	Only      []string      // kinds of faults; empty: all
+	Surely    []string      // kinds of faults that come once at the beginning, whatever is drawn
 	Apart     time.Duration // between the end of a fault and the next one; zero: several at once
 	Earlier   string        // commit whose processes are replaced under load, instead of faults; empty: none
 	Drops     bool          // some targets break the connection off instead of answering
@@ -39,7 +43,7 @@ type Config struct {
 
 // Parse reads the flags. What is wrong with them it says on output.
 func Parse(args []string, output io.Writer) (Config, error) {
-	c := Config{APIs: 2, Promoters: 3, Workers: 4, Slots: 25}
+	c := Config{APIs: 2, Slots: 25}
 	set := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	set.SetOutput(output)
 	set.Uint64Var(&c.Seed, "seed", uint64(clock.Now().UnixNano()%1_000_000), "seed of faults and load")
@@ -50,14 +54,22 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.StringVar(&c.Backend, "backend", "auto", "QUEUE_BACKEND of all processes: auto, redis, or postgres, which starts no Redis")
 	set.IntVar(&c.Tenants, "tenants", 3, "tenants; the last one has a burst")
 	set.IntVar(&c.Burst, "burst", 500, "executions that the last tenant asks for at once")
+	set.IntVar(&c.Workers, "workers", 4, "worker processes")
+	set.IntVar(&c.Promoters, "promoters", 3, "promoter processes")
+	set.IntVar(&c.Storm, "storm", 40, "per-second fire_all jobs that a misfire storm resumes")
+	set.IntVar(&c.Backlog, "backlog", 10_000, "executions that wait when their job is stopped or deleted")
+	set.IntVar(&c.Readers, "readers", 40, "clients that read what matches nothing")
 	set.StringVar(&c.JSON, "json", "", "write the report to this file too, for tools")
 	set.BoolVar(&c.Secluded, "secluded", false, "set by the program itself as root: it has a mount namespace of its own")
-	set.StringVar(&c.Only, "only", "", "only this kind of fault, such as \"kill worker\"")
+	only := set.String("only", "", "only these kinds of faults, such as \"kill worker,backlog\"")
 	set.DurationVar(&c.Apart, "apart", 0, "one fault at a time, every kind in turn, so long apart; 0: several at once")
 	set.BoolVar(&c.Drops, "drops", false, "some targets break the connection off instead of answering")
 	set.StringVar(&c.Earlier, "upgrade-from", "", "instead of faults: begin with the processes of this commit, migrate, and replace them one by one; needs git")
 	if err := set.Parse(args); err != nil {
 		return Config{}, err
+	}
+	if *only != "" {
+		c.Only = strings.Split(*only, ",")
 	}
 	c.Quiet, c.Calm = 5*time.Second, 6*time.Second
 	c.Faults = c.Faults && c.Earlier == ""
@@ -70,18 +82,31 @@ func Parse(args []string, output io.Writer) (Config, error) {
 
 func (c Config) check() error {
 	known := kinds()
-	if c.Only != "" && !slices.ContainsFunc(known, func(k kind) bool { return k.name == c.Only }) {
-		names := make([]string, 0, len(known))
-		for _, k := range known {
-			names = append(names, k.name)
+	names := make([]string, 0, len(known))
+	for _, k := range known {
+		names = append(names, k.name)
+	}
+	for _, name := range c.Only {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("-only: there is no fault %q; there are %s", name, strings.Join(names, ", "))
 		}
-		return fmt.Errorf("-only: there is no fault %q; there are %s", c.Only, strings.Join(names, ", "))
 	}
 	if !slices.Contains([]string{"auto", "redis", "postgres"}, c.Backend) {
 		return fmt.Errorf("-backend is %q, not auto, redis or postgres", c.Backend)
+	}
+	if c.Workers < 1 || c.Promoters < 1 || c.Storm < 0 || c.Backlog < 0 || c.Readers < 0 {
+		return errors.New("-workers and -promoters must be 1 or more, -storm, -backlog and -readers 0 or more")
 	}
 	if c.Duration < 20*time.Second || c.Jobs < 1 || c.Tenants < 2 || c.Burst < 0 || c.Apart < 0 {
 		return errors.New("-duration must be 20s or more, -jobs 1, -tenants 2, and -burst and -apart 0 or more")
 	}
 	return nil
+}
+
+// greedy says whether the jobs are made that greedy kinds of faults are about.
+func (c Config) greedy() bool {
+	if len(c.Only) == 0 {
+		return c.Faults
+	}
+	return slices.ContainsFunc(greedyKinds(), func(k kind) bool { return slices.Contains(c.Only, k.name) })
 }

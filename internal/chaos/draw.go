@@ -99,6 +99,7 @@ func (l *load) work(tenant int, name string) *work {
 func (l *load) crowded() (*work, api.JobSpec) {
 	tenant := l.tenants - 1
 	w := l.work(tenant, "burst")
+	w.of = w.name
 	w.every = 5 * time.Second
 	spec := api.JobSpec{
 		Name: w.name, JobType: api.HTTP, EndDate: nullable.NewNullableWithValue(l.end),

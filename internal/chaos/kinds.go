@@ -41,7 +41,7 @@ func kinds() []kind {
 		{"skew promoters", 1, 8 * sec, 12 * sec, "", "", needSkew, skewAll("promoter")},
 		{"skew worker", 2, 3 * sec, 10 * sec, "worker", "", needSkew, skew},
 		{"skew api", 1, 3 * sec, 10 * sec, "api", "", needSkew, skew},
-	}, redisKinds(), postgresKinds())
+	}, redisKinds(), postgresKinds(), greedyKinds())
 }
 
 func redisKinds() []kind {
@@ -84,7 +84,7 @@ func possible(c Config, lacks map[need]string) (can []kind, cannot map[string]st
 	cannot = map[string]string{}
 	for _, k := range kinds() {
 		switch {
-		case c.Only != "" && k.name != c.Only, c.Only == "" && k.weight == 0:
+		case len(c.Only) > 0 && !slices.Contains(c.Only, k.name), len(c.Only) == 0 && k.weight == 0:
 		case lacks[k.needs] != "":
 			cannot[k.name] = lacks[k.needs]
 		default:

@@ -43,6 +43,9 @@ type work struct {
 	retries   map[string]uuid.UUID // likewise
 	cancels   map[uuid.UUID]window // those that were acknowledged, by execution
 	doing     bool                 // an operation on it is under way
+	of        string               // the fault or the load that the job belongs to, which nothing else touches; empty: everybody's
+	planted   int                  // executions that were stored as if they had been triggered
+	stop      *window              // after it, nothing of the job runs
 }
 
 // load is the client of the service: it creates, triggers, pauses and deletes,
@@ -236,7 +239,7 @@ func (l *load) remove(ctx context.Context, w *work) {
 func (l *load) pick(not int) *work {
 	var free []*work
 	for _, w := range l.jobs {
-		if w.id != uuid.Nil && w.deletion == nil && !w.doing && w.tenant != not && w.name != "burst" {
+		if w.id != uuid.Nil && w.deletion == nil && !w.doing && w.tenant != not && !w.own() {
 			free = append(free, w)
 		}
 	}
@@ -254,6 +257,9 @@ func (l *load) run(ctx context.Context, c Config, stop <-chan struct{}) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { l.burst(ctx, c) })
+	if c.greedy() {
+		all.Go(func() { l.greedy(ctx, c) })
+	}
 	for range c.Jobs {
 		l.create(ctx)
 	}

@@ -1,10 +1,12 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,7 +50,7 @@ func plan(random *rand.Rand, c Config, table []kind) []fault {
 	var out []fault
 	var turn []kind
 	for at := c.Quiet; ; at += 400*time.Millisecond + time.Duration(random.Int64N(int64(2200*time.Millisecond))) {
-		if c.Only != "" {
+		if len(c.Only) > 0 {
 			at += 6 * time.Second // alone means that its effect has passed
 		}
 		k := weighed(random, table)
@@ -65,10 +67,24 @@ func plan(random *rand.Rand, c Config, table []kind) []fault {
 		}
 		f := drawn(random, c, k, at)
 		if at+f.lasts > c.Duration-c.Calm {
-			return out
+			return slices.SortedStableFunc(slices.Values(append(surely(random, c, table), out...)), func(a, b fault) int { return cmp.Compare(a.at, b.at) })
 		}
 		out = append(out, f)
 	}
+}
+
+// surely are the faults that do not wait for being drawn: one after the other,
+// from the end of the quiet beginning on.
+func surely(random *rand.Rand, c Config, table []kind) (out []fault) {
+	at := c.Quiet
+	for _, k := range table {
+		if slices.Contains(c.Surely, k.name) {
+			f := drawn(random, c, k, at)
+			out = append(out, f)
+			at += f.lasts
+		}
+	}
+	return out
 }
 
 // weighed draws a kind.

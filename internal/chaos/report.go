@@ -156,7 +156,7 @@ func (e *evidence) prompt() []call {
 	waits := map[uuid.UUID]bool{}
 	pauses := map[uuid.UUID][]pausing{}
 	for _, w := range e.jobs {
-		waits[w.id] = w.key != "" || w.overlap == api.OverlapPolicyQueueAll || w.overlap == api.OverlapPolicyQueueOne
+		waits[w.id] = w.own() && w.of != "burst" || w.key != "" || w.overlap == api.OverlapPolicyQueueAll || w.overlap == api.OverlapPolicyQueueOne
 		pauses[w.id] = w.pauses
 	}
 	var out []call

@@ -50,12 +50,15 @@ type stack struct {
 	sink    *sink
 	members []*member
 	clients [][]*api.ClientWithResponses // by tenant, one an API process
+	load    *load                        // set when it begins
+	backlog int                          // see Config
+	readers int
 }
 
 // open starts everything. The stack is the caller's to close, also after an
 // error.
 func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
-	s := &stack{}
+	s := &stack{backlog: c.Backlog, readers: c.Readers}
 	var err error
 	if s.dir, s.lock, err = newDir(os.TempDir()); err != nil {
 		return s, err

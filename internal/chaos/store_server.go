@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -61,4 +62,37 @@ func (s store) press(ctx context.Context, d time.Duration) {
 			return err
 		})
 	}
+}
+
+// insist runs statements of ours until they were done: a table that is in use is
+// locked for a moment only.
+func (s store) insist(ctx context.Context, sql string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("it could not be done in 30 s"))
+	defer cancel()
+	for {
+		err := s.with(ctx, func(conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, "SET lock_timeout = '500ms'; "+sql)
+			return err
+		})
+		if err == nil {
+			return nil
+		}
+		if !rest(ctx, 100*time.Millisecond) {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// plant stores executions of a job that wait, as if they had been triggered.
+func (s store) plant(ctx context.Context, job uuid.UUID, n int) error {
+	const sql = `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
+			timeout_ms, pooled, available_at, sweep_at)
+		SELECT (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - i), 12, '0') || '8' || substr(md5($1 || ':' || i), 1, 3) || '8' || substr(md5($1 || ':' || i), 4, 15))::uuid,
+			j.tenant_id, j.id, j.version, date_trunc('milliseconds', now()) - i * interval '1 ms', 'manual', j.job_type, j.priority, 1, 10000, true,
+			now() - i * interval '1 ms', 'infinity'
+		FROM scheduled_jobs j, generate_series(1, $2::int) i WHERE j.id = $1::text::uuid`
+	return s.with(ctx, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, sql, job.String(), n)
+		return err
+	})
 }
