@@ -286,7 +286,7 @@ type ClientInterface interface {
 
 	// CancelExecutionWithBody Cancel an execution
 	//
-	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none. One that ran and whose outcome is not stored yet (`waitingOn.reason` `storage`) keeps that outcome: the request has it tried again at once (202).
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -295,7 +295,7 @@ type ClientInterface interface {
 
 	// CancelExecution Cancel an execution
 	//
-	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none. One that ran and whose outcome is not stored yet (`waitingOn.reason` `storage`) keeps that outcome: the request has it tried again at once (202).
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1381,7 +1381,7 @@ func (c *Client) GetExecution(ctx context.Context, id ExecutionID, reqEditors ..
 
 // CancelExecutionWithBody Cancel an execution
 //
-// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none. One that ran and whose outcome is not stored yet (`waitingOn.reason` `storage`) keeps that outcome: the request has it tried again at once (202).
 //
 // Takes any type of body and a specified content type.
 //
@@ -1400,7 +1400,7 @@ func (c *Client) CancelExecutionWithBody(ctx context.Context, id ExecutionID, co
 
 // CancelExecution Cancel an execution
 //
-// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none. One that ran and whose outcome is not stored yet (`waitingOn.reason` `storage`) keeps that outcome: the request has it tried again at once (202).
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7295,7 +7295,7 @@ type ClientWithResponsesInterface interface {
 
 	// CancelExecutionWithBodyWithResponse Cancel an execution
 	//
-	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none. One that ran and whose outcome is not stored yet (`waitingOn.reason` `storage`) keeps that outcome: the request has it tried again at once (202).
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7304,7 +7304,7 @@ type ClientWithResponsesInterface interface {
 
 	// CancelExecutionWithResponse Cancel an execution
 	//
-	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+	// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none. One that ran and whose outcome is not stored yet (`waitingOn.reason` `storage`) keeps that outcome: the request has it tried again at once (202).
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18108,7 +18108,7 @@ func (c *ClientWithResponses) GetExecutionWithResponse(ctx context.Context, id E
 
 // CancelExecutionWithBodyWithResponse Cancel an execution
 //
-// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none. One that ran and whose outcome is not stored yet (`waitingOn.reason` `storage`) keeps that outcome: the request has it tried again at once (202).
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18123,7 +18123,7 @@ func (c *ClientWithResponses) CancelExecutionWithBodyWithResponse(ctx context.Co
 
 // CancelExecutionWithResponse Cancel an execution
 //
-// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+// One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none. One that ran and whose outcome is not stored yet (`waitingOn.reason` `storage`) keeps that outcome: the request has it tried again at once (202).
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -688,6 +688,7 @@ const (
 	WaitReasonNoWorker       WaitReason = "no_worker"
 	WaitReasonRate           WaitReason = "rate"
 	WaitReasonRetry          WaitReason = "retry"
+	WaitReasonStorage        WaitReason = "storage"
 	WaitReasonTenantLimit    WaitReason = "tenant_limit"
 	WaitReasonTypeLimit      WaitReason = "type_limit"
 )
@@ -708,6 +709,8 @@ func (e WaitReason) Valid() bool {
 	case WaitReasonRate:
 		return true
 	case WaitReasonRetry:
+		return true
+	case WaitReasonStorage:
 		return true
 	case WaitReasonTenantLimit:
 		return true
@@ -1624,7 +1627,7 @@ type Execution struct {
 	// Example: 100
 	Progress int `json:"progress"`
 
-	// Reason Why it was skipped or missed, and why it was cancelled or, with `cancelRequested`, is to end.
+	// Reason Why it was skipped or missed, why it was cancelled or, with `cancelRequested`, is to end, and why its outcome could not be stored yet.
 	//
 	// Example: an earlier run of the job was still going on
 	Reason nullable.Nullable[string] `json:"reason"`
@@ -1643,7 +1646,7 @@ type Execution struct {
 	// StartedAt When the first attempt started.
 	StartedAt nullable.Nullable[time.Time] `json:"startedAt"`
 
-	// Status `pending` waits for a worker, `retrying` for its next attempt. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
+	// Status `pending` waits for a worker, `retrying` for its next attempt. An execution that ran and whose outcome the database refuses to store is `pending` too, with `waitingOn.reason` `storage`. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
 	Status   ExecutionStatus    `json:"status"`
 	TenantID openapi_types.UUID `json:"tenantId"`
 
@@ -1781,7 +1784,7 @@ type ExecutionStats struct {
 	Truncated bool `json:"truncated"`
 }
 
-// ExecutionStatus `pending` waits for a worker, `retrying` for its next attempt. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
+// ExecutionStatus `pending` waits for a worker, `retrying` for its next attempt. An execution that ran and whose outcome the database refuses to store is `pending` too, with `waitingOn.reason` `storage`. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
 type ExecutionStatus string
 
 // ExecutionSummary defines model for ExecutionSummary.
@@ -3156,7 +3159,7 @@ type TriggerRequest struct {
 // TriggerType What made the execution.
 type TriggerType string
 
-// WaitReason What an execution waits for, the first of these that is in its way. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
+// WaitReason What an execution waits for, the first of these that is in its way. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
 type WaitReason string
 
 // WaitingOn What an execution waits for, as it was when it was read.
@@ -3173,7 +3176,7 @@ type WaitingOn struct {
 	// Example: 2
 	Limit nullable.Nullable[int] `json:"limit"`
 
-	// Reason What an execution waits for, the first of these that is in its way. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
+	// Reason What an execution waits for, the first of these that is in its way. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
 	Reason WaitReason `json:"reason"`
 
 	// Until When it may start, where that is known.

@@ -15,12 +15,12 @@ import (
 
 const CancelWaitingByJob = `-- name: CancelWaitingByJob :execrows
 WITH locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
     WHERE e.tenant_id = $4 AND e.job_id = $5
     ORDER BY e.id FOR UPDATE
 ),
 waiting AS MATERIALIZED (
-    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled, l.cancel_reason, l.cancelled_by FROM locked l WHERE l.status IN ('pending', 'retrying')
+    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled, l.cancel_reason, l.cancelled_by, l.parked_at, l.parked_reason, l.parked_outcome FROM locked l WHERE l.status IN ('pending', 'retrying')
       AND (l.backfill_id IS NULL OR NOT $6::boolean)
 ),
 moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
@@ -63,7 +63,7 @@ func (q *Queries) CancelWaitingByJob(ctx context.Context, arg CancelWaitingByJob
 
 const CancelWaitingExecution = `-- name: CancelWaitingExecution :execrows
 WITH waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
     WHERE e.tenant_id = $4 AND e.id = $5 AND e.status IN ('pending', 'retrying')
 ),
 moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
@@ -423,7 +423,7 @@ locked AS MATERIALIZED (
                 WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
                 ELSE 'retrying' END AS verdict
     FROM (SELECT id, attempt, lease_token, succeeded, retry_ms, duration_ms, result, error_type, error_message, error_stack, memory_mb, cpu_ms FROM done ORDER BY id) d CROSS JOIN LATERAL (
-        SELECT id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters, status, attempt, max_attempts, lost_count, timeout_ms, progress, attempts, available_at, sweep_at, dispatch_seq, worker_id, lease_token, started_at, attempt_started_at, deadline_at, cancel_requested_at, created_at, concurrency_limit, backfill_id, concurrency_key, pooled, cancel_reason, cancelled_by FROM active_executions r
+        SELECT id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters, status, attempt, max_attempts, lost_count, timeout_ms, progress, attempts, available_at, sweep_at, dispatch_seq, worker_id, lease_token, started_at, attempt_started_at, deadline_at, cancel_requested_at, created_at, concurrency_limit, backfill_id, concurrency_key, pooled, cancel_reason, cancelled_by, parked_at, parked_reason, parked_outcome FROM active_executions r
         WHERE r.id = d.id AND r.status = 'running' AND r.attempt = d.attempt AND r.lease_token = d.lease_token
         FOR UPDATE
     ) e
@@ -568,9 +568,9 @@ func (q *Queries) CompleteExecutions(ctx context.Context, arg CompleteExecutions
 
 const CountActiveByPriority = `-- name: CountActiveByPriority :many
 SELECT priority, count(*) FILTER (WHERE status = 'running') AS running,
-       count(*) FILTER (WHERE status <> 'running' AND available_at <= $1::timestamptz) AS waiting,
-       count(*) FILTER (WHERE status <> 'running' AND available_at > $1::timestamptz) AS delayed,
-       coalesce(min(available_at) FILTER (WHERE status <> 'running' AND available_at <= $1::timestamptz), $1::timestamptz)::timestamptz AS oldest_at
+       count(*) FILTER (WHERE status IN ('pending', 'retrying') AND available_at <= $1::timestamptz) AS waiting,
+       count(*) FILTER (WHERE status IN ('pending', 'retrying') AND available_at > $1::timestamptz) AS delayed,
+       coalesce(min(available_at) FILTER (WHERE status IN ('pending', 'retrying') AND available_at <= $1::timestamptz), $1::timestamptz)::timestamptz AS oldest_at
 FROM active_executions WHERE tenant_id = $2 GROUP BY priority ORDER BY priority
 `
 
@@ -615,7 +615,7 @@ func (q *Queries) CountActiveByPriority(ctx context.Context, arg CountActiveByPr
 }
 
 const CountActiveExecutions = `-- name: CountActiveExecutions :many
-SELECT priority, count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status <> 'running') AS waiting
+SELECT priority, count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status IN ('pending', 'retrying')) AS waiting
 FROM active_executions GROUP BY priority
 `
 
@@ -933,6 +933,47 @@ func (q *Queries) ListHeldExecutions(ctx context.Context, arg ListHeldExecutions
 	return items, nil
 }
 
+const ListLateExecutions = `-- name: ListLateExecutions :many
+SELECT e.id, e.tenant_id, e.job_id FROM active_executions e
+CROSS JOIN (SELECT coalesce($1::timestamptz, now()) AS at) clock
+WHERE e.sweep_at <= clock.at + interval '1 millisecond' * $2::int AND e.status IN ('pending', 'retrying')
+ORDER BY random() LIMIT $3
+`
+
+type ListLateExecutionsParams struct {
+	Now       *time.Time
+	AheadMs   int32
+	BatchSize int32
+}
+
+type ListLateExecutionsRow struct {
+	ID       uuid.UUID
+	TenantID uuid.UUID
+	JobID    uuid.UUID
+}
+
+// Cross-tenant: the sweeper, where the database refuses one of those that
+// PoolLateExecutions finds.
+func (q *Queries) ListLateExecutions(ctx context.Context, arg ListLateExecutionsParams) ([]ListLateExecutionsRow, error) {
+	rows, err := q.db.Query(ctx, ListLateExecutions, arg.Now, arg.AheadMs, arg.BatchSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListLateExecutionsRow
+	for rows.Next() {
+		var i ListLateExecutionsRow
+		if err := rows.Scan(&i.ID, &i.TenantID, &i.JobID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ListLeftExecutions = `-- name: ListLeftExecutions :many
 SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS gated, (NOT is_of_types(e.job_type, $1::text[]))::boolean AS strange
 FROM active_executions e
@@ -975,6 +1016,47 @@ func (q *Queries) ListLeftExecutions(ctx context.Context, arg ListLeftExecutions
 			&i.Gated,
 			&i.Strange,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListLostExecutions = `-- name: ListLostExecutions :many
+SELECT e.id, e.tenant_id, e.job_id FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id
+CROSS JOIN (SELECT coalesce($1::timestamptz, now()) AS at) clock
+WHERE e.sweep_at <= clock.at + interval '5 seconds' AND e.status = 'running'
+  AND (w.id IS NULL OR w.dead OR e.deadline_at < clock.at)
+ORDER BY random() LIMIT $2
+`
+
+type ListLostExecutionsParams struct {
+	Now       *time.Time
+	BatchSize int32
+}
+
+type ListLostExecutionsRow struct {
+	ID       uuid.UUID
+	TenantID uuid.UUID
+	JobID    uuid.UUID
+}
+
+// Cross-tenant: the sweeper, where the database refuses one of those that
+// ReclaimExecutions finds: any of them, so that none is always behind others.
+func (q *Queries) ListLostExecutions(ctx context.Context, arg ListLostExecutionsParams) ([]ListLostExecutionsRow, error) {
+	rows, err := q.db.Query(ctx, ListLostExecutions, arg.Now, arg.BatchSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListLostExecutionsRow
+	for rows.Next() {
+		var i ListLostExecutionsRow
+		if err := rows.Scan(&i.ID, &i.TenantID, &i.JobID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -1141,8 +1223,8 @@ func (q *Queries) ListNextInLine(ctx context.Context, arg ListNextInLineParams) 
 const ListObstacles = `-- name: ListObstacles :many
 WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
 waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by FROM active_executions e
-    WHERE e.tenant_id = $1 AND e.id = ANY ($4::uuid[]) AND e.status IN ('pending', 'retrying')
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
+    WHERE e.tenant_id = $1 AND e.id = ANY ($4::uuid[]) AND e.status <> 'running'
 ),
 places AS MATERIALIZED (
     SELECT j.job_id, (SELECT count(*) FROM active_executions o
@@ -1154,7 +1236,7 @@ served AS MATERIALIZED (
     WHERE EXISTS (SELECT 1 FROM workers v, clock
                   WHERE NOT v.dead AND v.expires_at > clock.at AND (v.job_types = '{}' OR kind.job_type = ANY (v.job_types)))
 )
-SELECT w.id, w.status, w.trigger_type, w.scheduled_at, w.available_at, w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
+SELECT w.id, w.status, w.trigger_type, w.scheduled_at, (CASE WHEN w.status = 'parked' THEN w.sweep_at ELSE w.available_at END)::timestamptz AS available_at, w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
        coalesce((SELECT p.taken FROM places p WHERE p.job_id = w.job_id), 0)::bigint AS taken,
        EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = $1 AND k.key = w.concurrency_key) AS key_taken,
        is_of_types(w.job_type, ARRAY(SELECT v.job_type FROM served v))::boolean AS served,
@@ -1194,7 +1276,8 @@ type ListObstaclesRow struct {
 
 // What could keep executions of a page from running, as it is now. Counts the
 // places of each job once, by active_executions_job. A worker that does not say
-// what it runs is of an older version and taken to run everything.
+// what it runs is of an older version and taken to run everything. What is
+// parked is tried again at available_at.
 func (q *Queries) ListObstacles(ctx context.Context, arg ListObstaclesParams) ([]ListObstaclesRow, error) {
 	rows, err := q.db.Query(ctx, ListObstacles,
 		arg.TenantID,
@@ -1540,9 +1623,9 @@ WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
 late AS MATERIALIZED (
     SELECT e.id FROM active_executions e, clock
     WHERE e.sweep_at <= clock.at + interval '1 millisecond' * $2::int
-      AND e.status IN ('pending', 'retrying')
+      AND e.status IN ('pending', 'retrying') AND ($3::uuid[] IS NULL OR e.id = ANY ($3::uuid[]))
     ORDER BY e.sweep_at
-    LIMIT $3
+    LIMIT $4
     FOR UPDATE OF e SKIP LOCKED
 )
 UPDATE active_executions e SET pooled = (e.concurrency_limit = 0 AND e.concurrency_key IS NULL), sweep_at = 'infinity'
@@ -1552,14 +1635,21 @@ WHERE e.id = ANY (ARRAY(SELECT l.id FROM late l))
 type PoolLateExecutionsParams struct {
 	Now       *time.Time
 	AheadMs   int32
+	Ids       []uuid.UUID
 	BatchSize int32
 }
 
 // Cross-tenant: the sweeper. What waits although its hint should have come
 // within ahead_ms goes to the pool, where workers look for themselves. What
-// waits for a place is found without; it is only put out of the way.
+// waits for a place is found without; it is only put out of the way. With ids, of
+// these alone.
 func (q *Queries) PoolLateExecutions(ctx context.Context, arg PoolLateExecutionsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, PoolLateExecutions, arg.Now, arg.AheadMs, arg.BatchSize)
+	result, err := q.db.Exec(ctx, PoolLateExecutions,
+		arg.Now,
+		arg.AheadMs,
+		arg.Ids,
+		arg.BatchSize,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -1579,8 +1669,9 @@ lost AS MATERIALIZED (
     FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id, clock
     WHERE e.sweep_at <= clock.at + interval '5 seconds' AND e.status = 'running'
       AND (w.id IS NULL OR w.dead OR e.deadline_at < clock.at)
+      AND ($3::uuid[] IS NULL OR e.id = ANY ($3::uuid[]))
     ORDER BY e.id
-    LIMIT $3
+    LIMIT $4
     FOR UPDATE OF e SKIP LOCKED
 ),
 moved AS (
@@ -1643,6 +1734,7 @@ SELECT l.id, l.tenant_id, l.concurrency_key, l.priority, l.job_type, l.verdict::
 type ReclaimExecutionsParams struct {
 	Now       *time.Time
 	MaxLost   int32
+	Ids       []uuid.UUID
 	BatchSize int32
 }
 
@@ -1661,9 +1753,15 @@ type ReclaimExecutionsRow struct {
 // the job's fault: it costs no retry, but a run may lose only max_lost of
 // them, so that one that kills its worker is bounded. Skips what is locked: a
 // completion that is under way, or another sweeper. What is handed on is in the
-// pool at once: whatever took its worker may take its hint too.
+// pool at once: whatever took its worker may take its hint too. With ids, of
+// these alone: the caller divides what the database refuses.
 func (q *Queries) ReclaimExecutions(ctx context.Context, arg ReclaimExecutionsParams) ([]ReclaimExecutionsRow, error) {
-	rows, err := q.db.Query(ctx, ReclaimExecutions, arg.Now, arg.MaxLost, arg.BatchSize)
+	rows, err := q.db.Query(ctx, ReclaimExecutions,
+		arg.Now,
+		arg.MaxLost,
+		arg.Ids,
+		arg.BatchSize,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -153,7 +153,7 @@ WITH jobs AS (
     FROM scheduled_jobs j WHERE j.deleted_at IS NULL GROUP BY j.tenant_id
 ),
 queue AS (
-    SELECT a.tenant_id, count(*) FILTER (WHERE a.status <> 'running') AS waiting, count(*) FILTER (WHERE a.status = 'running') AS running
+    SELECT a.tenant_id, count(*) FILTER (WHERE a.status IN ('pending', 'retrying')) AS waiting, count(*) FILTER (WHERE a.status = 'running') AS running
     FROM active_executions a GROUP BY a.tenant_id
 ),
 fleet AS (SELECT count(*) AS workers FROM workers w WHERE NOT w.dead AND w.expires_at > now()),

@@ -335,7 +335,7 @@ func (q *Queries) ListDeletingTenants(ctx context.Context) ([]uuid.UUID, error) 
 
 const ListHeldExecutionsOfTenants = `-- name: ListHeldExecutionsOfTenants :many
 SELECT DISTINCT e.tenant_id, e.job_id FROM active_executions e JOIN tenants t ON t.id = e.tenant_id
-WHERE t.status <> 'active' AND (e.status <> 'running' OR e.cancel_requested_at IS NULL) LIMIT 200
+WHERE t.status <> 'active' AND (e.status IN ('pending', 'retrying') OR e.status = 'running' AND e.cancel_requested_at IS NULL) LIMIT 200
 `
 
 type ListHeldExecutionsOfTenantsRow struct {

@@ -626,7 +626,8 @@ WHERE sweep_at <= coalesce(sqlc.narg(now)::timestamptz, now()) + interval '5 sec
 -- the job's fault: it costs no retry, but a run may lose only max_lost of
 -- them, so that one that kills its worker is bounded. Skips what is locked: a
 -- completion that is under way, or another sweeper. What is handed on is in the
--- pool at once: whatever took its worker may take its hint too.
+-- pool at once: whatever took its worker may take its hint too. With ids, of
+-- these alone: the caller divides what the database refuses.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 lost AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
@@ -639,6 +640,7 @@ lost AS MATERIALIZED (
     FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id, clock
     WHERE e.sweep_at <= clock.at + interval '5 seconds' AND e.status = 'running'
       AND (w.id IS NULL OR w.dead OR e.deadline_at < clock.at)
+      AND (sqlc.narg(ids)::uuid[] IS NULL OR e.id = ANY (sqlc.narg(ids)::uuid[]))
     ORDER BY e.id
     LIMIT @batch_size
     FOR UPDATE OF e SKIP LOCKED
@@ -699,21 +701,39 @@ unkeyed AS (
 )
 SELECT l.id, l.tenant_id, l.concurrency_key, l.priority, l.job_type, l.verdict::text AS verdict, l.worker_lost::boolean AS worker_lost FROM lost l;
 
+-- name: ListLostExecutions :many
+-- Cross-tenant: the sweeper, where the database refuses one of those that
+-- ReclaimExecutions finds: any of them, so that none is always behind others.
+SELECT e.id, e.tenant_id, e.job_id FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id
+CROSS JOIN (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at) clock
+WHERE e.sweep_at <= clock.at + interval '5 seconds' AND e.status = 'running'
+  AND (w.id IS NULL OR w.dead OR e.deadline_at < clock.at)
+ORDER BY random() LIMIT @batch_size;
+
 -- name: PoolLateExecutions :execrows
 -- Cross-tenant: the sweeper. What waits although its hint should have come
 -- within ahead_ms goes to the pool, where workers look for themselves. What
--- waits for a place is found without; it is only put out of the way.
+-- waits for a place is found without; it is only put out of the way. With ids, of
+-- these alone.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 late AS MATERIALIZED (
     SELECT e.id FROM active_executions e, clock
     WHERE e.sweep_at <= clock.at + interval '1 millisecond' * @ahead_ms::int
-      AND e.status IN ('pending', 'retrying')
+      AND e.status IN ('pending', 'retrying') AND (sqlc.narg(ids)::uuid[] IS NULL OR e.id = ANY (sqlc.narg(ids)::uuid[]))
     ORDER BY e.sweep_at
     LIMIT @batch_size
     FOR UPDATE OF e SKIP LOCKED
 )
 UPDATE active_executions e SET pooled = (e.concurrency_limit = 0 AND e.concurrency_key IS NULL), sweep_at = 'infinity'
 WHERE e.id = ANY (ARRAY(SELECT l.id FROM late l));
+
+-- name: ListLateExecutions :many
+-- Cross-tenant: the sweeper, where the database refuses one of those that
+-- PoolLateExecutions finds.
+SELECT e.id, e.tenant_id, e.job_id FROM active_executions e
+CROSS JOIN (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at) clock
+WHERE e.sweep_at <= clock.at + interval '1 millisecond' * @ahead_ms::int AND e.status IN ('pending', 'retrying')
+ORDER BY random() LIMIT @batch_size;
 
 -- name: PoolExecutions :execrows
 -- Cross-tenant: the promoter for hints that could not be sent, and the worker
@@ -763,7 +783,7 @@ WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running' AND can
 
 -- name: CountActiveExecutions :many
 -- Cross-tenant: the service's gauges.
-SELECT priority, count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status <> 'running') AS waiting
+SELECT priority, count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status IN ('pending', 'retrying')) AS waiting
 FROM active_executions GROUP BY priority;
 
 -- name: LockExecution :one
@@ -808,11 +828,12 @@ WHERE cancel_requested_at IS NOT NULL AND status = 'running' AND worker_id = @wo
 -- name: ListObstacles :many
 -- What could keep executions of a page from running, as it is now. Counts the
 -- places of each job once, by active_executions_job. A worker that does not say
--- what it runs is of an older version and taken to run everything.
+-- what it runs is of an older version and taken to run everything. What is
+-- parked is tried again at available_at.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 waiting AS MATERIALIZED (
     SELECT e.* FROM active_executions e
-    WHERE e.tenant_id = @tenant_id AND e.id = ANY (@ids::uuid[]) AND e.status IN ('pending', 'retrying')
+    WHERE e.tenant_id = @tenant_id AND e.id = ANY (@ids::uuid[]) AND e.status <> 'running'
 ),
 places AS MATERIALIZED (
     SELECT j.job_id, (SELECT count(*) FROM active_executions o
@@ -824,7 +845,7 @@ served AS MATERIALIZED (
     WHERE EXISTS (SELECT 1 FROM workers v, clock
                   WHERE NOT v.dead AND v.expires_at > clock.at AND (v.job_types = '{}' OR kind.job_type = ANY (v.job_types)))
 )
-SELECT w.id, w.status, w.trigger_type, w.scheduled_at, w.available_at, w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
+SELECT w.id, w.status, w.trigger_type, w.scheduled_at, (CASE WHEN w.status = 'parked' THEN w.sweep_at ELSE w.available_at END)::timestamptz AS available_at, w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
        coalesce((SELECT p.taken FROM places p WHERE p.job_id = w.job_id), 0)::bigint AS taken,
        EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = @tenant_id AND k.key = w.concurrency_key) AS key_taken,
        is_of_types(w.job_type, ARRAY(SELECT v.job_type FROM served v))::boolean AS served,
@@ -839,9 +860,9 @@ LEFT JOIN tenants t ON t.id = @tenant_id;
 -- name: CountActiveByPriority :many
 -- A tenant's backlog by priority; what is delayed waits for its instant.
 SELECT priority, count(*) FILTER (WHERE status = 'running') AS running,
-       count(*) FILTER (WHERE status <> 'running' AND available_at <= @now::timestamptz) AS waiting,
-       count(*) FILTER (WHERE status <> 'running' AND available_at > @now::timestamptz) AS delayed,
-       coalesce(min(available_at) FILTER (WHERE status <> 'running' AND available_at <= @now::timestamptz), @now::timestamptz)::timestamptz AS oldest_at
+       count(*) FILTER (WHERE status IN ('pending', 'retrying') AND available_at <= @now::timestamptz) AS waiting,
+       count(*) FILTER (WHERE status IN ('pending', 'retrying') AND available_at > @now::timestamptz) AS delayed,
+       coalesce(min(available_at) FILTER (WHERE status IN ('pending', 'retrying') AND available_at <= @now::timestamptz), @now::timestamptz)::timestamptz AS oldest_at
 FROM active_executions WHERE tenant_id = @tenant_id GROUP BY priority ORDER BY priority;
 
 -- name: CountRunsByWorker :many

@@ -122,7 +122,7 @@ WHERE j.id IN (
 -- name: ListHeldExecutionsOfTenants :many
 -- Cross-tenant: the promoters, of tenants that are suspended or being deleted.
 SELECT DISTINCT e.tenant_id, e.job_id FROM active_executions e JOIN tenants t ON t.id = e.tenant_id
-WHERE t.status <> 'active' AND (e.status <> 'running' OR e.cancel_requested_at IS NULL) LIMIT 200;
+WHERE t.status <> 'active' AND (e.status IN ('pending', 'retrying') OR e.status = 'running' AND e.cancel_requested_at IS NULL) LIMIT 200;
 
 -- name: ListDeletingTenants :many
 -- Cross-tenant: the promoters, one of which purges them. Not within half a

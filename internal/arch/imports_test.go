@@ -69,8 +69,9 @@ monitor           | db:store.go fault postgres queue rollup tenant              
 executor/http     | clock egress executor fault version                                                                |                      |
 executor/function | executor fault                                                                             |                      |
 # the processes: the three of them never import one another
-promoter          | backfill calendar clock db:store.go execution fault fleet job lease partition postgres queue schedule telemetry | sync                 |
-worker            | clock db:store.go executor fault fleet job postgres queue secret telemetry |                      |
+parking           | db:store.go fault partition postgres |                      |
+promoter          | backfill calendar clock db:store.go execution fault fleet job lease parking partition postgres queue schedule telemetry | sync                 |
+worker            | clock db:store.go executor fault fleet job parking postgres queue secret telemetry |                      |
 rest/strictjson   | fault                                                                                      |                      |
 rest/patch        |                                                                                            |                      |
 rest/cursor       |                                                                                            |                      |

@@ -22,7 +22,7 @@ var larger = map[string]struct {
 	exported int
 	reason   string
 }{
-	"postgres":  {18, "the one door to the database: its pool, its roles, its schema, its errors"},
+	"postgres":  {19, "the one door to the database: its pool, its roles, its schema, its errors"},
 	"secret":    {24, "named secrets, the references to them, who may make some, and the credentials of definitions meet in one attempt and one mask"},
 	"execution": {20, "the run of a job is the product's other central noun: its states, its attempts, its ids"},
 	"job":       {24, "the definition of a job is the product's central noun: each policy is a type with its decision"},

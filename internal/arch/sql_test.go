@@ -51,6 +51,15 @@ var crossTenant = map[string]string{
 	"ListJobVersionsByKeys": "worker",
 
 	"ReclaimExecutions":            "sweeper",
+	"ListLostExecutions":           "sweeper",
+	"ListLateExecutions":           "sweeper",
+	"ParkEndedExecutions":          "worker: outcomes that the database refuses",
+	"ParkLostExecutions":           "sweeper",
+	"ListParkedExecutions":         "sweeper",
+	"StoreParkedExecution":         "sweeper",
+	"PutOffParkedExecution":        "sweeper",
+	"DropParkedExecution":          "sweeper: of tenants that are being deleted",
+	"CountParkedExecutions":        "sweeper",
 	"PoolLateExecutions":           "sweeper, and the worker while hints do not come",
 	"DeleteExpiredIdempotencyKeys": "retention",
 

@@ -31,6 +31,10 @@ const (
 	Missed    Status = "missed"    // the misfire policy said not to run it any more
 )
 
+// parked is the status of an execution whose outcome the database refuses to
+// store, see package parking. Readers see it as pending, and what it waits for.
+const parked Status = "parked"
+
 // Terminal reports whether an execution in this state is over for good.
 func (s Status) Terminal() bool {
 	switch s {
@@ -47,7 +51,8 @@ func (s Status) Terminal() bool {
 var transitions = map[Status][]Status{
 	"":       {Pending, Skipped, Missed},
 	Pending:  {Running, Cancelled},
-	Running:  {Completed, Failed, Cancelled, Retrying, Pending},
+	Running:  {Completed, Failed, Cancelled, Retrying, Pending, parked},
+	parked:   {Completed, Failed, Cancelled, Retrying},
 	Retrying: {Running, Cancelled},
 }
 

@@ -22,7 +22,8 @@ const maxNext = 10
 
 // Cancel ends an execution that waits, or asks one that runs to end; which of
 // them, its status says. One that is cancelled already stays as it is; one that
-// ended otherwise is a Conflict. The reason is kept with it, empty being
+// ended otherwise is a Conflict. One that ran and whose outcome is not stored yet
+// stays what it came to: that is tried again at once. The reason is kept with it, empty being
 // "cancelled on request"; a second request changes neither the reason nor who
 // asked. It also answers what may have its turn now, which the caller hints to
 // the workers.
@@ -63,6 +64,12 @@ func cancel(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID
 		})
 		if err != nil {
 			return nil, fmt.Errorf("ask the execution to end: %w", err)
+		}
+		return nil, nil
+	case Status(row.Status) == parked:
+		// It ran: what it came to stays, and is stored as soon as it can be.
+		if _, err := tx.TryParkedExecution(ctx, db.TryParkedExecutionParams{TenantID: who.TenantID, ID: id, Now: tx.At}); err != nil {
+			return nil, fmt.Errorf("have the outcome stored: %w", err)
 		}
 		return nil, nil
 	}

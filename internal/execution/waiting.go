@@ -15,6 +15,7 @@ const (
 	WaitKey         WaitReason = "concurrency_key" // another run has its key
 	WaitType        WaitReason = "type_limit"      // its tenant runs as many of its type as it may
 	WaitTenant      WaitReason = "tenant_limit"    // its tenant runs as many as it may
+	WaitStorage     WaitReason = "storage"         // it ran, and its outcome could not be stored
 	WaitDispatching WaitReason = "dispatching"     // nothing is in its way: a worker is about to claim it
 )
 
@@ -48,6 +49,10 @@ type obstacles struct {
 
 // wait is the first of the obstacles that is in the way.
 func (o obstacles) wait() *Wait {
+	if o.status == parked {
+		until := o.availableAt
+		return &Wait{Reason: WaitStorage, Until: &until}
+	}
 	if o.availableAt.After(o.at) {
 		until := o.availableAt
 		switch {

@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -43,12 +45,12 @@ func Fault(err error) error {
 	return err
 }
 
-// TimedOut reports whether a statement ran for longer than the server lets one
-// run. Fault makes Unavailable of it, since most statements are short and the
+// TimedOut reports whether a statement ran, or waited for a lock, for longer than
+// the server lets one. Fault makes Unavailable of it, since most statements are short and the
 // server is to blame; who asks for one as long as a caller likes can tell.
 func TimedOut(err error) bool {
 	var pe *pgconn.PgError
-	return errors.As(err, &pe) && pe.Code == canceled
+	return errors.As(err, &pe) && (pe.Code == canceled || pe.Code == lockNotAvailable)
 }
 
 // Refused reports whether the database refused what a statement wrote, so that
@@ -60,6 +62,17 @@ func TimedOut(err error) bool {
 func Refused(err error) bool {
 	var pe *pgconn.PgError
 	return errors.As(err, &pe) && !passes(pe.Code)
+}
+
+// Why is what the database said about an error, with its SQLSTATE, in one line
+// that a tenant may see: no statement and no row.
+func Why(err error) string {
+	var pe *pgconn.PgError
+	if !errors.As(err, &pe) {
+		return "the database did not say why"
+	}
+	message, _, _ := strings.Cut(pe.Message, "\n")
+	return fmt.Sprintf("%.200s (SQLSTATE %s)", message, pe.Code)
 }
 
 // passes says whether what a SQLSTATE stands for ends by itself.
@@ -82,6 +95,9 @@ func passes(code string) bool {
 // canceled is what a statement ends with that took too long. We cancel none
 // ourselves, see withoutCancel.
 const canceled = "57014"
+
+// lockNotAvailable is what a statement ends with that waited too long for a lock.
+const lockNotAvailable = "55P03"
 
 // fromCode reads a SQLSTATE; see appendix A of PostgreSQL's manual.
 func fromCode(pe *pgconn.PgError, err error) error {

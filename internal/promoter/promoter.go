@@ -27,6 +27,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/lease"
+	"github.com/scheduler-service/scheduler/internal/parking"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
@@ -113,6 +114,7 @@ type Promoter struct {
 
 	store      *store
 	fleet      *fleet.Store
+	parking    *parking.Store
 	schedules  *compiled // of Pass
 	audited    *compiled // of Audit, which another goroutine calls
 	backfilled *compiled // of Backfill, likewise
@@ -129,7 +131,7 @@ type Promoter struct {
 // New makes a promoter.
 func New(d Deps) *Promoter {
 	p := &Promoter{
-		Deps: d, store: &store{db: d.DB}, fleet: fleet.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(),
+		Deps: d, store: &store{db: d.DB}, fleet: fleet.NewStore(d.DB), parking: parking.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(),
 		backfilled: newCompiled(), fullScan: clock.Start(),
 		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))}, rows: passRows,
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/parking"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
@@ -169,9 +170,40 @@ type waiting struct {
 	priority int
 }
 
-func (s *store) reclaim(ctx context.Context, now time.Time) ([]lost, error) {
+// found is an execution that a step of a sweep concerns.
+type found struct{ id, tenant, job uuid.UUID }
+
+// String names it for the log.
+func (f found) String() string {
+	return fmt.Sprintf("execution %s (job %s, tenant %s)", f.id, f.job, f.tenant)
+}
+
+// idsOf are the ids of what was found; nil where that is nil.
+func idsOf(some []found) []uuid.UUID {
+	var ids []uuid.UUID
+	for _, one := range some {
+		ids = append(ids, one.id)
+	}
+	return ids
+}
+
+// listLost lists what reclaim would take, in any order.
+func (s *store) listLost(ctx context.Context, now time.Time) ([]found, error) {
+	rows, err := s.queries().ListLostExecutions(ctx, db.ListLostExecutionsParams{Now: postgres.At(now), BatchSize: sweepBatch})
+	if err != nil {
+		return nil, fmt.Errorf("list lost executions: %w", postgres.Fault(err))
+	}
+	out := make([]found, len(rows))
+	for i, r := range rows {
+		out[i] = found{r.ID, r.TenantID, r.JobID}
+	}
+	return out, nil
+}
+
+// reclaim reassigns or ends lost executions: some, or where that is nil a batch.
+func (s *store) reclaim(ctx context.Context, now time.Time, some []found) ([]lost, error) {
 	rows, err := db.New(s.db.Pool()).ReclaimExecutions(ctx, db.ReclaimExecutionsParams{
-		Now: postgres.At(now), MaxLost: maxLost, BatchSize: sweepBatch,
+		Now: postgres.At(now), MaxLost: parking.MaxLost, BatchSize: sweepBatch, Ids: idsOf(some),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reclaim executions: %w", postgres.Fault(err))
@@ -221,15 +253,31 @@ func (s *store) next(ctx context.Context, now time.Time, ended []lost, maxRunnin
 }
 
 // poolLate puts into the pool what waits although its hint should have come
-// until so long after now, and says how many were moved.
-func (s *store) poolLate(ctx context.Context, now time.Time, ahead time.Duration) (int, error) {
+// until so long after now, some or where that is nil a batch, and says how many
+// were moved.
+func (s *store) poolLate(ctx context.Context, now time.Time, ahead time.Duration, some []found) (int, error) {
 	n, err := s.queries().PoolLateExecutions(ctx, db.PoolLateExecutionsParams{
-		Now: postgres.At(now), AheadMs: int32(ahead.Milliseconds()), BatchSize: sweepBatch,
+		Now: postgres.At(now), AheadMs: int32(ahead.Milliseconds()), BatchSize: sweepBatch, Ids: idsOf(some),
 	})
 	if err != nil {
 		return 0, fmt.Errorf("pool late executions: %w", postgres.Fault(err))
 	}
 	return int(n), nil
+}
+
+// listLate lists what poolLate would move, in any order.
+func (s *store) listLate(ctx context.Context, now time.Time, ahead time.Duration) ([]found, error) {
+	rows, err := s.queries().ListLateExecutions(ctx, db.ListLateExecutionsParams{
+		Now: postgres.At(now), AheadMs: int32(ahead.Milliseconds()), BatchSize: sweepBatch,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list late executions: %w", postgres.Fault(err))
+	}
+	out := make([]found, len(rows))
+	for i, r := range rows {
+		out[i] = found{r.ID, r.TenantID, r.JobID}
+	}
+	return out, nil
 }
 
 func (s *store) pool(ctx context.Context, ids []uuid.UUID) error {

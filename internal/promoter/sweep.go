@@ -2,6 +2,7 @@ package promoter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/partition"
+	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
 
@@ -28,10 +30,6 @@ const (
 	// what was hinted waits for awayPatience.
 	hintPatience = 5 * time.Second
 	awayPatience = time.Second
-	// maxLost is how many workers one execution may lose before it fails: one
-	// that kills its worker must not go round the fleet for ever, and three
-	// losses by chance are rare.
-	maxLost = 3
 )
 
 // SweepReport is what a sweep did.
@@ -39,27 +37,38 @@ type SweepReport struct {
 	Dead      int  // workers marked dead
 	Reclaimed int  // executions taken from them, or past their deadline
 	Ended     int  // of those, how many are over
+	Parked    int  // of those, how many the database refused to change so; see package parking
+	Settled   int  // parked executions whose end is stored now
 	Pooled    int  // executions whose hint was lost, and which workers look for now
 	RedisLost bool // Redis had lost what it held
 }
 
 // Sweep marks dead workers, hands on or ends what they ran and what passed its
-// deadline, and puts into the pool what waits although its hint should have
-// come; a zero now means the database's clock.
+// deadline, puts into the pool what waits although its hint should have come, and
+// tries again to store the ends of parked executions; a zero now means the
+// database's clock. An error of one step skips none of the others.
 // Every statement skips what is locked and is a no-op the second time, so any
 // number of promoters may sweep at once.
 func (p *Promoter) Sweep(ctx context.Context, now time.Time) (report SweepReport, err error) {
+	return report, errors.Join(
+		p.bury(ctx, now, &report), p.reclaim(ctx, now, &report), p.poolLate(ctx, now, &report), p.settleParked(ctx, now, &report),
+	)
+}
+
+func (p *Promoter) bury(ctx context.Context, now time.Time, report *SweepReport) error {
 	dead, err := p.fleet.Bury(ctx, now)
 	if err != nil {
-		return report, err
+		return err
 	}
 	for _, d := range dead {
 		p.Log.WarnContext(ctx, "worker is dead", "worker_id", d.ID, "host", d.Host, "pid", d.PID)
 	}
 	report.Dead = len(dead)
-	if err := p.reclaim(ctx, now, &report); err != nil {
-		return report, err
-	}
+	return nil
+}
+
+// poolLate puts into the pool what waits although its hint should have come.
+func (p *Promoter) poolLate(ctx context.Context, now time.Time, report *SweepReport) error {
 	reason, ahead := "lost", time.Duration(0)
 	lost, err := p.Hints.Watch(ctx)
 	switch {
@@ -72,9 +81,12 @@ func (p *Promoter) Sweep(ctx context.Context, now time.Time) (report SweepReport
 		p.Log.WarnContext(ctx, "redis is empty, workers look for every execution that waits")
 	}
 	for range maxRounds {
-		n, err := p.store.poolLate(ctx, now, ahead)
+		n, err := p.store.poolLate(ctx, now, ahead, nil)
+		if postgres.Refused(err) {
+			return p.poolDivided(ctx, now, ahead, report)
+		}
 		if err != nil {
-			return report, err
+			return err
 		}
 		p.Metrics.Redispatched(reason, n)
 		report.Pooled += n
@@ -82,39 +94,118 @@ func (p *Promoter) Sweep(ctx context.Context, now time.Time) (report SweepReport
 			break
 		}
 	}
-	return report, nil
+	return nil
 }
 
+// poolDivided is poolLate where the database refuses some rows: it leaves these.
+func (p *Promoter) poolDivided(ctx context.Context, now time.Time, ahead time.Duration, report *SweepReport) error {
+	late, err := p.store.listLate(ctx, now, ahead)
+	if err != nil {
+		return err
+	}
+	d := divided[found]{
+		do: func(some []found) error {
+			n, err := p.store.poolLate(ctx, now, ahead, some)
+			report.Pooled += n
+			return err
+		},
+		alone: func(one found, err error) error { return fmt.Errorf("%s waits without a hint: %w", one, err) },
+	}
+	return d.all(late)
+}
+
+// reclaim reassigns or ends what lost its worker or passed its deadline.
 func (p *Promoter) reclaim(ctx context.Context, now time.Time, report *SweepReport) error {
 	for range maxRounds {
-		rows, err := p.store.reclaim(ctx, now)
-		if err != nil {
+		rows, err := p.store.reclaim(ctx, now, nil)
+		if postgres.Refused(err) {
+			return p.reclaimDivided(ctx, now, report)
+		}
+		if err == nil {
+			err = p.reclaimed(ctx, now, rows, report)
+		}
+		if err != nil || len(rows) < sweepBatch {
 			return err
 		}
-		var again []waiting
-		var ended []lost
-		for _, r := range rows {
-			reason := "deadline"
-			if r.workerLost {
-				reason = "worker_dead"
+	}
+	return nil
+}
+
+// reclaimDivided is reclaim where the database refuses some rows: these are
+// parked.
+func (p *Promoter) reclaimDivided(ctx context.Context, now time.Time, report *SweepReport) error {
+	taken, err := p.store.listLost(ctx, now)
+	if err != nil {
+		return err
+	}
+	d := divided[found]{
+		do: func(some []found) error {
+			rows, err := p.store.reclaim(ctx, now, some)
+			if err != nil {
+				return err
 			}
-			p.Metrics.Reclaimed(reason, 1)
-			if r.verdict == "pending" {
-				again = append(again, r.waiting)
-				continue
+			return p.reclaimed(ctx, now, rows, report)
+		},
+		alone: func(one found, refused error) error {
+			freed, err := p.parking.ParkLost(ctx, now, one.id, postgres.Why(refused))
+			if err != nil {
+				return fmt.Errorf("%s can neither be reassigned nor parked: %w", one, err)
 			}
+			if len(freed) == 0 {
+				return nil
+			}
+			p.Log.ErrorContext(ctx, "an execution is parked: the database refuses to reassign or to end it",
+				"execution_id", one.id, "job_id", one.job, "tenant_id", one.tenant, "error", refused)
+			report.Parked++
+			return p.reclaimed(ctx, now, []lost{{waiting: waiting{id: one.id}, verdict: "parked", tenant: one.tenant, key: freed[0].Key}}, report)
+		},
+	}
+	return d.all(taken)
+}
+
+// reclaimed counts what was taken from workers, and hints what may start now.
+func (p *Promoter) reclaimed(ctx context.Context, now time.Time, rows []lost, report *SweepReport) error {
+	var again []waiting
+	var ended []lost
+	for _, r := range rows {
+		reason := "deadline"
+		if r.workerLost {
+			reason = "worker_dead"
+		}
+		p.Metrics.Reclaimed(reason, 1)
+		if r.verdict == "pending" {
+			again = append(again, r.waiting)
+			continue
+		}
+		ended = append(ended, r)
+		if r.verdict != "parked" {
 			report.Ended++
-			ended = append(ended, r)
 			p.Metrics.ExecutionOver(r.jobType, r.verdict, 0)
 		}
-		next, err := p.store.next(ctx, now, ended, p.TenantMaxRunning)
-		if err != nil {
-			return err
+	}
+	report.Reclaimed += len(rows)
+	next, err := p.store.next(ctx, now, ended, p.TenantMaxRunning)
+	p.hint(ctx, append(again, next...))
+	return err
+}
+
+// settleParked tries to store the ends of parked executions.
+func (p *Promoter) settleParked(ctx context.Context, now time.Time, report *SweepReport) error {
+	for range maxRounds {
+		tried, err := p.parking.Retry(ctx, now)
+		for _, s := range tried.Stored {
+			report.Settled++
+			p.Log.InfoContext(ctx, "the end of a parked execution is stored", "execution_id", s.ID, "status", s.Status)
+			if s.Status != "retrying" {
+				p.Metrics.ExecutionOver(s.JobType, s.Status, s.Ran)
+			}
 		}
-		p.hint(ctx, append(again, next...))
-		report.Reclaimed += len(rows)
-		if len(rows) < sweepBatch {
-			return nil
+		for _, r := range tried.Refused {
+			p.Log.WarnContext(ctx, "a parked execution stays parked", "execution_id", r.ID, "job_id", r.Job, "tenant_id", r.Tenant, "reason", r.Why)
+		}
+		p.Metrics.SetParked(tried.Parked)
+		if err != nil || len(tried.Stored) == 0 || tried.Parked == 0 {
+			return err
 		}
 	}
 	return nil

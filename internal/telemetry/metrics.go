@@ -30,6 +30,7 @@ type Metrics struct {
 	stale         prometheus.Counter
 	reclaimed     *prometheus.CounterVec
 	redispatched  *prometheus.CounterVec
+	parked        prometheus.Gauge
 	disowned      prometheus.Counter
 	selfFence     prometheus.Counter
 	strays        prometheus.Gauge
@@ -109,6 +110,8 @@ func (m *Metrics) registerProtocol(in promauto.Factory) {
 		"Executions taken from a worker."), []string{"reason"})
 	m.redispatched = in.NewCounterVec(counter("scheduler_redispatched_total",
 		"Executions that workers look for because their hint did not come or is lost."), []string{"reason"})
+	m.parked = in.NewGauge(gauge("scheduler_parked_executions",
+		"Executions whose end the database refuses to store; every process that reports it sees the same, so take the maximum."))
 	m.disowned = in.NewCounter(counter("scheduler_disowned_total",
 		"Executions that the database gave to a worker which does not run them."))
 	m.selfFence = in.NewCounter(counter("scheduler_self_fence_total",
@@ -205,6 +208,9 @@ func (m *Metrics) Reclaimed(reason string, n int) {
 func (m *Metrics) Redispatched(reason string, n int) {
 	m.redispatched.WithLabelValues(reason).Add(float64(n))
 }
+
+// SetParked says how many executions are parked.
+func (m *Metrics) SetParked(n int) { m.parked.Set(float64(n)) }
 
 // Disowned counts rows given back because the worker named in them does not
 // run them.

@@ -17,6 +17,10 @@ type batch[T any] struct {
 	// ago. It is asked when an item comes, and at least each step.
 	due  func(n int, age time.Duration) bool
 	step time.Duration
+	// most bounds a batch by the sizes of its items; 0: they do not count. The
+	// last item may exceed it.
+	most int
+	size func(T) int
 }
 
 func newBatch[T any](size int, step time.Duration, due func(n int, age time.Duration) bool) *batch[T] {
@@ -44,15 +48,22 @@ func (b *batch[T]) run(ctx context.Context, flush func(items []T)) {
 	}
 }
 
-// fill takes more until the batch is full or due.
+// fill takes more until the batch is full, as large as may be, or due.
 func (b *batch[T]) fill(items []T) []T {
 	first := clock.Start()
 	step := time.NewTicker(b.step)
 	defer step.Stop()
-	for len(items) < b.max && !b.due(len(items), first.Elapsed()) {
+	sum := 0
+	if b.most > 0 {
+		sum = b.size(items[0])
+	}
+	for len(items) < b.max && (b.most == 0 || sum < b.most) && !b.due(len(items), first.Elapsed()) {
 		select {
 		case item := <-b.in:
 			items = append(items, item)
+			if b.most > 0 {
+				sum += b.size(item)
+			}
 		case <-step.C:
 		}
 	}

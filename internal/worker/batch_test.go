@@ -2,11 +2,15 @@ package worker
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
 // TestOutcomesAreDue holds slots as a worker would and asks when outcomes are
@@ -78,4 +82,34 @@ func TestBatchIsFlushed(t *testing.T) {
 			t.Errorf("what was left (-want +got)\n%s", diff)
 		}
 	})
+}
+
+// TestBatchIsBoundedInBytes brings 256 of the largest outcomes at once. On the
+// commit before they were one batch, a statement of 66 MB.
+func TestBatchIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	w := New(Config{Slots: 256}, Deps{DB: &postgres.DB{}, Beat: &postgres.DB{}, Executor: executor.NewRegistry(nil)})
+	largest := ended{outcome: executor.Outcome{
+		Result: make([]byte, executor.MaxResult), Err: &executor.Error{Message: strings.Repeat("m", 4<<10), Stack: strings.Repeat("s", 16<<10)},
+	}}
+	for range completeBatch {
+		w.outcomes.in <- largest
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.slots.take(t.Context(), 256)
+	written := 0
+	w.outcomes.run(ctx, func(batch []ended) {
+		size := 0
+		for _, e := range batch {
+			size += e.size()
+		}
+		if size > completeBytes+largest.size() {
+			t.Errorf("a batch of %d has %d bytes", len(batch), size)
+		}
+		written += len(batch)
+	})
+	if written != completeBatch {
+		t.Errorf("%d are written", written)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
 
@@ -17,12 +18,22 @@ type ended struct {
 	outcome    executor.Outcome
 	durationMS int64
 	retryMS    int64 // -1: not tried again
+	slotless   bool  // its slot is free already, see straggler
+}
+
+// size is about how many bytes of a statement it needs.
+func (e ended) size() int {
+	n := 512 + len(e.outcome.Result)
+	if e.outcome.Err != nil {
+		n += len(e.outcome.Err.Message) + len(e.outcome.Err.Stack)
+	}
+	return n
 }
 
 // verdict is what the database made of an outcome.
 type verdict struct {
 	id      uuid.UUID
-	status  string // completed, failed, cancelled, or retrying
+	status  string // completed, failed, cancelled, retrying, or parked
 	jobType string
 	next    []uuid.UUID // of the same job, whose turn it is now
 	freed   freed
@@ -37,23 +48,46 @@ func (w *Worker) outcomesDue(n int, age time.Duration) bool {
 	return age >= completeLinger || n >= w.slots.taken()
 }
 
-// complete writes a batch of outcomes until the database accepted or refused
-// each. Repeating it is safe: an outcome that landed is no longer this
-// attempt's to write. Only then are the slots free.
+// complete writes a batch of outcomes until the database accepted it. Repeating
+// it is safe: an outcome that landed is no longer this attempt's to write. Where
+// the database refuses it, or something in it stays locked, the batch goes to
+// the stragglers, so that one outcome never holds up those that come after it.
 func (w *Worker) complete(ctx context.Context, batch []ended) {
-	verdicts, answered := w.completeUntilAnswered(ctx, batch)
-	if !answered {
-		w.Log.ErrorContext(ctx, "outcomes lost: the worker ends while the database is away; the runs are handed on", "executions", len(batch))
-		for _, e := range batch {
-			e.inc.remove(e.claimed)
-			w.free()
+	healthy, suspect := w.suspects.divide(batch)
+	w.putAside(ctx, suspect)
+	wait := 100 * time.Millisecond
+	for tries := 1; len(healthy) > 0; tries++ {
+		verdicts, err := w.store.complete(ctx, healthy)
+		switch {
+		case err == nil:
+			w.Metrics.Batch("complete", len(healthy))
+			w.accept(ctx, healthy, verdicts)
+			return
+		case ctx.Err() != nil:
+			w.lose(ctx, healthy)
+			return
+		case postgres.Refused(err), postgres.TimedOut(err) && tries >= blockedTries:
+			w.Log.WarnContext(ctx, "outcomes not accepted together, dividing them", "error", err, "executions", len(healthy))
+			w.putAside(ctx, healthy)
+			return
 		}
-		return
+		w.Log.WarnContext(ctx, "outcomes not written, trying again", "error", err, "executions", len(healthy))
+		pause(ctx, wait)
+		wait = min(2*wait, askAgain)
 	}
-	w.Metrics.Batch("complete", len(batch))
-	byID, ends := make(map[uuid.UUID]verdict, len(verdicts)), make([]freed, len(verdicts))
-	for i, v := range verdicts {
-		byID[v.id], ends[i] = v, v.freed
+}
+
+// accept acts on what the database made of a batch. The slots come first: they
+// are free from here on, and nothing that the next in line are told with may
+// hold them.
+func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []verdict) {
+	byID := make(map[uuid.UUID]verdict, len(verdicts))
+	var over news
+	for _, v := range verdicts {
+		byID[v.id] = v
+		if v.freed != (freed{}) {
+			over.ends = append(over.ends, v.freed)
+		}
 	}
 	for _, e := range batch {
 		v, accepted := byID[e.id]
@@ -61,62 +95,35 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 		case !accepted:
 			w.Metrics.StaleCompletions(1)
 			w.Log.WarnContext(ctx, "outcome refused: the execution was handed on", "execution_id", e.id, "attempt", e.attempt)
-		case v.status == "retrying":
-			// It is in the pool, and may start when its backoff is over.
+		case v.status == "retrying", v.status == "parked":
+			// The first is in the pool and may start when its backoff is over, the
+			// other one is the sweeper's.
 		default:
 			w.Metrics.ExecutionOver(v.jobType, v.status, time.Duration(e.durationMS)*time.Millisecond)
 		}
-		e.inc.remove(e.claimed)
-		w.free()
-		w.handOn(ctx, queue.LaneFor(e.priority), v.next)
-	}
-	w.handOnFreed(ctx, ends)
-}
-
-// handOnFreed hints whoever waited for what the ends of runs left: a place of
-// their tenant, or a concurrency key. It is asked once the ends are committed,
-// so that it sees who was left behind until then; a look finds who is not named.
-func (w *Worker) handOnFreed(ctx context.Context, ends []freed) {
-	next, err := w.store.next(ctx, ends)
-	if err != nil {
-		w.Log.WarnContext(ctx, "the next in line not known, a look finds them", "error", err)
-		return
-	}
-	for lane, ids := range lanesOf(next) {
-		w.handOn(ctx, lane, ids)
+		w.done(e)
+		if len(v.next) > 0 {
+			over.turns = append(over.turns, turn{queue.LaneFor(e.priority), v.next})
+		}
 	}
 	w.wake() // slots are free
-}
-
-// completeUntilAnswered asks until the database answers or ctx is cancelled,
-// which it is when a stopping worker has waited long enough.
-func (w *Worker) completeUntilAnswered(ctx context.Context, batch []ended) (verdicts []verdict, answered bool) {
-	wait := 100 * time.Millisecond
-	for {
-		verdicts, err := w.store.complete(ctx, batch)
-		if err == nil {
-			return verdicts, true
-		}
-		if ctx.Err() != nil {
-			return nil, false
-		}
-		w.Log.WarnContext(ctx, "outcomes not written, trying again", "error", err, "executions", len(batch))
-		pause(ctx, wait)
-		wait = min(2*wait, askAgain)
+	if len(over.turns)+len(over.ends) > 0 {
+		w.announce(over)
 	}
 }
 
-// handOn hints runs that waited for what ended; a look finds them when the hint
-// is lost. While no hints come, this worker tries itself.
-func (w *Worker) handOn(ctx context.Context, lane queue.Lane, next []uuid.UUID) {
-	if len(next) == 0 {
-		return
+// done forgets a run and frees its slot.
+func (w *Worker) done(e ended) {
+	e.inc.remove(e.claimed)
+	if !e.slotless {
+		w.free()
 	}
-	if w.hintless.Load() {
-		w.follow(next)
-		return
-	}
-	if err := w.Hints.Publish(ctx, lane, next); err != nil {
-		w.Log.DebugContext(ctx, "hint of the next in line not sent, a look finds it", "error", err)
+}
+
+// lose gives outcomes up: the worker ends and could not write them.
+func (w *Worker) lose(ctx context.Context, batch []ended) {
+	w.Log.ErrorContext(ctx, "outcomes lost: the worker ends and the database did not accept them; the runs are handed on", "executions", len(batch))
+	for _, e := range batch {
+		w.done(e)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/parking"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/secret"
@@ -41,6 +42,10 @@ const (
 	completeBatch  = 256
 	completeLinger = 20 * time.Millisecond
 	completeStep   = 4 * time.Millisecond
+	// completeBytes bounds the statement: an outcome may have a quarter of a
+	// megabyte, and 256 of them 66. What waits is bounded by the slots, which stay
+	// taken.
+	completeBytes = 4 << 20
 	// slotPatience is how long a hint waits for a free slot before its
 	// executions go to the pool, where every worker finds them, in fair order.
 	// Hints behind it wait too, so it is short: 64 of them are through in 0.1 s.
@@ -102,6 +107,13 @@ type Worker struct {
 	specs    *specs
 	claims   *batch[wish]
 	outcomes *batch[ended]
+	suspects *suspects
+	parking  *parking.Store
+	// stragglers are outcomes that could not be written with others, and news what
+	// accepted ones leave to others.
+	stragglers chan ended
+	news       chan news
+
 	turn     chan struct{}  // held by the hint that takes slots
 	next     chan uuid.UUID // for the next Poll: what got its turn here
 	woken    chan struct{}  // somebody calls for a look
@@ -125,12 +137,15 @@ func New(c Config, d Deps) *Worker {
 	s := &store{db: d.DB, beat: d.Beat, maxRunning: int32(c.TenantMaxRunning), types: d.Executor.Types()}
 	w := &Worker{
 		Config: c, Deps: d, store: s, members: fleet.NewStore(d.Beat), slots: newSlots(c.Slots),
+		suspects: &suspects{jobs: map[uuid.UUID]clock.Mark{}}, parking: parking.NewStore(d.DB),
+		stragglers: make(chan ended, completeBatch), news: make(chan news, newsWaiting),
 		specs:  &specs{load: s.versions, kept: map[versionKey]definition{}},
 		claims: newBatch[wish](claimBatch, claimLinger, func(_ int, age time.Duration) bool { return age >= claimLinger }),
 		turn:   make(chan struct{}, 1),
 		next:   make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1), refused: map[uuid.UUID]clock.Mark{},
 	}
 	w.outcomes = newBatch[ended](completeBatch, completeStep, w.outcomesDue)
+	w.outcomes.size, w.outcomes.most = ended.size, completeBytes
 	return w
 }
 
@@ -148,7 +163,7 @@ func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) erro
 	defer stopWriting()
 	var background sync.WaitGroup
 	background.Go(func() { w.claims.run(writing, func(wishes []wish) { w.claim(life, wishes) }) })
-	background.Go(func() { w.outcomes.run(writing, func(batch []ended) { w.complete(life, batch) }) })
+	w.writeOutcomes(life, writing, &background)
 	incarnate, stopIncarnating := context.WithCancel(life)
 	defer stopIncarnating()
 	background.Go(func() { w.incarnations(incarnate) })
@@ -156,12 +171,27 @@ func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) erro
 	err := consume(ctx) // returns when ctx is cancelled: the intake is closed
 	w.ready.Store(false)
 	w.drain(life)
-	stopWriting() // both batches empty themselves first
+	stopWriting() // both batches empty themselves first, and what they leave behind
 	stopIncarnating()
 	patience := time.AfterFunc(lastWords, end)
 	defer patience.Stop()
 	background.Wait()
 	return err
+}
+
+// writeOutcomes writes outcomes until writing is cancelled: batches first, then
+// what they put aside, then what both leave to others.
+func (w *Worker) writeOutcomes(life, writing context.Context, background *sync.WaitGroup) {
+	written, settled := make(chan struct{}), make(chan struct{})
+	background.Go(func() {
+		defer close(written)
+		w.outcomes.run(writing, func(batch []ended) { w.complete(life, batch) })
+	})
+	background.Go(func() {
+		defer close(settled)
+		w.straggle(life, written)
+	})
+	background.Go(func() { w.announcing(life, settled) })
 }
 
 // drain lets what runs finish, then ends it and hands it back.

@@ -40,15 +40,21 @@ type sent struct {
 }
 
 // hints takes down what a worker sends.
-type hints struct{ sent chan sent }
+type hints struct {
+	sent chan sent
+	hold bool // each is only given up, never sent
+}
 
 func (h hints) Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error {
 	return h.PublishIn(ctx, lane, ids, 0)
 }
 
-func (h hints) PublishIn(_ context.Context, _ queue.Lane, ids []uuid.UUID, delay time.Duration) error {
+func (h hints) PublishIn(ctx context.Context, _ queue.Lane, ids []uuid.UUID, delay time.Duration) error {
 	h.sent <- sent{slices.Clone(ids), delay}
-	return nil
+	if h.hold {
+		<-ctx.Done()
+	}
+	return ctx.Err()
 }
 
 func (h hints) Watch(context.Context) (bool, error)               { return false, nil }
@@ -90,7 +96,7 @@ func setup(t *testing.T) *bundle {
 	b := &bundle{
 		t: t, database: database, jobs: job.NewStore(api), executions: execution.NewStore(api),
 		who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"}, engine: open(t, database.URL, postgres.Engine),
-		hints: hints{make(chan sent, 1000)},
+		hints: hints{sent: make(chan sent, 1000)},
 	}
 	if err := tenant.NewStore(api, true).Admit(t.Context(), b.who.TenantID); err != nil {
 		t.Fatal(err)

@@ -247,7 +247,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel an execution
-         * @description One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none.
+         * @description One that waits is `cancelled` at once (200). One that runs is asked to end (202): its worker learns of it normally within a second, at most within three, and what the attempt comes to after that is recorded as `cancelled`. Cancelling again changes nothing: it answers 202 as long as the execution runs, and 200 once it is cancelled. One that ended otherwise answers 409 with its state. The execution shows who asked (`cancelledBy`) and why (`reason`) from the request on, and no error: what its last attempt came to is none. One that ran and whose outcome is not stored yet (`waitingOn.reason` `storage`) keeps that outcome: the request has it tried again at once (202).
          */
         post: operations["cancelExecution"];
         delete?: never;
@@ -1967,7 +1967,7 @@ export interface components {
              */
             progress: number;
             /**
-             * @description Why it was skipped or missed, and why it was cancelled or, with `cancelRequested`, is to end.
+             * @description Why it was skipped or missed, why it was cancelled or, with `cancelRequested`, is to end, and why its outcome could not be stored yet.
              * @example an earlier run of the job was still going on
              */
             reason: string | null;
@@ -2083,7 +2083,7 @@ export interface components {
             truncated: boolean;
         };
         /**
-         * @description `pending` waits for a worker, `retrying` for its next attempt. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
+         * @description `pending` waits for a worker, `retrying` for its next attempt. An execution that ran and whose outcome the database refuses to store is `pending` too, with `waitingOn.reason` `storage`. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
          * @enum {string}
          */
         ExecutionStatus: "pending" | "running" | "retrying" | "completed" | "failed" | "cancelled" | "skipped" | "missed";
@@ -3418,10 +3418,10 @@ export interface components {
             used: number | null;
         };
         /**
-         * @description What an execution waits for, the first of these that is in its way. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
+         * @description What an execution waits for, the first of these that is in its way. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
          * @enum {string}
          */
-        WaitReason: "retry" | "rate" | "delayed" | "no_worker" | "job_limit" | "concurrency_key" | "type_limit" | "tenant_limit" | "dispatching";
+        WaitReason: "retry" | "rate" | "delayed" | "no_worker" | "job_limit" | "concurrency_key" | "type_limit" | "tenant_limit" | "storage" | "dispatching";
         Worker: {
             /**
              * Format: double
@@ -4946,7 +4946,7 @@ export interface operations {
                     "application/json": components["schemas"]["Execution"];
                 };
             };
-            /** @description The execution runs and is asked to end; `cancelRequested` is true. */
+            /** @description The execution runs and is asked to end (`cancelRequested` is true), or its outcome is about to be tried again. */
             202: {
                 headers: {
                     [name: string]: unknown;

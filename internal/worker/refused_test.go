@@ -1,0 +1,252 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/refusal"
+	"github.com/scheduler-service/scheduler/internal/promoter"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/worker"
+)
+
+// together has n runs end at the same time, so that their outcomes are one batch.
+func together(n int, end func(executor.Run) executor.Outcome) func(context.Context, executor.Run) executor.Outcome {
+	var here sync.WaitGroup
+	here.Add(n)
+	return func(_ context.Context, run executor.Run) executor.Outcome {
+		here.Done()
+		here.Wait()
+		return end(run)
+	}
+}
+
+func (b *bundle) sweeper() *promoter.Promoter {
+	return promoter.New(promoter.Deps{
+		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// count answers one number.
+func (b *bundle) count(sql string, args ...any) (n int) {
+	b.t.Helper()
+	conn, err := pgx.Connect(b.t.Context(), b.database.AdminURL)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer conn.Close(b.t.Context())
+	if err := conn.QueryRow(b.t.Context(), sql, args...).Scan(&n); err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+// parked waits until an execution is shown as one whose outcome is not stored.
+func (b *bundle) parked(id uuid.UUID) (e execution.Execution) {
+	b.t.Helper()
+	eventually(b.t, "the execution is parked", func() bool {
+		var err error
+		if e, err = b.executions.Get(b.t.Context(), b.who, id); err != nil {
+			b.t.Fatal(err)
+		}
+		return e.WaitingOn != nil && e.WaitingOn.Reason == execution.WaitStorage
+	})
+	return e
+}
+
+// TestRefusedOutcomeHoldsUpNobody ends five runs in one batch for each SQLSTATE
+// that repeating cannot mend: three healthy ones, one whose result the database
+// refuses, and one of which it refuses any record. On the commit before, the
+// worker repeated the batch for ever.
+func TestRefusedOutcomeHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	results := map[uuid.UUID]string{}
+	var mu sync.Mutex
+	var end func(context.Context, executor.Run) executor.Outcome
+	b.run = func(ctx context.Context, run executor.Run) executor.Outcome { return end(ctx, run) }
+	w := b.start(func(c *worker.Config) { c.Slots = 5 })
+	var parked []uuid.UUID
+	for _, code := range refusal.SQLSTATEs() {
+		healthy := []execution.Execution{b.pending(nil), b.pending(nil), b.pending(nil)}
+		poison, lonely := b.pending(nil), b.pending(func(s *job.Spec) { s.ConcurrencyKey = "of " + code })
+		mu.Lock()
+		results[poison.ID] = `{"poison": true}`
+		mu.Unlock()
+		byResult := refusal.Refusal{Name: "by_result", Table: "job_executions", Rows: "NEW.result ? 'poison'", SQLSTATE: code}
+		byJob := refusal.Refusal{Name: "job_" + strings.ToLower(code), Table: "job_executions", Rows: "NEW.job_id = '" + lonely.JobID.String() + "'", SQLSTATE: code}
+		b.exec(byResult.Begin() + byJob.Begin())
+		end = together(5, func(run executor.Run) executor.Outcome {
+			mu.Lock()
+			defer mu.Unlock()
+			if text, ok := results[run.ExecutionID]; ok {
+				return executor.Outcome{Result: json.RawMessage(text)}
+			}
+			return executor.Outcome{Result: json.RawMessage(`{"kept": "` + run.ExecutionID.String() + `"}`)}
+		})
+		b.handle(w, healthy[0].ID, healthy[1].ID, poison.ID, healthy[2].ID, lonely.ID)
+		for _, e := range healthy {
+			if got := b.reaches(e.ID, execution.Completed); !strings.Contains(string(got.Result), e.ID.String()) {
+				t.Errorf("%s: a healthy one has %s", code, got.Result)
+			}
+		}
+		if got := b.reaches(poison.ID, execution.Completed); !strings.Contains(string(got.Result), "SQLSTATE "+code) {
+			t.Errorf("%s: the one with a refused result has %s", code, got.Result)
+		}
+		if got := b.parked(lonely.ID); !strings.Contains(got.Reason, "SQLSTATE "+code) || got.Status != execution.Pending {
+			t.Errorf("%s: the one with no record is %s: %s", code, got.Status, got.Reason)
+		}
+		parked = append(parked, lonely.ID)
+		b.exec(byResult.End())
+	}
+	if n := b.count("SELECT sum(running)::int + (SELECT count(*) FROM running_keys)::int FROM running_counts"); n != 0 {
+		t.Errorf("%d running and keys held while all are parked or over", n)
+	}
+	w.stop() // all slots are free, or this would not end
+	b.storesWhatWasParked(parked)
+}
+
+// storesWhatWasParked sweeps while all is refused, and again once nothing is.
+func (b *bundle) storesWhatWasParked(parked []uuid.UUID) {
+	b.t.Helper()
+	sweeper := b.sweeper()
+	if report, err := sweeper.Sweep(b.t.Context(), time.Time{}); err != nil || report.Settled != 0 {
+		b.t.Errorf("while refused: %+v, %v", report, err)
+	}
+	for _, code := range refusal.SQLSTATEs() {
+		b.exec(refusal.Refusal{Name: "job_" + strings.ToLower(code), Table: "job_executions"}.End())
+	}
+	for _, id := range parked {
+		if e, _, err := b.executions.Cancel(b.t.Context(), b.who, id, ""); err != nil || e.Cancelling {
+			b.t.Errorf("one request to have it tried at once: %v, %v", e.Cancelling, err)
+		}
+	}
+	if report, err := sweeper.Sweep(b.t.Context(), time.Time{}); err != nil || report.Settled != len(parked) {
+		b.t.Errorf("settled: %+v, %v; want %d", report, err, len(parked))
+	}
+	for _, id := range parked {
+		if got := b.reaches(id, execution.Completed); !strings.Contains(string(got.Result), id.String()) || got.DurationMS == nil || got.WorkerID == nil {
+			b.t.Errorf("what was parked has lost something: %+v", got)
+		}
+	}
+	if n := b.count("SELECT count(*) FROM active_executions"); n != 0 {
+		b.t.Errorf("%d rows are left", n)
+	}
+}
+
+// TestParkedExecutionGivesItsSlotsBack lets another run of the same job and key
+// start while one is parked.
+func TestParkedExecutionGivesItsSlotsBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.run = func(context.Context, executor.Run) executor.Outcome { return executor.Outcome{} }
+	w := b.start(func(c *worker.Config) { c.Slots = 1 })
+	first := b.pending(func(s *job.Spec) { s.Overlap, s.MaxConcurrent, s.ConcurrencyKey = job.OverlapSkip, 1, "k" })
+	b.exec(refusal.Refusal{Name: "one", Table: "job_executions", Rows: "NEW.id = '" + first.ID.String() + "'", SQLSTATE: "P0001"}.Begin())
+	b.handle(w, first.ID)
+	b.parked(first.ID)
+	second, _, err := b.executions.Trigger(t.Context(), b.who, first.JobID, nil, idempotency.Key{})
+	if err != nil {
+		t.Fatalf("a second run of the job: %v", err)
+	}
+	b.handle(w, second.ID)
+	b.reaches(second.ID, execution.Completed)
+}
+
+// TestFailureThatIsRefusedIsRetried refuses what an attempt failed with: the
+// backoff begins all the same, and the attempt says why it says nothing.
+func TestFailureThatIsRefusedIsRetried(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.run = func(_ context.Context, run executor.Run) executor.Outcome {
+		if run.Attempt > 1 {
+			return executor.Outcome{}
+		}
+		return executor.Outcome{Err: &executor.Error{Type: executor.NetworkError, Message: "poison", Stack: "poison"}}
+	}
+	b.exec(refusal.Refusal{Name: "message", Table: "active_executions", Event: "UPDATE", Rows: `NEW.attempts::text LIKE '%"poison"%'`, SQLSTATE: "22P05"}.Begin())
+	w := b.start(nil)
+	e := b.pending(func(s *job.Spec) { s.Retry = job.DefaultRetry() })
+	b.handle(w, e.ID)
+	b.reaches(e.ID, execution.Retrying)
+	b.exec("UPDATE active_executions SET available_at = now()")
+	b.poll(w)
+	got := b.reaches(e.ID, execution.Completed)
+	if len(got.Attempts) != 1 || !strings.Contains(got.Attempts[0].Error.Message, "NETWORK_ERROR") || !strings.Contains(got.Attempts[0].Error.Message, "22P05") {
+		t.Errorf("attempts: %+v", got.Attempts)
+	}
+}
+
+// TestLockedOutcomeHoldsUpNobody has somebody hold one execution locked: the
+// others of its batch and those after it are stored meanwhile.
+func TestLockedOutcomeHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var err error
+	b.engine, err = postgres.Open(t.Context(), postgres.Config{URL: b.database.URL, Role: postgres.Engine, Name: "impatient", MaxConns: 4, StatementTimeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.engine.Close)
+	b.run = together(3, func(executor.Run) executor.Outcome { return executor.Outcome{} })
+	w := b.start(nil)
+	locked, first, second := b.pending(nil), b.pending(nil), b.pending(nil)
+	b.handle(w, locked.ID, first.ID) // they run until the third does
+	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	if _, err := conn.Exec(t.Context(), fmt.Sprintf("BEGIN; SELECT 1 FROM active_executions WHERE id = '%s' FOR UPDATE", locked.ID)); err != nil {
+		t.Fatal(err)
+	}
+	b.handle(w, second.ID)
+	b.reaches(first.ID, execution.Completed)
+	b.reaches(second.ID, execution.Completed)
+	if _, err := conn.Exec(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	b.reaches(locked.ID, execution.Completed)
+}
+
+// TestOutcomeThatChangesNothingFreesItsSlot refuses any change of a row, so that
+// not even parking helps: with one slot, others run, and its outcome lands once
+// the cause is mended.
+func TestOutcomeThatChangesNothingFreesItsSlot(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	stuck := b.pending(nil)
+	frozen := refusal.Refusal{
+		Name: "frozen", Table: "active_executions", Event: "UPDATE OR DELETE", Rows: "OLD.id = '" + stuck.ID.String() + "' AND OLD.status = 'running'", SQLSTATE: "55000",
+	}
+	b.exec(frozen.Begin())
+	b.run = func(context.Context, executor.Run) executor.Outcome {
+		return executor.Outcome{Result: json.RawMessage(`"kept"`)}
+	}
+	w := b.start(func(c *worker.Config) { c.Slots = 1 })
+	b.handle(w, stuck.ID)
+	other := b.pending(nil)
+	eventually(t, "the other one runs", func() bool {
+		b.handle(w, other.ID)
+		e, err := b.executions.Get(t.Context(), b.who, other.ID)
+		return err == nil && e.Status == execution.Completed
+	})
+	b.exec(frozen.End())
+	if got := b.reaches(stuck.ID, execution.Completed); string(got.Result) != `"kept"` {
+		t.Errorf("stored: %s", got.Result)
+	}
+}

@@ -1,0 +1,37 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/worker"
+)
+
+// TestSlowRedisHoldsNoSlot ends a run with another behind it in its job's line,
+// of which no hint gets through. The one slot goes to others all the same. On the
+// commit before, nothing more was completed until the hint was given up.
+func TestSlowRedisHoldsNoSlot(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.hints.hold = true
+	b.run = func(context.Context, executor.Run) executor.Outcome { return executor.Outcome{} }
+	w := b.start(func(c *worker.Config) { c.Slots = 1 })
+	first := b.pending(func(s *job.Spec) { s.Overlap, s.MaxConcurrent = job.OverlapQueue, 1 })
+	if _, _, err := b.executions.Trigger(t.Context(), b.who, first.JobID, nil, idempotency.Key{}); err != nil {
+		t.Fatal(err)
+	}
+	b.handle(w, first.ID)
+	within(t, "the next in line is told", b.hints.sent)
+	for range 3 {
+		other := b.pending(nil)
+		eventually(t, "another run ends", func() bool {
+			b.handle(w, other.ID)
+			e, err := b.executions.Get(t.Context(), b.who, other.ID)
+			return err == nil && e.Status == execution.Completed
+		})
+	}
+}

@@ -1,0 +1,278 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/parking"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+const (
+	// blockedTries is how often a batch that runs into the time limit of
+	// statements is tried as it is: a database that stalls as a whole is slow with
+	// each half, too.
+	blockedTries = 2
+	// suspectFor is how long the outcomes of a job are written apart from those of
+	// others after one of them was refused, and suspectMost of how many jobs that
+	// is remembered.
+	suspectFor  = time.Minute
+	suspectMost = 1024
+)
+
+// suspects are jobs of which an outcome was refused lately. What comes of them
+// is not written together with the outcomes of others.
+type suspects struct {
+	mu   sync.Mutex
+	jobs map[uuid.UUID]clock.Mark
+}
+
+func (s *suspects) add(job uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.jobs) >= suspectMost {
+		clear(s.jobs)
+	}
+	s.jobs[job] = clock.Start()
+}
+
+// divide sorts a batch in place into the outcomes of jobs that are not suspect
+// and the others.
+func (s *suspects) divide(batch []ended) (healthy, suspect []ended) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.jobs) == 0 {
+		return batch, nil
+	}
+	for _, e := range batch {
+		since, known := s.jobs[e.job]
+		switch {
+		case known && since.Elapsed() < suspectFor:
+			suspect = append(suspect, e)
+			continue
+		case known:
+			delete(s.jobs, e.job)
+		}
+		healthy = append(healthy, e)
+	}
+	return healthy, suspect
+}
+
+// putAside brings outcomes to the stragglers. While those have enough to do the
+// worker waits, with its slots taken, as for a database that is away.
+func (w *Worker) putAside(ctx context.Context, batch []ended) {
+	for i, e := range batch {
+		select {
+		case w.stragglers <- e:
+		case <-ctx.Done():
+			w.lose(ctx, batch[i:])
+			return
+		}
+	}
+}
+
+// straggler writes what could not be written together with others: it divides
+// until each outcome that is refused is alone. What passes by itself, such as a
+// row that somebody holds locked, it keeps and tries again.
+type straggler struct {
+	worker *Worker
+	later  []ended // to be tried again, after wait
+	wait   time.Duration
+}
+
+// straggle writes what is put aside until stopped is done and nothing is left
+// that holds a slot, or ctx is cancelled.
+func (w *Worker) straggle(ctx context.Context, stopped <-chan struct{}) {
+	s := &straggler{worker: w, wait: askAgain}
+	defer func() {
+		if len(s.later) > 0 {
+			w.lose(ctx, s.later)
+		}
+	}()
+	for ctx.Err() == nil {
+		var again <-chan time.Time
+		if len(s.later) > 0 {
+			again = time.After(s.wait)
+		}
+		var ending <-chan struct{}
+		if !s.holding() && len(w.stragglers) == 0 {
+			ending = stopped
+		}
+		select {
+		case e := <-w.stragglers:
+			s.flush(ctx, w.aside(e))
+		case <-again:
+			s.again(ctx)
+		case <-ending:
+			if len(w.stragglers) == 0 { // what came last came before stopped
+				return
+			}
+		case <-ctx.Done():
+		}
+	}
+}
+
+// holding says whether a slot is taken by what is kept.
+func (s *straggler) holding() bool {
+	return slices.ContainsFunc(s.later, func(e ended) bool { return !e.slotless })
+}
+
+// aside is an outcome that was put aside and those behind it, as many as one
+// statement takes.
+func (w *Worker) aside(first ended) []ended {
+	batch, size := []ended{first}, first.size()
+	for len(batch) < completeBatch && size < completeBytes {
+		select {
+		case e := <-w.stragglers:
+			batch, size = append(batch, e), size+e.size()
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// again tries what is kept, and rests four times as long as that took: it may
+// have been nothing but waiting for a lock.
+func (s *straggler) again(ctx context.Context) {
+	mark, batch := clock.Start(), s.later
+	s.later = nil
+	s.flush(ctx, batch)
+	s.wait = max(askAgain, pollRest*mark.Elapsed())
+}
+
+// flush divides a batch until each outcome that is refused is alone. That one is
+// stored without what may be to blame, and parked where even that is refused.
+func (s *straggler) flush(ctx context.Context, batch []ended) {
+	w := s.worker
+	refused := s.divide(ctx, batch, w.store.complete)
+	for _, r := range refused {
+		w.suspects.add(r.job)
+	}
+	bare := make([]ended, len(refused))
+	whole := make(map[uuid.UUID]refusal, len(refused))
+	for i, r := range refused {
+		bare[i], whole[r.id] = r.bare(), r
+	}
+	still := s.divide(ctx, bare, w.store.complete)
+	for i, e := range s.later { // nothing of it is lost while it waits
+		if r, ok := whole[e.id]; ok {
+			s.later[i] = r.ended
+			delete(whole, e.id)
+		}
+	}
+	lonely := make([]ended, 0, len(still))
+	for _, r := range still {
+		lonely = append(lonely, whole[r.id].ended)
+		delete(whole, r.id)
+	}
+	for id, r := range whole {
+		w.Log.WarnContext(ctx, "an outcome was refused and is stored without the parts that may be to blame",
+			"execution_id", id, "job_id", r.job, "tenant_id", r.tenant, "error", r.err)
+	}
+	for _, r := range s.divide(ctx, lonely, func(ctx context.Context, batch []ended) ([]verdict, error) {
+		return w.park(ctx, batch, still)
+	}) {
+		s.strand(ctx, r)
+	}
+}
+
+// refusal is an outcome that the database refused when it was alone.
+type refusal struct {
+	ended
+	err error
+}
+
+// divide writes a batch, and the halves of what is not accepted, down to single
+// outcomes. It answers those that were refused, and keeps the others for later.
+func (s *straggler) divide(ctx context.Context, batch []ended, write func(context.Context, []ended) ([]verdict, error)) (refused []refusal) {
+	if len(batch) == 0 {
+		return nil
+	}
+	verdicts, err := write(ctx, batch)
+	if err == nil {
+		s.worker.accept(ctx, batch, verdicts)
+		return nil
+	}
+	mended := !postgres.Refused(err) // by itself, some time
+	switch {
+	case len(batch) > 1 && (!mended || postgres.TimedOut(err)):
+		half := len(batch) / 2
+		return append(s.divide(ctx, batch[:half], write), s.divide(ctx, batch[half:], write)...)
+	case mended:
+		s.later = append(s.later, batch...)
+		return nil
+	}
+	return []refusal{{batch[0], err}}
+}
+
+// park parks outcomes; refused says why each was refused.
+func (w *Worker) park(ctx context.Context, batch []ended, refused []refusal) ([]verdict, error) {
+	why := make(map[uuid.UUID]error, len(refused))
+	for _, r := range refused {
+		why[r.id] = r.err
+	}
+	rows := make([]parking.Ended, len(batch))
+	for i, e := range batch {
+		rows[i] = parking.Ended{ID: e.id, Attempt: e.attempt, Token: e.token, Outcome: e.kept(), Why: postgres.Why(why[e.id])}
+	}
+	parked, err := w.parking.Park(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]verdict, len(parked))
+	for i, p := range parked {
+		out[i] = verdict{id: p.ID, status: "parked", freed: freed{tenant: p.Tenant, key: p.Key, keyTenant: p.Tenant}}
+	}
+	for _, e := range batch {
+		w.Log.ErrorContext(ctx, "an execution is parked: the database refuses its outcome",
+			"execution_id", e.id, "job_id", e.job, "tenant_id", e.tenant, "error", why[e.id])
+	}
+	return out, nil
+}
+
+// strand keeps an outcome of an execution that not even parking changes: its
+// slot goes to others, and it is tried again. Of more of them than there are
+// slots the worker gives up the first.
+func (s *straggler) strand(ctx context.Context, r refusal) {
+	w := s.worker
+	if !r.slotless {
+		r.slotless = true
+		w.free()
+	}
+	w.Log.ErrorContext(ctx, "an execution can neither end nor be parked: the database refuses every change of it",
+		"execution_id", r.id, "job_id", r.job, "tenant_id", r.tenant, "error", r.err)
+	s.later = append(s.later, r.ended)
+	if len(s.later) > w.Slots {
+		w.lose(ctx, s.later[:1])
+		s.later = s.later[1:]
+	}
+}
+
+// kept is what is stored of the outcome while its execution is parked.
+func (e ended) kept() parking.Outcome {
+	o := parking.Outcome{
+		Succeeded: e.outcome.Err == nil, RetryMS: e.retryMS, DurationMS: e.durationMS, Result: string(e.outcome.Result),
+		MemoryMB: float32(e.outcome.MemoryPeakMB), CPUMS: e.outcome.CPUTime.Milliseconds(),
+	}
+	if err := e.outcome.Err; err != nil {
+		o.ErrorType, o.Message, o.Stack = string(err.Type), err.Message, err.Stack
+	}
+	return o
+}
+
+// bare is the same end without the parts that may be why it was refused.
+func (r refusal) bare() ended {
+	e, o := r.ended, r.kept().Bare(postgres.Why(r.err))
+	e.durationMS, e.outcome = o.DurationMS, executor.Outcome{Result: []byte(o.Result)}
+	if !o.Succeeded {
+		e.outcome.Err = &executor.Error{Type: executor.ErrorType(o.ErrorType), Message: o.Message}
+	}
+	return e
+}
