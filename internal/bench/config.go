@@ -25,6 +25,7 @@ type Config struct {
 	Bounded   bool     // instead of all that: what a quiet tenant gets beside each adversary
 	Against   []string // the adversaries of that; empty means all
 	Backend   string   // QUEUE_BACKEND of that
+	Stock     bool     // PostgreSQL has its own defaults
 	Out       string   // file for the table beside the output; empty means none
 }
 
@@ -48,6 +49,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.BoolVar(&c.Bounded, "bounded", false, "instead of all that: what a quiet tenant gets beside each adversary, for -seconds; a bar that is missed is an error")
 	set.StringVar(&against, "against", "", "with -bounded, only these, of "+strings.Join(adversaryNames(), ","))
 	set.StringVar(&c.Backend, "backend", withRedis, "with -bounded, QUEUE_BACKEND of all processes")
+	set.BoolVar(&c.Stock, "stock", false, "leave PostgreSQL with its own defaults, as a server that nobody has tuned")
 	set.StringVar(&c.Out, "out", "", "write the table to this file too")
 	set.BoolVar(&quick, "quick", false, "a look in half a minute: fewer rates, shorter, once")
 	if err := set.Parse(args); err != nil {

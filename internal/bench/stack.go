@@ -59,10 +59,7 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 		return s, err
 	}
 	s.say("starting a private PostgreSQL and Redis, and building the processes")
-	options := devstack.Options{Dir: filepath.Join(s.dir, "stores"), Durable: true, Confirm: func(_ context.Context, sentence string) bool {
-		s.say(sentence)
-		return true
-	}}
+	options := devstack.Options{Dir: filepath.Join(s.dir, "stores"), Durable: true, Confirm: devstack.Say(progress), Stock: c.Stock}
 	if s.postgres, err = devstack.StartPostgres(ctx, options); err != nil {
 		return s, err
 	}

@@ -38,6 +38,7 @@ type Config struct {
 	Surely    []string      // kinds of faults that come once at the beginning, whatever is drawn
 	Apart     time.Duration // between the end of a fault and the next one; zero: several at once
 	Earlier   string        // commit whose processes are replaced under load, instead of faults; empty: none
+	Stock     bool          // PostgreSQL has its own defaults
 	Drops     bool          // some targets break the connection off instead of answering
 }
 
@@ -64,6 +65,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	only := set.String("only", "", "only these kinds of faults, such as \"kill worker,backlog\"")
 	set.DurationVar(&c.Apart, "apart", 0, "one fault at a time, every kind in turn, so long apart; 0: several at once")
 	set.BoolVar(&c.Drops, "drops", false, "some targets break the connection off instead of answering")
+	set.BoolVar(&c.Stock, "stock", false, "leave PostgreSQL with its own defaults, as a server that nobody has tuned")
 	set.StringVar(&c.Earlier, "upgrade-from", "", "instead of faults: begin with the processes of this commit, migrate, and replace them one by one; needs git")
 	if err := set.Parse(args); err != nil {
 		return Config{}, err

@@ -17,8 +17,9 @@ import (
 // host is where one PostgreSQL lives.
 type host struct {
 	dir    string
-	disk   *disk   // nil: it has no file system of its own
-	orders *orders // nil: it obeys none
+	disk   *disk            // nil: it has no file system of its own
+	orders *orders          // nil: it obeys none
+	asked  devstack.Options // but for what is the host's own
 	env    []string
 	server *devstack.Postgres // nil: none is there
 }
@@ -69,11 +70,17 @@ func newHost(ctx context.Context, dir, name, library string, disks bool) (*host,
 
 func (h *host) options() devstack.Options {
 	// A small log, so that the small disk holds it.
-	return devstack.Options{Dir: h.dir, Durable: true, Env: h.env, Settings: []string{"max_wal_size=160MB"}}
+	o := h.asked
+	o.Dir, o.Durable, o.Env, o.Settings = h.dir, true, h.env, []string{"max_wal_size=160MB"}
+	return o
 }
 
-// start starts the primary.
-func (s *servers) start(ctx context.Context) (err error) {
+// start starts the primary, as asked but for what is each host's own.
+func (s *servers) start(ctx context.Context, asked devstack.Options) (err error) {
+	s.primary.asked = asked
+	if s.standby != nil {
+		s.standby.asked = asked
+	}
 	if s.primary.server, err = devstack.StartPostgres(ctx, s.primary.options()); err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 	if err := s.build(ctx, c); err != nil {
 		return s, err
 	}
-	if err := s.stores(ctx, c); err != nil {
+	if err := s.stores(ctx, c, devstack.Options{Confirm: devstack.Say(progress), Stock: c.Stock}); err != nil {
 		return s, err
 	}
 	first := s.migrate
@@ -88,13 +88,13 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 	return s, s.people(ctx, c)
 }
 
-// stores starts the servers.
-func (s *stack) stores(ctx context.Context, c Config) (err error) {
+// stores starts the servers, as asked but for what each one has to be.
+func (s *stack) stores(ctx context.Context, c Config, asked devstack.Options) (err error) {
 	has := func(n need) bool { return s.lacks[n] == "" }
 	if s.servers, err = newServers(ctx, s.dir, s.library, has(needStandby), has(needDisk)); err != nil {
 		return err
 	}
-	if err := s.servers.start(ctx); err != nil {
+	if err := s.servers.start(ctx, asked); err != nil {
 		return err
 	}
 	s.store = store{url: s.servers.url(database, "postgres")}
@@ -102,7 +102,8 @@ func (s *stack) stores(ctx context.Context, c Config) (err error) {
 		return nil
 	}
 	// Redis is a throwaway: whenever it dies, everything in it is lost.
-	if s.redis, err = devstack.StartRedis(ctx, devstack.Options{Dir: filepath.Join(s.dir, "redis")}); err != nil {
+	asked.Dir = filepath.Join(s.dir, "redis")
+	if s.redis, err = devstack.StartRedis(ctx, asked); err != nil {
 		return err
 	}
 	if s.redis.Kind == devstack.KindMiniredis {

@@ -23,7 +23,8 @@ type cluster struct {
 	data    string // the data directory
 	logPath string // what the server says, for the error when it does not start
 
-	settings, env []string // see Options
+	stock         bool // see Options, as the next two
+	settings, env []string
 }
 
 // superuser is the first role of each cluster. It makes the other roles; the
@@ -55,7 +56,7 @@ func openCluster(ctx context.Context, o Options) (*cluster, error) {
 }
 
 func newCluster(h *home, o Options) *cluster {
-	return &cluster{home: h, logPath: filepath.Join(h.dir, "postgres.log"), settings: o.Settings, env: o.Env}
+	return &cluster{home: h, logPath: filepath.Join(h.dir, "postgres.log"), stock: o.Stock, settings: o.Settings, env: o.Env}
 }
 
 func (c *cluster) findOrMake(ctx context.Context, o Options) error {
@@ -167,8 +168,11 @@ const unfinished = ".unfinished-"
 func (c *cluster) initArgs() []string {
 	args := []string{"-U", superuser, "-A", "trust", "-E", "UTF8", "--locale=C"}
 	if !c.durable {
+		args = append(args, "--no-sync")
+	}
+	if !c.durable && !c.stock {
 		// A small log: most of a fresh directory would be its first segment.
-		args = append(args, "--no-sync", "--wal-segsize=1")
+		args = append(args, "--wal-segsize=1")
 	}
 	return args
 }

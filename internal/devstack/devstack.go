@@ -19,6 +19,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -41,6 +43,9 @@ type Options struct {
 	// program. The sentence says what is missing and what is going to run. Nil
 	// means yes.
 	Confirm func(ctx context.Context, sentence string) bool
+	// Stock gives a PostgreSQL its own defaults and nothing else but where it
+	// listens, as a server has them that nobody has tuned.
+	Stock bool
 	// Settings of the server beside our own and stronger than they are, as
 	// "name=value".
 	Settings []string
@@ -55,6 +60,15 @@ func (o Options) log() *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}
 	return o.Log
+}
+
+// Say is a Confirm for a program that nobody answers: it writes the sentence and
+// goes on.
+func Say(out io.Writer) func(ctx context.Context, sentence string) bool {
+	return func(_ context.Context, sentence string) bool {
+		_, err := fmt.Fprintln(out, sentence)
+		return err == nil
+	}
 }
 
 func (o Options) machine() *machine {

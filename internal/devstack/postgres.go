@@ -33,17 +33,23 @@ type Postgres struct {
 	stopped bool
 }
 
-// settings hold for every server. They are meant for a laptop: small enough for
-// it, large enough that a load test measures us and not PostgreSQL's defaults.
+// listening is the least that a server of ours is told.
+func listening() []string {
+	return []string{
+		"listen_addresses=",            // the socket alone
+		"unix_socket_permissions=0700", // as its directory
+	}
+}
+
+// settings hold for every server but a stock one. They are meant for a laptop:
+// small enough for it, large enough that a load test measures us and not
+// PostgreSQL's defaults.
 func settings() []string {
 	return []string{
-		"listen_addresses=",             // the socket alone
-		"unix_socket_permissions=0700",  // as its directory
 		"max_connections=300",           // all processes of a small fleet, and a person with psql
 		"shared_buffers=256MB",          // taken only as it is used
 		"max_locks_per_transaction=256", // a query over all monthly partitions locks each and its indexes
 		"autovacuum_naptime=5s",         // the small hot tables turn over within seconds
-		"jit=off",                       // compiling costs more than our short queries
 		"timezone=UTC",
 		"log_timezone=UTC",
 		"log_min_messages=warning",
@@ -128,16 +134,24 @@ func (c *cluster) command() (cmd *exec.Cmd, release func(), err error) {
 		return nil, nil, err
 	}
 	args := []string{"-D", c.data, "-k", c.socket}
-	own := throwawaySettings()
-	if c.durable {
-		own = durableSettings()
-	}
-	for _, s := range slices.Concat(settings(), own, c.settings) {
+	for _, s := range slices.Concat(listening(), c.own(), c.settings) {
 		args = append(args, "-c", s)
 	}
 	cmd = c.account.Command(context.Background(), slices.Concat(serverEnv(), c.env), c.bins.postgres(), args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	return cmd, func() { _ = out.Close() }, nil
+}
+
+// own are our settings for the server.
+func (c *cluster) own() []string {
+	switch {
+	case c.stock:
+		return nil
+	case c.durable:
+		return slices.Concat(settings(), durableSettings())
+	default:
+		return slices.Concat(settings(), throwawaySettings())
+	}
 }
 
 // ready reads the server's own word for it, the eighth line of its lock file.

@@ -249,3 +249,18 @@ func TestRestart(t *testing.T) {
 		t.Error("a stopped server started again")
 	}
 }
+
+// A stock server is told nothing but where it listens.
+func TestStockServer(t *testing.T) {
+	t.Parallel()
+	p := startPostgres(t, Options{Stock: true})
+	told := ask(t, p.AdminURL, "SELECT string_agg(name, ' ' ORDER BY name) FROM pg_settings WHERE source = 'command line'")
+	if told != "listen_addresses unix_socket_directories unix_socket_permissions" {
+		t.Errorf("it is told %s", told)
+	}
+	for name, want := range map[string]string{"fsync": "on", "max_connections": "100", "max_locks_per_transaction": "64", "jit": "on", "wal_level": "replica"} {
+		if got := ask(t, p.AdminURL, "SHOW "+name); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}

@@ -8,7 +8,8 @@
 //
 // The server is the one named by TEST_DATABASE_URL (a superuser's address in
 // URL form) or, where that is not set, a private one that the first test of
-// the package starts and Main stops.
+// the package starts and Main stops: with settings that make tests fast, or
+// with SCHEDULER_TEST_POSTGRES=stock as PostgreSQL comes.
 package pgtest
 
 import (

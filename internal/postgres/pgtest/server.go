@@ -63,11 +63,18 @@ func private() (*server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // it may have to be installed
 	defer cancel()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	pg, err := devstack.StartPostgres(ctx, devstack.Options{Log: log})
+	stock, err := stockAsked()
 	if err != nil {
 		return nil, err
 	}
-	s := &server{owner: "scheduler_owner", login: "scheduler", cloning: "STRATEGY file_copy"}
+	pg, err := devstack.StartPostgres(ctx, devstack.Options{Log: log, Stock: stock})
+	if err != nil {
+		return nil, err
+	}
+	s := &server{owner: "scheduler_owner", login: "scheduler"}
+	if !stock {
+		s.cloning = "STRATEGY file_copy"
+	}
 	leaktest.AtEnd(func() error {
 		if !s.kept.Load() {
 			return pg.Stop()
@@ -80,6 +87,18 @@ func private() (*server, error) {
 		return nil, err
 	}
 	return s, s.prepare()
+}
+
+// stockAsked says that the tests are to run on a server with all defaults.
+func stockAsked() (bool, error) {
+	switch asked := os.Getenv("SCHEDULER_TEST_POSTGRES"); asked {
+	case "":
+		return false, nil
+	case "stock":
+		return true, nil
+	default:
+		return false, fmt.Errorf("SCHEDULER_TEST_POSTGRES is %q, not stock", asked)
+	}
 }
 
 // external is a server that somebody else runs, perhaps also for the program
