@@ -82,7 +82,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 		Buckets: buckets, Limits: defaultLimits(c), TrustedProxies: c.TrustedProxies, FailuresPerMinute: c.FailuresPerMin,
 		Services: identity.NewPeerTokens(reveal(c.ServiceTokens)...),
 		Keys:     programs, Authenticate: programs.Before(tokens.Authenticate), CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
-		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL)},
+		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL), advice: p.advice},
 		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.Cursors()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,
 	})
 	if err != nil {

@@ -39,11 +39,12 @@ type process struct {
 	registry *telemetry.Registry
 	metrics  *telemetry.Metrics
 	ready    *readiness
+	advice   *advice
 }
 
 func newProcess(log *slog.Logger) process {
 	registry := telemetry.NewRegistry()
-	return process{log: log, registry: registry, metrics: telemetry.NewMetrics(registry), ready: &readiness{}}
+	return process{log: log, registry: registry, metrics: telemetry.NewMetrics(registry), ready: &readiness{}, advice: &advice{}}
 }
 
 // named is the process with a name on its log lines.
@@ -67,6 +68,7 @@ func (p process) stores(ctx context.Context, s config.Stores, role postgres.Role
 		db.Close()
 		return nil, nil, err
 	}
+	p.advice.seek(ctx, db, p.log)
 	hints, err := queue.NewPublisher(queue.Config{URL: s.Redis()}, p.log)
 	if err != nil {
 		db.Close()

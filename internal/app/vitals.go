@@ -14,10 +14,11 @@ import (
 
 // vitals are the API process's: what GET /health and /health/ready tell.
 type vitals struct {
-	db    *postgres.DB
-	hints *queue.Publisher
-	fleet *fleet.Store
-	locks *lease.Store
+	db     *postgres.DB
+	hints  *queue.Publisher
+	fleet  *fleet.Store
+	locks  *lease.Store
+	advice *advice
 }
 
 // Health looks at each dependency.
@@ -45,9 +46,11 @@ func (v vitals) database(ctx context.Context) rest.Dependency {
 	mark := clock.Start()
 	err := v.db.Ping(ctx)
 	s := v.db.Pool().Stat()
-	return rest.Dependency{Healthy: err == nil, Latency: mark.Elapsed(), Details: map[string]any{
-		"totalConnections": s.TotalConns(), "idleConnections": s.IdleConns(), "maxConnections": s.MaxConns(),
-	}}
+	details := map[string]any{"totalConnections": s.TotalConns(), "idleConnections": s.IdleConns(), "maxConnections": s.MaxConns()}
+	if said := v.advice.list(); len(said) > 0 {
+		details["advice"] = said
+	}
+	return rest.Dependency{Healthy: err == nil, Latency: mark.Elapsed(), Details: details}
 }
 
 // redis is well where there is none to depend on, and says so.

@@ -109,6 +109,7 @@ var crossTenant = map[string]string{
 // reason. Test set-up may hold some too.
 var sqlInGo = map[string]string{
 	"internal/postgres/postgres.go":   "asks the catalogue about the session's role, and sets the tenant of a transaction",
+	"internal/postgres/server.go":     "asks for the server's settings, in a catalogue that sqlc does not know",
 	"internal/postgres/migrate.go":    "asks for the schema's version, and makes the login role before there is a schema",
 	"internal/chaos/store.go":         "compares the records of all tenants with what the targets saw, on a database of its own",
 	"internal/chaos/store_server.go":  "promotes standbys, of servers of its own, refuses rows and plants backlogs",

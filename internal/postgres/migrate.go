@@ -53,7 +53,10 @@ func openProvider(ownerURL string) (*sql.DB, *goose.Provider, error) {
 		return nil, nil, errors.New("DATABASE_OWNER_URL does not parse") // the driver's text repeats the password
 	}
 	config.RuntimeParams["application_name"] = "scheduler-migrate"
-	config.RuntimeParams["lock_timeout"] = "10000"
+	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		_, err := conn.Exec(ctx, "SET lock_timeout = 10000").ReadAll() // a pooler refuses it as a start-up parameter
+		return err
+	}
 	conn := stdlib.OpenDB(*config)
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60))
 	if err != nil {

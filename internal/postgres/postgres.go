@@ -55,10 +55,6 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err != nil {
 		return nil, errors.New("DATABASE_URL does not parse") // the driver's text repeats the password
 	}
-	timeout := c.StatementTimeout
-	if timeout == 0 {
-		timeout = 5 * time.Second
-	}
 	pc.MaxConns = int32(max(1, c.MaxConns))
 	pc.MaxConnLifetime = time.Hour
 	pc.MaxConnLifetimeJitter = 10 * time.Minute
@@ -66,50 +62,39 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if pc.ConnConfig.Tracer = c.Tracer; c.RoundTrip != nil {
 		pc.ConnConfig.Tracer = trips{c.RoundTrip}
 	}
-	params := pc.ConnConfig.RuntimeParams
-	params["role"] = string(c.Role)
-	params["application_name"] = c.Name
-	params["statement_timeout"] = fmt.Sprint(timeout.Milliseconds())
-	params["lock_timeout"] = fmt.Sprint(timeout.Milliseconds())
-	// Whoever locks a row and then counts must see what was committed before the
-	// lock was given, whatever the database or the login has for a default.
-	params["default_transaction_isolation"] = "read committed"
-	// A process that is stopped inside a transaction must not hold its row
-	// locks for longer than this.
-	params["idle_in_transaction_session_timeout"] = "5000"
-	if c.Role == Engine {
-		// Every statement of the engine finds its rows by an index. Its tables are
-		// empty between two bursts, and a plan that was made and kept then would
-		// read the whole of what the burst brings, again and again: measured,
-		// 2 s for a look that takes 3 ms.
-		params["enable_seqscan"] = "off"
-	}
+	pc.ConnConfig.RuntimeParams["application_name"] = c.Name
+	pc.ConnConfig.AfterConnect = c.settle
 	pc.BeforeConnect = withoutCancel
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("open the database pool: %w", err)
 	}
 	db := &DB{pool: pool}
-	if err := db.checkRole(ctx); err != nil {
+	if err := db.checkRole(ctx, c.Role); err != nil {
 		pool.Close()
 		return nil, err
 	}
 	return db, nil
 }
 
-// checkRole refuses a session that row-level security would not bind.
-func (d *DB) checkRole(ctx context.Context) error {
-	var session string
+// checkRole refuses a session that row-level security would not bind, and one
+// that does not act as the role: a pooler that gives each statement another
+// connection forgets what a session was set to.
+func (d *DB) checkRole(ctx context.Context, role Role) error {
+	var session, acts string
 	var loose bool
-	err := d.pool.QueryRow(ctx, `SELECT session_user::text,
+	err := d.pool.QueryRow(ctx, `SELECT session_user::text, current_user::text,
 		(SELECT bool_or(rolsuper OR rolbypassrls) FROM pg_roles WHERE rolname IN (session_user, current_user))
 		OR pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = to_regclass('public.scheduled_jobs')), 'MEMBER')`).
-		Scan(&session, &nullable{&loose})
+		Scan(&session, &acts, &nullable{&loose})
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", Fault(err))
 	}
 	if loose {
 		return fmt.Errorf("DATABASE_URL logs in as %q, which is a superuser, bypasses row-level security or owns the tables: give the processes a role of their own (see the README, \"Database roles\")", session)
+	}
+	if acts != string(role) {
+		return fmt.Errorf("the session acts as %q and not as %s, which it was set to: let the pooler keep sessions (PgBouncer: pool_mode = session), or connect to PostgreSQL itself", acts, role)
 	}
 	return nil
 }
