@@ -15,12 +15,12 @@ import (
 
 const CancelWaitingByJob = `-- name: CancelWaitingByJob :execrows
 WITH locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
     WHERE e.tenant_id = $4 AND e.job_id = $5
     ORDER BY e.id FOR UPDATE
 ),
 waiting AS MATERIALIZED (
-    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled, l.cancel_reason, l.cancelled_by, l.parked_at, l.parked_reason, l.parked_outcome FROM locked l WHERE l.status IN ('pending', 'retrying')
+    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled, l.cancel_reason, l.cancelled_by, l.parked_at, l.parked_reason, l.parked_outcome, l.has_slot, l.awaits_slot, l.awaits_turn FROM locked l WHERE l.status IN ('pending', 'retrying')
       AND (l.backfill_id IS NULL OR NOT $6::boolean)
 ),
 moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
@@ -63,7 +63,7 @@ func (q *Queries) CancelWaitingByJob(ctx context.Context, arg CancelWaitingByJob
 
 const CancelWaitingExecution = `-- name: CancelWaitingExecution :execrows
 WITH waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
     WHERE e.tenant_id = $4 AND e.id = $5 AND e.status IN ('pending', 'retrying')
 ),
 moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
@@ -245,21 +245,22 @@ func (q *Queries) ClaimExecutions(ctx context.Context, arg ClaimExecutionsParams
 const ClaimGatedExecutions = `-- name: ClaimGatedExecutions :many
 WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
 wanted AS (
-    SELECT e.id, e.job_id, e.priority, e.scheduled_at, e.backfill_id, e.concurrency_limit,
+    SELECT e.id, e.job_id, e.priority, e.available_at, e.backfill_id, e.concurrency_limit,
            CASE WHEN e.concurrency_key IS NULL THEN 1
-                ELSE row_number() OVER (PARTITION BY e.tenant_id, e.concurrency_key ORDER BY e.priority DESC, e.scheduled_at, e.id) END AS key_place
+                ELSE row_number() OVER (PARTITION BY e.tenant_id, e.concurrency_key ORDER BY e.priority DESC, e.available_at, e.id) END AS key_place
     FROM active_executions e, clock
     WHERE e.id = ANY ($4::uuid[]) AND e.status IN ('pending', 'retrying') AND e.available_at <= clock.at
       AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND is_of_types(e.job_type, $5::text[]) AND e.cancel_requested_at IS NULL
       AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $1 AND NOT w.dead AND w.expires_at > clock.at)
 ),
+places AS MATERIALIZED (
+    SELECT j.job_id, taken_slots(j.job_id) AS taken FROM (SELECT DISTINCT w.job_id FROM wanted w WHERE w.concurrency_limit > 0) j
+),
 ranked AS (
     SELECT e.id, e.concurrency_limit,
-           row_number() OVER (PARTITION BY e.job_id, e.concurrency_limit > 0 ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id) AS place,
-           CASE WHEN e.concurrency_limit > 0 THEN
-               e.concurrency_limit - (SELECT count(*) FROM active_executions o
-                                      WHERE o.job_id = e.job_id AND (o.status = 'running' OR o.concurrency_limit = 0)) END AS free
+           row_number() OVER (PARTITION BY e.job_id, e.concurrency_limit > 0 ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.available_at, e.id) AS place,
+           CASE WHEN e.concurrency_limit > 0 THEN e.concurrency_limit - (SELECT p.taken FROM places p WHERE p.job_id = e.job_id) END AS free
     FROM wanted e WHERE e.key_place = 1
 ),
 locked AS MATERIALIZED (
@@ -423,7 +424,7 @@ locked AS MATERIALIZED (
                 WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
                 ELSE 'retrying' END AS verdict
     FROM (SELECT id, attempt, lease_token, succeeded, retry_ms, duration_ms, result, error_type, error_message, error_stack, memory_mb, cpu_ms FROM done ORDER BY id) d CROSS JOIN LATERAL (
-        SELECT id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters, status, attempt, max_attempts, lost_count, timeout_ms, progress, attempts, available_at, sweep_at, dispatch_seq, worker_id, lease_token, started_at, attempt_started_at, deadline_at, cancel_requested_at, created_at, concurrency_limit, backfill_id, concurrency_key, pooled, cancel_reason, cancelled_by, parked_at, parked_reason, parked_outcome FROM active_executions r
+        SELECT id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters, status, attempt, max_attempts, lost_count, timeout_ms, progress, attempts, available_at, sweep_at, dispatch_seq, worker_id, lease_token, started_at, attempt_started_at, deadline_at, cancel_requested_at, created_at, concurrency_limit, backfill_id, concurrency_key, pooled, cancel_reason, cancelled_by, parked_at, parked_reason, parked_outcome, has_slot, awaits_slot, awaits_turn FROM active_executions r
         WHERE r.id = d.id AND r.status = 'running' AND r.attempt = d.attempt AND r.lease_token = d.lease_token
         FOR UPDATE
     ) e
@@ -483,12 +484,15 @@ unkeyed AS (
 SELECT l.id, l.verdict::text AS verdict, l.job_type, l.tenant_id, l.concurrency_key,
        -- Somebody was left behind lately because of the tenant's limits.
        coalesce((SELECT n.crowded_at > clock.at - interval '2 minutes' FROM counted n WHERE n.tenant_id = l.tenant_id), false)::boolean AS crowded,
-       -- Whose turn it is now: as many as could have a place.
-       ARRAY(SELECT w.id FROM active_executions w
-             WHERE w.job_id = l.job_id AND w.concurrency_limit > 0 AND w.status IN ('pending', 'retrying') AND w.id <> l.id
-             ORDER BY w.backfill_id IS NOT NULL, w.priority DESC, w.scheduled_at, w.id
-             LIMIT greatest(l.concurrency_limit, 1))::uuid[] AS next_ids
-FROM locked l, clock
+       -- Whose turn it is now: as many of a job as get the places that its ends
+       -- free, with the first of these.
+       (CASE WHEN l.nth_of_job = 1 AND EXISTS (SELECT 1 FROM active_executions w WHERE w.job_id = l.job_id AND w.awaits_slot)
+             THEN ARRAY(SELECT n.id FROM next_of_job(l.job_id, ARRAY[l.job_type], clock.at, l.places, 64) n)
+             ELSE '{}' END)::uuid[] AS next_ids
+FROM (SELECT o.id, o.verdict, o.job_type, o.tenant_id, o.job_id, o.concurrency_key,
+             row_number() OVER (PARTITION BY o.job_id ORDER BY o.id) AS nth_of_job,
+             (count(*) FILTER (WHERE o.verdict <> 'retrying' OR o.concurrency_limit > 0) OVER (PARTITION BY o.job_id))::int AS places
+      FROM locked o) l, clock
 `
 
 type CompleteExecutionsParams struct {
@@ -975,34 +979,33 @@ func (q *Queries) ListLateExecutions(ctx context.Context, arg ListLateExecutions
 }
 
 const ListLeftExecutions = `-- name: ListLeftExecutions :many
-SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS gated, (NOT is_of_types(e.job_type, $1::text[]))::boolean AS strange
+SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS gated, (NOT e.awaits_turn)::boolean AS unpooled
 FROM active_executions e
-WHERE e.id = ANY ($2::uuid[]) AND e.status IN ('pending', 'retrying')
-  AND CASE WHEN is_of_types(e.job_type, $1::text[]) THEN e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL
-           ELSE e.concurrency_limit = 0 AND e.concurrency_key IS NULL AND NOT e.pooled END
+WHERE e.id = ANY ($1::uuid[]) AND e.status IN ('pending', 'retrying')
+  AND CASE WHEN e.awaits_turn THEN is_of_types(e.job_type, $2::text[]) ELSE NOT e.pooled END
   AND e.available_at <= coalesce($3::timestamptz, now()) AND e.cancel_requested_at IS NULL
 ORDER BY e.job_id, e.id
 `
 
 type ListLeftExecutionsParams struct {
-	JobTypes []string
 	Ids      []uuid.UUID
+	JobTypes []string
 	Now      *time.Time
 }
 
 type ListLeftExecutionsRow struct {
-	ID      uuid.UUID
-	JobID   uuid.UUID
-	Gated   bool
-	Strange bool
+	ID       uuid.UUID
+	JobID    uuid.UUID
+	Gated    bool
+	Unpooled bool
 }
 
 // Cross-tenant: the worker. Of what a claim left: what waits for a place of its
 // job (gated) or has a concurrency key, and so is claimed in another way; and
-// what is of a type that this worker does not run (strange), where nobody looks
-// for it yet.
+// what nobody looks for yet (unpooled): it is of a type that this worker does not
+// run, or a limit of its tenant is met.
 func (q *Queries) ListLeftExecutions(ctx context.Context, arg ListLeftExecutionsParams) ([]ListLeftExecutionsRow, error) {
-	rows, err := q.db.Query(ctx, ListLeftExecutions, arg.JobTypes, arg.Ids, arg.Now)
+	rows, err := q.db.Query(ctx, ListLeftExecutions, arg.Ids, arg.JobTypes, arg.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -1014,7 +1017,7 @@ func (q *Queries) ListLeftExecutions(ctx context.Context, arg ListLeftExecutions
 			&i.ID,
 			&i.JobID,
 			&i.Gated,
-			&i.Strange,
+			&i.Unpooled,
 		); err != nil {
 			return nil, err
 		}
@@ -1083,59 +1086,62 @@ served AS MATERIALIZED (
     WHERE EXISTS (SELECT 1 FROM workers v, clock
                   WHERE NOT v.dead AND v.expires_at > clock.at AND (v.job_types = '{}' OR kind.job_type = ANY (v.job_types)))
 ),
-oldest AS MATERIALIZED (
-    SELECT w.id, w.tenant_id, w.job_id, w.job_type, w.priority, w.scheduled_at, w.concurrency_limit, w.concurrency_key, m.free,
-           CASE w.job_type WHEN 'http' THEN m.free_http WHEN 'function' THEN m.free_function WHEN 'command' THEN m.free_command ELSE m.free END AS free_type
-    FROM room m CROSS JOIN LATERAL (
-        SELECT e.id, e.tenant_id, e.job_id, e.job_type, e.priority, e.scheduled_at, e.concurrency_limit, e.concurrency_key
-        FROM active_executions e
-        WHERE e.tenant_id = m.tenant_id AND e.status IN ('pending', 'retrying')
-          AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
-        ORDER BY e.scheduled_at, e.id
-        LIMIT $4::int
-    ) w
-    WHERE m.free > 0
+lines AS MATERIALIZED (
+    SELECT m.tenant_id, s.job_type, level.priority, least(m.free, $4::int) AS free, f.free_type, least(m.free, f.free_type, $4::int) AS most
+    FROM room m CROSS JOIN served s CROSS JOIN generate_series(0, 9) AS level(priority)
+    CROSS JOIN LATERAL (SELECT CASE s.job_type WHEN 'http' THEN m.free_http WHEN 'function' THEN m.free_function ELSE m.free_command END AS free_type) f
+    WHERE m.free > 0 AND f.free_type > 0
 ),
-startable AS MATERIALIZED (
-    SELECT o.id, o.tenant_id, o.job_id, o.job_type, o.priority, o.scheduled_at, o.concurrency_limit, o.concurrency_key, o.free, o.free_type FROM oldest o
-    WHERE o.free_type > 0 AND is_of_types(o.job_type, ARRAY(SELECT s.job_type FROM served s))
-      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key)
+front AS MATERIALIZED (
+    SELECT o.id, o.job_id, o.available_at, o.concurrency_limit, o.concurrency_key, o.cancel_requested_at, l.tenant_id, l.job_type, l.priority, l.free, l.free_type
+    FROM lines l CROSS JOIN LATERAL (
+        SELECT e.id, e.job_id, e.available_at, e.concurrency_limit, e.concurrency_key, e.cancel_requested_at FROM active_executions e
+        WHERE e.awaits_turn AND e.tenant_id = l.tenant_id AND e.job_type = l.job_type AND e.priority = l.priority
+          AND e.available_at <= (SELECT at FROM clock)
+        ORDER BY e.available_at LIMIT $5::int
+    ) o
 ),
 places AS MATERIALIZED (
-    SELECT j.job_id, (SELECT max(e.concurrency_limit) - count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0)
-                      FROM active_executions e WHERE e.job_id = j.job_id) AS free
-    FROM (SELECT DISTINCT o.job_id FROM startable o WHERE o.concurrency_limit > 0) j
+    SELECT j.job_id, taken_slots(j.job_id) AS taken FROM (SELECT DISTINCT f.job_id FROM front f WHERE f.concurrency_limit > 0) j
+),
+startable AS MATERIALIZED (
+    SELECT w.id, l.tenant_id, l.job_type, l.priority, w.available_at, l.free, l.free_type
+    FROM lines l CROSS JOIN LATERAL (
+        SELECT e.id, e.available_at FROM active_executions e
+        WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
+          AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
+        ORDER BY e.available_at LIMIT l.most
+    ) w
+    UNION ALL
+    SELECT o.id, o.tenant_id, o.job_type, o.priority, o.available_at, o.free, o.free_type
+    FROM front o
+    WHERE o.cancel_requested_at IS NULL
+      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key)
+      AND (o.concurrency_limit = 0 OR o.concurrency_limit > (SELECT p.taken FROM places p WHERE p.job_id = o.job_id))
 ),
 fitting AS (
-    SELECT o.id, o.tenant_id, o.priority, o.scheduled_at, o.free, o.free_type,
-           row_number() OVER (PARTITION BY o.tenant_id, o.job_type ORDER BY o.priority DESC, o.scheduled_at, o.id) AS type_place
-    FROM startable o LEFT JOIN places p ON p.job_id = o.job_id
-    WHERE o.concurrency_limit = 0 OR p.free > 0
+    SELECT o.id, o.tenant_id, o.priority, o.available_at, o.free, o.free_type,
+           row_number() OVER (PARTITION BY o.tenant_id, o.job_type ORDER BY o.priority DESC, o.available_at, o.id) AS type_place
+    FROM startable o
 ),
 placed AS (
     SELECT f.id, f.priority, f.free,
-           row_number() OVER (PARTITION BY f.tenant_id ORDER BY f.priority DESC, f.scheduled_at, f.id) AS place
+           row_number() OVER (PARTITION BY f.tenant_id ORDER BY f.priority DESC, f.available_at, f.id) AS place
     FROM fitting f WHERE f.type_place <= f.free_type
 )
-SELECT p.id, p.priority FROM placed p WHERE p.place <= least(p.free, $5::int)
+SELECT p.id, p.priority::smallint AS priority FROM placed p WHERE p.place <= p.free
 UNION
-SELECT w.id, w.priority
+SELECT (n.id)::uuid AS id, (n.priority)::smallint AS priority
 FROM (SELECT unnest($6::uuid[]) AS tenant_id, unnest($7::text[]) AS key) freed
-CROSS JOIN LATERAL (
-    SELECT e.id, e.priority FROM active_executions e
-    WHERE e.tenant_id = freed.tenant_id AND e.concurrency_key = freed.key AND e.status IN ('pending', 'retrying')
-      AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
-      AND is_of_types(e.job_type, ARRAY(SELECT s.job_type FROM served s))
-    ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
-) w
+CROSS JOIN clock CROSS JOIN LATERAL next_of_key(freed.tenant_id, freed.key, ARRAY(SELECT s.job_type FROM served s), clock.at) n
 `
 
 type ListNextExecutionsParams struct {
 	Now          *time.Time
 	MaxRunning   int32
 	TenantIds    []uuid.UUID
-	WindowSize   int32
 	Most         int32
+	WindowSize   int32
 	KeyTenantIds []uuid.UUID
 	Keys         []string
 }
@@ -1145,21 +1151,24 @@ type ListNextExecutionsRow struct {
 	Priority int16
 }
 
-// Cross-tenant: the worker and the sweeper, once runs ended. Whose turn it is:
-// of tenants whose limits left somebody behind, the oldest that fit now, by
-// active_executions_list from its far end; and of each key that became free the
-// first in line. Locks nothing, the claim decides. A run that waits for a place
-// of its job is named only if one is free; of a type that no worker that lives
-// runs, none. No more than window_size of a tenant
-// are looked at: who fits and stands behind so many that do not is hinted by the
-// sweeper.
+// Cross-tenant: the worker and the sweeper, once runs ended. Whose turn it is: of
+// tenants whose limits left somebody behind, those that fit now, and of each key
+// that became free the first in line. Locks nothing, the claim decides. An
+// execution that waits for a place or a key is named only if one is free; of a type
+// that no worker that lives runs, none.
+// It walks the lines of a tenant, one for each type and priority, 60 at most: in
+// the pool, where everything stands that a limit of its tenant left behind, and in
+// active_executions_turn_lines. Of each it reads as many as may be named, and in
+// the latter window_size: who could start and stands behind so many that cannot is
+// found by ListPlacedExecutions.
+// What may have to wait for a place or a key too.
 func (q *Queries) ListNextExecutions(ctx context.Context, arg ListNextExecutionsParams) ([]ListNextExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ListNextExecutions,
 		arg.Now,
 		arg.MaxRunning,
 		arg.TenantIds,
-		arg.WindowSize,
 		arg.Most,
+		arg.WindowSize,
 		arg.KeyTenantIds,
 		arg.Keys,
 	)
@@ -1182,9 +1191,10 @@ func (q *Queries) ListNextExecutions(ctx context.Context, arg ListNextExecutions
 }
 
 const ListNextInLine = `-- name: ListNextInLine :many
-SELECT id, priority FROM active_executions
-WHERE tenant_id = $1 AND job_id = $2 AND concurrency_limit > 0 AND status IN ('pending', 'retrying')
-ORDER BY backfill_id IS NOT NULL, priority DESC, scheduled_at, id LIMIT $3
+SELECT (n.id)::uuid AS id, (n.priority)::smallint AS priority
+FROM (SELECT $1::uuid AS tenant_id, $2::uuid AS job_id) of_one
+CROSS JOIN LATERAL next_of_job(of_one.job_id, '{http,function,command}', now(), 0, $3::int) n
+WHERE n.tenant_id = of_one.tenant_id
 `
 
 type ListNextInLineParams struct {
@@ -1199,7 +1209,7 @@ type ListNextInLineRow struct {
 }
 
 // Whose turn it is when a place of a job was freed other than by an outcome; a
-// hint only, the claim counts. Walks active_executions_job.
+// hint only, the claim counts.
 func (q *Queries) ListNextInLine(ctx context.Context, arg ListNextInLineParams) ([]ListNextInLineRow, error) {
 	rows, err := q.db.Query(ctx, ListNextInLine, arg.TenantID, arg.JobID, arg.PageSize)
 	if err != nil {
@@ -1223,12 +1233,11 @@ func (q *Queries) ListNextInLine(ctx context.Context, arg ListNextInLineParams) 
 const ListObstacles = `-- name: ListObstacles :many
 WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
 waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
     WHERE e.tenant_id = $1 AND e.id = ANY ($4::uuid[]) AND e.status <> 'running'
 ),
 places AS MATERIALIZED (
-    SELECT j.job_id, (SELECT count(*) FROM active_executions o
-                      WHERE o.tenant_id = $1 AND o.job_id = j.job_id AND (o.status = 'running' OR o.concurrency_limit = 0)) AS taken
+    SELECT j.job_id, taken_slots(j.job_id) AS taken
     FROM (SELECT DISTINCT w.job_id FROM waiting w WHERE w.concurrency_limit > 0) j
 ),
 served AS MATERIALIZED (
@@ -1275,9 +1284,9 @@ type ListObstaclesRow struct {
 }
 
 // What could keep executions of a page from running, as it is now. Counts the
-// places of each job once, by active_executions_job. A worker that does not say
-// what it runs is of an older version and taken to run everything. What is
-// parked is tried again at available_at.
+// places of each job once. A worker that does not say what it runs is of an older
+// version and taken to run everything. What is parked is tried again at
+// available_at.
 func (q *Queries) ListObstacles(ctx context.Context, arg ListObstaclesParams) ([]ListObstaclesRow, error) {
 	rows, err := q.db.Query(ctx, ListObstacles,
 		arg.TenantID,
@@ -1322,51 +1331,31 @@ func (q *Queries) ListObstacles(ctx context.Context, arg ListObstaclesParams) ([
 const ListPlacedExecutions = `-- name: ListPlacedExecutions :one
 WITH RECURSIVE clock AS (SELECT coalesce($2::timestamptz, now()) AS at),
 walk AS (
-    (SELECT e.job_id FROM active_executions e WHERE e.concurrency_limit > 0 AND e.job_id > $3::uuid ORDER BY e.job_id LIMIT 1)
+    (SELECT e.job_id FROM active_executions e WHERE e.awaits_slot AND e.job_id > $3::uuid ORDER BY e.job_id LIMIT 1)
     UNION ALL
-    SELECT (SELECT e.job_id FROM active_executions e WHERE e.concurrency_limit > 0 AND e.job_id > w.job_id ORDER BY e.job_id LIMIT 1)
+    SELECT (SELECT e.job_id FROM active_executions e WHERE e.awaits_slot AND e.job_id > w.job_id ORDER BY e.job_id LIMIT 1)
     FROM walk w WHERE w.job_id IS NOT NULL
 ),
 jobs AS MATERIALIZED (SELECT w.job_id FROM walk w LIMIT $1::int),
-places AS MATERIALIZED (
-    SELECT j.job_id, taken.free
-    FROM jobs j CROSS JOIN LATERAL (
-        SELECT max(e.concurrency_limit) - count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0) AS free
-        FROM active_executions e WHERE e.job_id = j.job_id
-    ) taken
-    WHERE j.job_id IS NOT NULL
-),
 keyed AS (
     (SELECT e.tenant_id, e.concurrency_key FROM active_executions e
-     WHERE e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > ($4::uuid, $5::text)
+     WHERE e.awaits_turn AND e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > ($4::uuid, $5::text)
      ORDER BY e.tenant_id, e.concurrency_key LIMIT 1)
     UNION ALL
     SELECT n.tenant_id, n.concurrency_key FROM keyed w CROSS JOIN LATERAL (
         SELECT e.tenant_id, e.concurrency_key FROM active_executions e
-        WHERE e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > (w.tenant_id, w.concurrency_key)
+        WHERE e.awaits_turn AND e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > (w.tenant_id, w.concurrency_key)
         ORDER BY e.tenant_id, e.concurrency_key LIMIT 1
     ) n
 ),
 keys AS MATERIALIZED (SELECT w.tenant_id, w.concurrency_key FROM keyed w LIMIT $1::int),
 found AS (
-    SELECT w.id, w.tenant_id
-    FROM places p CROSS JOIN LATERAL (
-        SELECT e.id, e.tenant_id FROM active_executions e
-        WHERE e.job_id = p.job_id AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
-          AND e.available_at <= (SELECT at FROM clock) AND is_of_types(e.job_type, $6::text[])
-          AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
-        ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id
-        LIMIT greatest(p.free, 0)
-    ) w
+    SELECT (n.id)::uuid AS id, (n.tenant_id)::uuid AS tenant_id
+    FROM jobs j CROSS JOIN clock CROSS JOIN LATERAL next_of_job(j.job_id, $6::text[], clock.at, 0, $7::int) n
+    WHERE j.job_id IS NOT NULL
     UNION
-    SELECT w.id, w.tenant_id
-    FROM keys y CROSS JOIN LATERAL (
-        SELECT e.id, e.tenant_id FROM active_executions e
-        WHERE e.tenant_id = y.tenant_id AND e.concurrency_key = y.concurrency_key AND e.concurrency_limit = 0
-          AND is_of_types(e.job_type, $6::text[]) AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL AND e.available_at <= (SELECT at FROM clock)
-        ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
-    ) w
-    WHERE NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = y.tenant_id AND k.key = y.concurrency_key)
+    SELECT (n.id)::uuid AS id, y.tenant_id
+    FROM keys y CROSS JOIN clock CROSS JOIN LATERAL next_of_key(y.tenant_id, y.concurrency_key, $6::text[], clock.at) n
 ),
 last_key AS MATERIALIZED (
     SELECT n.tenant_id, n.concurrency_key
@@ -1400,12 +1389,14 @@ type ListPlacedExecutionsRow struct {
 	NextKey    string
 }
 
-// Cross-tenant: the worker. Runs that wait for a place of their job, of which
+// Cross-tenant: the worker. Executions that wait for a place of their job of which
 // one is free, and the first of those that wait for a key that nobody holds:
 // those whose turn nobody announced, or announced to a worker that does not run
-// their type. Each look takes the next stretch of jobs,
-// by active_executions_gated, and of keys, by
-// active_executions_key; it says where the one after it begins.
+// their type. Each look takes the next stretch of jobs, by
+// active_executions_slot_lines, and of keys, by active_executions_key_lines; it
+// says where the one after it begins. next_of_job and next_of_key say who is next,
+// at a cost that no backlog raises. The lines of keys are asked for those alone
+// that need no place: the others are found by their jobs.
 // The last key of this stretch, when there may be more.
 func (q *Queries) ListPlacedExecutions(ctx context.Context, arg ListPlacedExecutionsParams) (ListPlacedExecutionsRow, error) {
 	row := q.db.QueryRow(ctx, ListPlacedExecutions,

@@ -93,12 +93,12 @@ func (q *Queries) CancelBackfillsByJob(ctx context.Context, arg CancelBackfillsB
 
 const CancelWaitingByBackfill = `-- name: CancelWaitingByBackfill :execrows
 WITH locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
     WHERE e.tenant_id = $4 AND e.job_id = $5 AND e.backfill_id = $6
     ORDER BY e.id FOR UPDATE
 ),
 waiting AS MATERIALIZED (
-    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled, l.cancel_reason, l.cancelled_by, l.parked_at, l.parked_reason, l.parked_outcome FROM locked l WHERE l.status IN ('pending', 'retrying')
+    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled, l.cancel_reason, l.cancelled_by, l.parked_at, l.parked_reason, l.parked_outcome, l.has_slot, l.awaits_slot, l.awaits_turn FROM locked l WHERE l.status IN ('pending', 'retrying')
 ),
 moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,

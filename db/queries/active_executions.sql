@@ -102,13 +102,12 @@ RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_
 -- name: ListLeftExecutions :many
 -- Cross-tenant: the worker. Of what a claim left: what waits for a place of its
 -- job (gated) or has a concurrency key, and so is claimed in another way; and
--- what is of a type that this worker does not run (strange), where nobody looks
--- for it yet.
-SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS gated, (NOT is_of_types(e.job_type, @job_types::text[]))::boolean AS strange
+-- what nobody looks for yet (unpooled): it is of a type that this worker does not
+-- run, or a limit of its tenant is met.
+SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS gated, (NOT e.awaits_turn)::boolean AS unpooled
 FROM active_executions e
 WHERE e.id = ANY (@ids::uuid[]) AND e.status IN ('pending', 'retrying')
-  AND CASE WHEN is_of_types(e.job_type, @job_types::text[]) THEN e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL
-           ELSE e.concurrency_limit = 0 AND e.concurrency_key IS NULL AND NOT e.pooled END
+  AND CASE WHEN e.awaits_turn THEN is_of_types(e.job_type, @job_types::text[]) ELSE NOT e.pooled END
   AND e.available_at <= coalesce(sqlc.narg(now)::timestamptz, now()) AND e.cancel_requested_at IS NULL
 ORDER BY e.job_id, e.id;
 
@@ -122,21 +121,22 @@ ORDER BY e.job_id, e.id;
 -- the count of its tenant locked. The tenants' limits are those of ClaimExecutions.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 wanted AS (
-    SELECT e.id, e.job_id, e.priority, e.scheduled_at, e.backfill_id, e.concurrency_limit,
+    SELECT e.id, e.job_id, e.priority, e.available_at, e.backfill_id, e.concurrency_limit,
            CASE WHEN e.concurrency_key IS NULL THEN 1
-                ELSE row_number() OVER (PARTITION BY e.tenant_id, e.concurrency_key ORDER BY e.priority DESC, e.scheduled_at, e.id) END AS key_place
+                ELSE row_number() OVER (PARTITION BY e.tenant_id, e.concurrency_key ORDER BY e.priority DESC, e.available_at, e.id) END AS key_place
     FROM active_executions e, clock
     WHERE e.id = ANY (@ids::uuid[]) AND e.status IN ('pending', 'retrying') AND e.available_at <= clock.at
       AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND is_of_types(e.job_type, @job_types::text[]) AND e.cancel_requested_at IS NULL
       AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND NOT w.dead AND w.expires_at > clock.at)
 ),
+places AS MATERIALIZED (
+    SELECT j.job_id, taken_slots(j.job_id) AS taken FROM (SELECT DISTINCT w.job_id FROM wanted w WHERE w.concurrency_limit > 0) j
+),
 ranked AS (
     SELECT e.id, e.concurrency_limit,
-           row_number() OVER (PARTITION BY e.job_id, e.concurrency_limit > 0 ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id) AS place,
-           CASE WHEN e.concurrency_limit > 0 THEN
-               e.concurrency_limit - (SELECT count(*) FROM active_executions o
-                                      WHERE o.job_id = e.job_id AND (o.status = 'running' OR o.concurrency_limit = 0)) END AS free
+           row_number() OVER (PARTITION BY e.job_id, e.concurrency_limit > 0 ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.available_at, e.id) AS place,
+           CASE WHEN e.concurrency_limit > 0 THEN e.concurrency_limit - (SELECT p.taken FROM places p WHERE p.job_id = e.job_id) END AS free
     FROM wanted e WHERE e.key_place = 1
 ),
 locked AS MATERIALIZED (
@@ -289,59 +289,41 @@ SELECT ARRAY(SELECT c.id FROM chosen c ORDER BY c.place)::uuid[] AS ids,
        coalesce((SELECT n.tenant_id FROM ending n), '00000000-0000-0000-0000-000000000000')::uuid AS next_after;
 
 -- name: ListPlacedExecutions :one
--- Cross-tenant: the worker. Runs that wait for a place of their job, of which
+-- Cross-tenant: the worker. Executions that wait for a place of their job of which
 -- one is free, and the first of those that wait for a key that nobody holds:
 -- those whose turn nobody announced, or announced to a worker that does not run
--- their type. Each look takes the next stretch of jobs,
--- by active_executions_gated, and of keys, by
--- active_executions_key; it says where the one after it begins.
+-- their type. Each look takes the next stretch of jobs, by
+-- active_executions_slot_lines, and of keys, by active_executions_key_lines; it
+-- says where the one after it begins. next_of_job and next_of_key say who is next,
+-- at a cost that no backlog raises. The lines of keys are asked for those alone
+-- that need no place: the others are found by their jobs.
 WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 walk AS (
-    (SELECT e.job_id FROM active_executions e WHERE e.concurrency_limit > 0 AND e.job_id > @after_job::uuid ORDER BY e.job_id LIMIT 1)
+    (SELECT e.job_id FROM active_executions e WHERE e.awaits_slot AND e.job_id > @after_job::uuid ORDER BY e.job_id LIMIT 1)
     UNION ALL
-    SELECT (SELECT e.job_id FROM active_executions e WHERE e.concurrency_limit > 0 AND e.job_id > w.job_id ORDER BY e.job_id LIMIT 1)
+    SELECT (SELECT e.job_id FROM active_executions e WHERE e.awaits_slot AND e.job_id > w.job_id ORDER BY e.job_id LIMIT 1)
     FROM walk w WHERE w.job_id IS NOT NULL
 ),
 jobs AS MATERIALIZED (SELECT w.job_id FROM walk w LIMIT @stretch::int),
-places AS MATERIALIZED (
-    SELECT j.job_id, taken.free
-    FROM jobs j CROSS JOIN LATERAL (
-        SELECT max(e.concurrency_limit) - count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0) AS free
-        FROM active_executions e WHERE e.job_id = j.job_id
-    ) taken
-    WHERE j.job_id IS NOT NULL
-),
 keyed AS (
     (SELECT e.tenant_id, e.concurrency_key FROM active_executions e
-     WHERE e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > (@after_tenant::uuid, @after_key::text)
+     WHERE e.awaits_turn AND e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > (@after_tenant::uuid, @after_key::text)
      ORDER BY e.tenant_id, e.concurrency_key LIMIT 1)
     UNION ALL
     SELECT n.tenant_id, n.concurrency_key FROM keyed w CROSS JOIN LATERAL (
         SELECT e.tenant_id, e.concurrency_key FROM active_executions e
-        WHERE e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > (w.tenant_id, w.concurrency_key)
+        WHERE e.awaits_turn AND e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > (w.tenant_id, w.concurrency_key)
         ORDER BY e.tenant_id, e.concurrency_key LIMIT 1
     ) n
 ),
 keys AS MATERIALIZED (SELECT w.tenant_id, w.concurrency_key FROM keyed w LIMIT @stretch::int),
 found AS (
-    SELECT w.id, w.tenant_id
-    FROM places p CROSS JOIN LATERAL (
-        SELECT e.id, e.tenant_id FROM active_executions e
-        WHERE e.job_id = p.job_id AND e.concurrency_limit > 0 AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
-          AND e.available_at <= (SELECT at FROM clock) AND is_of_types(e.job_type, @job_types::text[])
-          AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
-        ORDER BY e.backfill_id IS NOT NULL, e.priority DESC, e.scheduled_at, e.id
-        LIMIT greatest(p.free, 0)
-    ) w
+    SELECT (n.id)::uuid AS id, (n.tenant_id)::uuid AS tenant_id
+    FROM jobs j CROSS JOIN clock CROSS JOIN LATERAL next_of_job(j.job_id, @job_types::text[], clock.at, 0, @batch_size::int) n
+    WHERE j.job_id IS NOT NULL
     UNION
-    SELECT w.id, w.tenant_id
-    FROM keys y CROSS JOIN LATERAL (
-        SELECT e.id, e.tenant_id FROM active_executions e
-        WHERE e.tenant_id = y.tenant_id AND e.concurrency_key = y.concurrency_key AND e.concurrency_limit = 0
-          AND is_of_types(e.job_type, @job_types::text[]) AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL AND e.available_at <= (SELECT at FROM clock)
-        ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
-    ) w
-    WHERE NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = y.tenant_id AND k.key = y.concurrency_key)
+    SELECT (n.id)::uuid AS id, y.tenant_id
+    FROM keys y CROSS JOIN clock CROSS JOIN LATERAL next_of_key(y.tenant_id, y.concurrency_key, @job_types::text[], clock.at) n
 ),
 -- The last key of this stretch, when there may be more.
 last_key AS MATERIALIZED (
@@ -447,22 +429,27 @@ unkeyed AS (
 SELECT l.id, l.verdict::text AS verdict, l.job_type, l.tenant_id, l.concurrency_key,
        -- Somebody was left behind lately because of the tenant's limits.
        coalesce((SELECT n.crowded_at > clock.at - interval '2 minutes' FROM counted n WHERE n.tenant_id = l.tenant_id), false)::boolean AS crowded,
-       -- Whose turn it is now: as many as could have a place.
-       ARRAY(SELECT w.id FROM active_executions w
-             WHERE w.job_id = l.job_id AND w.concurrency_limit > 0 AND w.status IN ('pending', 'retrying') AND w.id <> l.id
-             ORDER BY w.backfill_id IS NOT NULL, w.priority DESC, w.scheduled_at, w.id
-             LIMIT greatest(l.concurrency_limit, 1))::uuid[] AS next_ids
-FROM locked l, clock;
+       -- Whose turn it is now: as many of a job as get the places that its ends
+       -- free, with the first of these.
+       (CASE WHEN l.nth_of_job = 1 AND EXISTS (SELECT 1 FROM active_executions w WHERE w.job_id = l.job_id AND w.awaits_slot)
+             THEN ARRAY(SELECT n.id FROM next_of_job(l.job_id, ARRAY[l.job_type], clock.at, l.places, 64) n)
+             ELSE '{}' END)::uuid[] AS next_ids
+FROM (SELECT o.id, o.verdict, o.job_type, o.tenant_id, o.job_id, o.concurrency_key,
+             row_number() OVER (PARTITION BY o.job_id ORDER BY o.id) AS nth_of_job,
+             (count(*) FILTER (WHERE o.verdict <> 'retrying' OR o.concurrency_limit > 0) OVER (PARTITION BY o.job_id))::int AS places
+      FROM locked o) l, clock;
 
 -- name: ListNextExecutions :many
--- Cross-tenant: the worker and the sweeper, once runs ended. Whose turn it is:
--- of tenants whose limits left somebody behind, the oldest that fit now, by
--- active_executions_list from its far end; and of each key that became free the
--- first in line. Locks nothing, the claim decides. A run that waits for a place
--- of its job is named only if one is free; of a type that no worker that lives
--- runs, none. No more than window_size of a tenant
--- are looked at: who fits and stands behind so many that do not is hinted by the
--- sweeper.
+-- Cross-tenant: the worker and the sweeper, once runs ended. Whose turn it is: of
+-- tenants whose limits left somebody behind, those that fit now, and of each key
+-- that became free the first in line. Locks nothing, the claim decides. An
+-- execution that waits for a place or a key is named only if one is free; of a type
+-- that no worker that lives runs, none.
+-- It walks the lines of a tenant, one for each type and priority, 60 at most: in
+-- the pool, where everything stands that a limit of its tenant left behind, and in
+-- active_executions_turn_lines. Of each it reads as many as may be named, and in
+-- the latter window_size: who could start and stands behind so many that cannot is
+-- found by ListPlacedExecutions.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 room AS MATERIALIZED (
     SELECT c.tenant_id,
@@ -478,51 +465,55 @@ served AS MATERIALIZED (
     WHERE EXISTS (SELECT 1 FROM workers v, clock
                   WHERE NOT v.dead AND v.expires_at > clock.at AND (v.job_types = '{}' OR kind.job_type = ANY (v.job_types)))
 ),
-oldest AS MATERIALIZED (
-    SELECT w.*, m.free,
-           CASE w.job_type WHEN 'http' THEN m.free_http WHEN 'function' THEN m.free_function WHEN 'command' THEN m.free_command ELSE m.free END AS free_type
-    FROM room m CROSS JOIN LATERAL (
-        SELECT e.id, e.tenant_id, e.job_id, e.job_type, e.priority, e.scheduled_at, e.concurrency_limit, e.concurrency_key
-        FROM active_executions e
-        WHERE e.tenant_id = m.tenant_id AND e.status IN ('pending', 'retrying')
-          AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
-        ORDER BY e.scheduled_at, e.id
-        LIMIT @window_size::int
-    ) w
-    WHERE m.free > 0
+lines AS MATERIALIZED (
+    SELECT m.tenant_id, s.job_type, level.priority, least(m.free, @most::int) AS free, f.free_type, least(m.free, f.free_type, @most::int) AS most
+    FROM room m CROSS JOIN served s CROSS JOIN generate_series(0, 9) AS level(priority)
+    CROSS JOIN LATERAL (SELECT CASE s.job_type WHEN 'http' THEN m.free_http WHEN 'function' THEN m.free_function ELSE m.free_command END AS free_type) f
+    WHERE m.free > 0 AND f.free_type > 0
 ),
-startable AS MATERIALIZED (
-    SELECT o.* FROM oldest o
-    WHERE o.free_type > 0 AND is_of_types(o.job_type, ARRAY(SELECT s.job_type FROM served s))
-      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key)
+-- What may have to wait for a place or a key too.
+front AS MATERIALIZED (
+    SELECT o.*, l.tenant_id, l.job_type, l.priority, l.free, l.free_type
+    FROM lines l CROSS JOIN LATERAL (
+        SELECT e.id, e.job_id, e.available_at, e.concurrency_limit, e.concurrency_key, e.cancel_requested_at FROM active_executions e
+        WHERE e.awaits_turn AND e.tenant_id = l.tenant_id AND e.job_type = l.job_type AND e.priority = l.priority
+          AND e.available_at <= (SELECT at FROM clock)
+        ORDER BY e.available_at LIMIT @window_size::int
+    ) o
 ),
 places AS MATERIALIZED (
-    SELECT j.job_id, (SELECT max(e.concurrency_limit) - count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0)
-                      FROM active_executions e WHERE e.job_id = j.job_id) AS free
-    FROM (SELECT DISTINCT o.job_id FROM startable o WHERE o.concurrency_limit > 0) j
+    SELECT j.job_id, taken_slots(j.job_id) AS taken FROM (SELECT DISTINCT f.job_id FROM front f WHERE f.concurrency_limit > 0) j
+),
+startable AS MATERIALIZED (
+    SELECT w.id, l.tenant_id, l.job_type, l.priority, w.available_at, l.free, l.free_type
+    FROM lines l CROSS JOIN LATERAL (
+        SELECT e.id, e.available_at FROM active_executions e
+        WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
+          AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
+        ORDER BY e.available_at LIMIT l.most
+    ) w
+    UNION ALL
+    SELECT o.id, o.tenant_id, o.job_type, o.priority, o.available_at, o.free, o.free_type
+    FROM front o
+    WHERE o.cancel_requested_at IS NULL
+      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key)
+      AND (o.concurrency_limit = 0 OR o.concurrency_limit > (SELECT p.taken FROM places p WHERE p.job_id = o.job_id))
 ),
 fitting AS (
-    SELECT o.id, o.tenant_id, o.priority, o.scheduled_at, o.free, o.free_type,
-           row_number() OVER (PARTITION BY o.tenant_id, o.job_type ORDER BY o.priority DESC, o.scheduled_at, o.id) AS type_place
-    FROM startable o LEFT JOIN places p ON p.job_id = o.job_id
-    WHERE o.concurrency_limit = 0 OR p.free > 0
+    SELECT o.id, o.tenant_id, o.priority, o.available_at, o.free, o.free_type,
+           row_number() OVER (PARTITION BY o.tenant_id, o.job_type ORDER BY o.priority DESC, o.available_at, o.id) AS type_place
+    FROM startable o
 ),
 placed AS (
     SELECT f.id, f.priority, f.free,
-           row_number() OVER (PARTITION BY f.tenant_id ORDER BY f.priority DESC, f.scheduled_at, f.id) AS place
+           row_number() OVER (PARTITION BY f.tenant_id ORDER BY f.priority DESC, f.available_at, f.id) AS place
     FROM fitting f WHERE f.type_place <= f.free_type
 )
-SELECT p.id, p.priority FROM placed p WHERE p.place <= least(p.free, @most::int)
+SELECT p.id, p.priority::smallint AS priority FROM placed p WHERE p.place <= p.free
 UNION
-SELECT w.id, w.priority
+SELECT (n.id)::uuid AS id, (n.priority)::smallint AS priority
 FROM (SELECT unnest(@key_tenant_ids::uuid[]) AS tenant_id, unnest(@keys::text[]) AS key) freed
-CROSS JOIN LATERAL (
-    SELECT e.id, e.priority FROM active_executions e
-    WHERE e.tenant_id = freed.tenant_id AND e.concurrency_key = freed.key AND e.status IN ('pending', 'retrying')
-      AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
-      AND is_of_types(e.job_type, ARRAY(SELECT s.job_type FROM served s))
-    ORDER BY e.priority DESC, e.scheduled_at, e.id LIMIT 1
-) w;
+CROSS JOIN clock CROSS JOIN LATERAL next_of_key(freed.tenant_id, freed.key, ARRAY(SELECT s.job_type FROM served s), clock.at) n;
 
 -- name: ListDriftedTenants :many
 -- Cross-tenant: the auditor. Tenants whose counts are not those of their rows,
@@ -813,10 +804,11 @@ WHERE tenant_id = @tenant_id AND id = @id AND status = 'running' AND cancel_requ
 
 -- name: ListNextInLine :many
 -- Whose turn it is when a place of a job was freed other than by an outcome; a
--- hint only, the claim counts. Walks active_executions_job.
-SELECT id, priority FROM active_executions
-WHERE tenant_id = @tenant_id AND job_id = @job_id AND concurrency_limit > 0 AND status IN ('pending', 'retrying')
-ORDER BY backfill_id IS NOT NULL, priority DESC, scheduled_at, id LIMIT @page_size;
+-- hint only, the claim counts.
+SELECT (n.id)::uuid AS id, (n.priority)::smallint AS priority
+FROM (SELECT @tenant_id::uuid AS tenant_id, @job_id::uuid AS job_id) of_one
+CROSS JOIN LATERAL next_of_job(of_one.job_id, '{http,function,command}', now(), 0, @page_size::int) n
+WHERE n.tenant_id = of_one.tenant_id;
 
 -- name: ListCancelledRuns :many
 -- Cross-tenant: the worker, between two heartbeats. Which of its runs somebody
@@ -827,17 +819,16 @@ WHERE cancel_requested_at IS NOT NULL AND status = 'running' AND worker_id = @wo
 
 -- name: ListObstacles :many
 -- What could keep executions of a page from running, as it is now. Counts the
--- places of each job once, by active_executions_job. A worker that does not say
--- what it runs is of an older version and taken to run everything. What is
--- parked is tried again at available_at.
+-- places of each job once. A worker that does not say what it runs is of an older
+-- version and taken to run everything. What is parked is tried again at
+-- available_at.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 waiting AS MATERIALIZED (
     SELECT e.* FROM active_executions e
     WHERE e.tenant_id = @tenant_id AND e.id = ANY (@ids::uuid[]) AND e.status <> 'running'
 ),
 places AS MATERIALIZED (
-    SELECT j.job_id, (SELECT count(*) FROM active_executions o
-                      WHERE o.tenant_id = @tenant_id AND o.job_id = j.job_id AND (o.status = 'running' OR o.concurrency_limit = 0)) AS taken
+    SELECT j.job_id, taken_slots(j.job_id) AS taken
     FROM (SELECT DISTINCT w.job_id FROM waiting w WHERE w.concurrency_limit > 0) j
 ),
 served AS MATERIALIZED (

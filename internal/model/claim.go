@@ -135,13 +135,13 @@ func (o listLeftExecutions) do(t *tables, at time.Time) (a answer) {
 		if r == nil || !r.mayStart(at) {
 			continue
 		}
-		if !t.runs(o.Types, r) {
-			if !r.bound() && !r.Pooled {
-				a.Strange = append(a.Strange, id)
+		if !r.bound() {
+			if !r.Pooled {
+				a.Unpooled = append(a.Unpooled, id)
 			}
 			continue
 		}
-		if !r.bound() {
+		if !t.runs(o.Types, r) {
 			continue
 		}
 		if !slices.Contains(a.IDs, r.Job) {
@@ -222,9 +222,9 @@ func (o claimGatedExecutions) do(t *tables, at time.Time) (a answer) {
 	return a
 }
 
-// byTurn is the order in which runs of one job get places.
+// byTurn is the order in which runs get places, keys and what room their tenant has.
 func byTurn(a, b *activeRow) int {
-	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.At.Compare(b.At), compareIDs(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.AvailableAt.Compare(b.AvailableAt), compareIDs(a.ID, b.ID))
 }
 
 func (o listHeldExecutions) do(t *tables, at time.Time) (a answer) {

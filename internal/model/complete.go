@@ -17,13 +17,18 @@ func (o completeExecutions) do(t *tables, at time.Time) (a answer) {
 	// statement are.
 	verdicts := make([]verdict, 0, len(o.Outcomes))
 	accepted := make([]outcome, 0, len(o.Outcomes))
+	ends := map[uuid.UUID][]*activeRow{}
 	for _, d := range o.Outcomes {
 		r := t.row(d.ID)
 		if r == nil || !t.mayComplete(r, d) {
 			continue
 		}
-		verdicts = append(verdicts, verdict{ID: r.ID, Status: t.judge(r, d), Next: t.nextInLine(r), Tenant: r.Tenant, Key: r.Key})
+		verdicts = append(verdicts, verdict{ID: r.ID, Status: t.judge(r, d), Tenant: r.Tenant, Key: r.Key})
 		accepted = append(accepted, d)
+		ends[r.Job] = append(ends[r.Job], r)
+	}
+	for i := range verdicts {
+		verdicts[i].Next = t.nextOf(ends, verdicts, verdicts[i].ID, at)
 	}
 	for i, v := range verdicts {
 		d, r := accepted[i], t.row(v.ID)
@@ -76,17 +81,41 @@ func (t *tables) judge(r *activeRow, d outcome) execution.Status {
 	}
 }
 
-// nextInLine are the runs of the same job whose turn it is.
-func (t *tables) nextInLine(of *activeRow) (ids []uuid.UUID) {
+// nextOf are the runs of a job that get the places which its ends free. They are
+// said with the first of these.
+func (t *tables) nextOf(ends map[uuid.UUID][]*activeRow, verdicts []verdict, id uuid.UUID, at time.Time) []uuid.UUID {
+	r := t.row(id)
+	freed := 0
+	for _, end := range ends[r.Job] {
+		if compareIDs(end.ID, id) < 0 {
+			return nil
+		}
+		i := slices.IndexFunc(verdicts, func(v verdict) bool { return v.ID == end.ID })
+		if verdicts[i].Status != execution.Retrying || end.Gate > 0 {
+			freed++
+		}
+	}
+	return t.nextInLine(r.Job, []string{r.Type}, at, freed)
+}
+
+// nextInLine are the runs of a job of some types that get the places which a
+// statement frees, or those that are free where it frees none: next_of_job.
+func (t *tables) nextInLine(of uuid.UUID, types []string, at time.Time, freed int) (ids []uuid.UUID) {
 	var rows []*activeRow
+	taken := 0
+	if freed == 0 {
+		taken = t.places(of).Taken
+	}
 	for i := range t.active {
-		if r := &t.active[i]; r.Job == of.Job && r.Gate > 0 && r.waits() && r.ID != of.ID {
+		if r := &t.active[i]; r.Job == of && r.Gate > taken && r.mayStart(at) && !t.taken(r) && t.runs(types, r) {
 			rows = append(rows, r)
 		}
 	}
 	slices.SortFunc(rows, byTurn)
-	for _, r := range rows[:min(len(rows), max(of.Gate, 1))] {
-		ids = append(ids, r.ID)
+	for i, r := range rows {
+		if i+1+taken <= r.Gate && (freed == 0 || i < freed) {
+			ids = append(ids, r.ID)
+		}
 	}
 	return ids
 }

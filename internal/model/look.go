@@ -30,37 +30,55 @@ func (o listPooledExecutions) do(t *tables, at time.Time) (a answer) {
 
 // do lists who has a place or a key and was not told.
 func (o listPlacedExecutions) do(t *tables, at time.Time) (a answer) {
-	waiting, keyed := map[uuid.UUID][]*activeRow{}, map[lockKey][]*activeRow{}
+	jobs, keys := map[uuid.UUID]bool{}, map[lockKey]bool{}
 	for i := range t.active {
 		r := &t.active[i]
-		switch {
-		case !r.mayStart(at) || t.taken(r) || !t.runs(o.Types, r):
-		case r.Gate > 0:
-			waiting[r.Job] = append(waiting[r.Job], r)
-		case r.Key != "":
-			keyed[r.lockKey()] = append(keyed[r.lockKey()], r)
+		if r.mayStart(at) && r.Gate > 0 {
+			jobs[r.Job] = true
+		}
+		if r.mayStart(at) && r.Key != "" {
+			keys[r.lockKey()] = true
 		}
 	}
-	for id, rows := range waiting {
-		slices.SortFunc(rows, byTurn)
-		for _, r := range rows[:min(max(0, t.free(id)), len(rows))] {
-			a.IDs = append(a.IDs, r.ID)
-		}
+	for id := range jobs {
+		a.IDs = append(a.IDs, t.nextInLine(id, o.Types, at, 0)...)
 	}
-	for _, rows := range keyed {
-		slices.SortFunc(rows, byTurn)
-		a.IDs = append(a.IDs, rows[0].ID)
+	for key := range keys {
+		a.IDs = append(a.IDs, t.nextOfKey(key, at, func(r *activeRow) bool { return t.runs(o.Types, r) })...)
 	}
-	slices.SortFunc(a.IDs, compareIDs)
+	a.IDs = distinct(a.IDs)
 	return a
 }
 
-// do names whose turn it is: of tenants, as far as they have room, and of each
-// key the first in line; and nothing that no worker runs.
-func (o listNextExecutions) do(t *tables, at time.Time) (a answer) {
+// nextOfKey is the first of those that wait for a key, unless it is held:
+// next_of_key.
+func (t *tables) nextOfKey(key lockKey, at time.Time, runs func(*activeRow) bool) []uuid.UUID {
 	var rows []*activeRow
 	for i := range t.active {
-		if r := &t.active[i]; r.mayStart(at) && t.served(r.Type, at) {
+		if r := &t.active[i]; r.lockKey() == key && r.mayStart(at) && t.mayHavePlace(r) && !t.taken(r) && runs(r) {
+			rows = append(rows, r)
+		}
+	}
+	slices.SortFunc(rows, byTurn)
+	if len(rows) == 0 {
+		return nil
+	}
+	return []uuid.UUID{rows[0].ID}
+}
+
+// mayHavePlace says that the row needs no place of its job, or that one is free.
+func (t *tables) mayHavePlace(r *activeRow) bool {
+	return r.Gate == 0 || t.places(r.Job).Taken < r.Gate
+}
+
+// do names whose turn it is: of tenants, as far as they have room, and of each
+// key the first in line; and nothing that no worker runs. What is hinted and was
+// never left behind stands in no line, and it does not name it.
+func (o listNextExecutions) do(t *tables, at time.Time) (a answer) {
+	served := func(r *activeRow) bool { return t.served(r.Type, at) }
+	var rows []*activeRow
+	for i := range t.active {
+		if r := &t.active[i]; r.mayStart(at) && served(r) && (r.Pooled || r.bound()) && !t.taken(r) && t.mayHavePlace(r) {
 			rows = append(rows, r)
 		}
 	}
@@ -69,16 +87,14 @@ func (o listNextExecutions) do(t *tables, at time.Time) (a answer) {
 		room := t.tenant(id).room(o.Limit)
 		room.All = min(room.All, 64)
 		for _, r := range rows {
-			if r.Tenant == id && room.All > 0 && *room.of(r.Type) > 0 && !t.taken(r) && (r.Gate == 0 || t.free(r.Job) > 0) {
+			if r.Tenant == id && room.All > 0 && *room.of(r.Type) > 0 {
 				a.IDs = append(a.IDs, r.ID)
 				room.add(r.Type, -1)
 			}
 		}
 	}
 	for _, key := range o.Keys {
-		if i := slices.IndexFunc(rows, func(r *activeRow) bool { return r.lockKey() == key }); i >= 0 {
-			a.IDs = append(a.IDs, rows[i].ID)
-		}
+		a.IDs = append(a.IDs, t.nextOfKey(key, at, served)...)
 	}
 	a.IDs = distinct(a.IDs)
 	return a
@@ -89,16 +105,4 @@ func (t *tables) served(kind string, at time.Time) bool {
 	return slices.ContainsFunc(t.workers, func(w workerRow) bool {
 		return !w.Dead && w.ExpiresAt.After(at) && (len(w.Types) == 0 || slices.Contains(w.Types, kind))
 	})
-}
-
-// free is how many places a job has left for those of its runs that wait for
-// one.
-func (t *tables) free(of uuid.UUID) int {
-	gate := 0
-	for i := range t.active {
-		if t.active[i].Job == of {
-			gate = max(gate, t.active[i].Gate)
-		}
-	}
-	return gate - t.places(of).Taken
 }

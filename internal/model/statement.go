@@ -25,7 +25,7 @@ type answer struct {
 	Stands   bool        // the lease does
 	Count    int         // rows
 	Gated    []uuid.UUID // jobs of which something waits for a place
-	Strange  []uuid.UUID // executions that others run
+	Unpooled []uuid.UUID // executions that nobody looks for yet
 	Refused  string      // why it was not done; never for what a fault did
 	At       time.Time   // the instant of a transaction that goes on
 	due      []dueJob

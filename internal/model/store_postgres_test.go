@@ -271,8 +271,8 @@ func asker(o op) uuid.UUID {
 func (s *real) left(ctx context.Context, o listLeftExecutions, at time.Time) (a answer, err error) {
 	rows, err := s.q.ListLeftExecutions(ctx, db.ListLeftExecutionsParams{Now: &at, Ids: o.IDs, JobTypes: some(o.Types)})
 	for _, r := range rows {
-		if r.Strange {
-			a.Strange = append(a.Strange, r.ID)
+		if r.Unpooled {
+			a.Unpooled = append(a.Unpooled, r.ID)
 			continue
 		}
 		if !slices.Contains(a.IDs, r.JobID) {
@@ -282,7 +282,7 @@ func (s *real) left(ctx context.Context, o listLeftExecutions, at time.Time) (a 
 			a.Gated = append(a.Gated, r.JobID)
 		}
 	}
-	slices.SortFunc(a.Strange, compareIDs)
+	slices.SortFunc(a.Unpooled, compareIDs)
 	return a, err
 }
 

@@ -249,11 +249,11 @@ func (k *worker) claimAgain(inc *incarnation, token uuid.UUID, ids []uuid.UUID) 
 					})
 				})
 			}
-			if len(left.Strange) == 0 {
+			if len(left.Unpooled) == 0 {
 				rest(answer{})
 				return
 			}
-			ask(poolExecutions{IDs: left.Strange}, rest)
+			ask(poolExecutions{IDs: left.Unpooled}, rest)
 		})
 	})
 }

@@ -216,10 +216,10 @@ func (s *store) reclaim(ctx context.Context, now time.Time, some []found) ([]los
 }
 
 // nextMost bounds how many of one tenant are named as the next in line, and
-// nextWindow how many of its oldest are looked at.
+// nextWindow how many of one line are looked at that wait for a place or a key too.
 const (
 	nextMost   = 64
-	nextWindow = 1024
+	nextWindow = 32
 )
 
 // next lists whose turn it is after executions ended: of their tenants, as far

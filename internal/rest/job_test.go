@@ -264,7 +264,9 @@ func TestTriggersQueueUpToABound(t *testing.T) {
 	b.do(t, r)
 	waits := read[api.Execution](t, b.do(t, r), http.StatusAccepted)
 	_, err := b.engine.Pool().Exec(t.Context(), `INSERT INTO active_executions
-		SELECT (jsonb_populate_record(e, jsonb_build_object('id', gen_random_uuid()))).* FROM active_executions e, generate_series(1, 1000) WHERE e.id = $1`, waits.ID)
+		(id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts, timeout_ms, concurrency_limit, available_at, sweep_at)
+		SELECT gen_random_uuid(), tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts, timeout_ms, concurrency_limit, available_at, sweep_at
+		FROM active_executions e, generate_series(1, 1000) WHERE e.id = $1`, waits.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,10 +140,10 @@ type freed struct {
 	key       string
 }
 
-// nextWindow is how many of a tenant's oldest are looked at for the next in
-// line, and nextMost how many of them are named.
+// nextWindow is how many executions of one line are looked at that wait for a
+// place or a key too, and nextMost how many of a tenant are named as the next.
 const (
-	nextWindow = 1024
+	nextWindow = 32
 	nextMost   = 64
 )
 

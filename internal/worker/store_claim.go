@@ -14,7 +14,8 @@ import (
 // claim takes what it can of the wishes: first what has its place, in one
 // round trip; then, of what is left, the runs that wait for a place of their
 // job or have a concurrency key. What this worker does not run goes to the pool,
-// where those that do find it.
+// where those that do find it, and so does what a limit of its tenant left behind:
+// whatever ends looks for the next there.
 func (s *store) claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.UUID) ([]claimed, error) {
 	q := db.New(s.db.Pool())
 	rows, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, JobTypes: s.types, MaxRunning: s.maxRunning})
@@ -32,9 +33,9 @@ func (s *store) claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.U
 	if err != nil {
 		return nil, fmt.Errorf("list what a claim left: %w", postgres.Fault(err))
 	}
-	jobs, bound, strange := sortLeft(left)
-	if len(strange) > 0 {
-		if err := s.pool(ctx, strange); err != nil {
+	jobs, bound, unpooled := sortLeft(left)
+	if len(unpooled) > 0 {
+		if err := s.pool(ctx, unpooled); err != nil {
 			return nil, err
 		}
 	}
@@ -48,20 +49,20 @@ func (s *store) claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.U
 }
 
 // sortLeft answers of which jobs runs wait for a place, whether something waits
-// for a place or a key, and what is of another's type. What has its place and
+// for a place or a key, and what nobody looks for yet. What has its place and
 // waits for its key alone needs no lock of its job.
-func sortLeft(left []db.ListLeftExecutionsRow) (jobs []uuid.UUID, bound bool, strange []uuid.UUID) {
+func sortLeft(left []db.ListLeftExecutionsRow) (jobs []uuid.UUID, bound bool, unpooled []uuid.UUID) {
 	for _, r := range left {
 		switch {
-		case r.Strange:
-			strange = append(strange, r.ID)
+		case r.Unpooled:
+			unpooled = append(unpooled, r.ID)
 			continue
 		case r.Gated && (len(jobs) == 0 || jobs[len(jobs)-1] != r.JobID): // they come in the order of their jobs
 			jobs = append(jobs, r.JobID)
 		}
 		bound = true
 	}
-	return jobs, bound, strange
+	return jobs, bound, unpooled
 }
 
 // claimGated locks the jobs, then counts their places: two statements, because

@@ -49,7 +49,7 @@ type takenDown struct{}
 func (takenDown) Scan(...any) error { return errTakenDown }
 
 // PlanNode is a step of a plan that was run, with the steps below it, as EXPLAIN
-// (ANALYZE, FORMAT JSON) tells it. Row counts are those of one loop.
+// (ANALYZE, BUFFERS, FORMAT JSON) tells it. Row counts are those of one loop.
 type PlanNode struct {
 	Type     string     `json:"Node Type"`
 	Relation string     `json:"Relation Name"`
@@ -58,6 +58,9 @@ type PlanNode struct {
 	Rows     float64    `json:"Actual Rows"`
 	Joined   float64    `json:"Rows Removed by Join Filter"`
 	Filtered float64    `json:"Rows Removed by Filter"`
+	Took     float64    `json:"Actual Total Time"` // ms, of one loop
+	Hit      float64    `json:"Shared Hit Blocks"`
+	Read     float64    `json:"Shared Read Blocks"`
 	Plans    []PlanNode `json:"Plans"`
 }
 
@@ -71,6 +74,10 @@ func (n PlanNode) Walk(visit func(PlanNode)) {
 
 // Touched is how many rows the step itself produced, compared and threw away.
 func (n PlanNode) Touched() float64 { return n.Loops * (n.Rows + n.Joined + n.Filtered) }
+
+// Buffers is how many pages the step and all below it looked at, those of the
+// functions that they call included.
+func (n PlanNode) Buffers() float64 { return n.Hit + n.Read }
 
 // Explain runs what ask sends to the Statement, of a tenant (uuid.Nil: of none)
 // and with a plan_cache_mode ("auto" where nothing is to be forced), tells how
@@ -94,7 +101,7 @@ func Explain(t testing.TB, conn *pgx.Conn, mode string, tenantID uuid.UUID, ask 
 		t.Fatal(err)
 	}
 	var text []byte
-	if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+s.sql, s.args...).Scan(&text); err != nil {
+	if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+s.sql, s.args...).Scan(&text); err != nil {
 		t.Fatalf("%v: %s", err, s.sql)
 	}
 	var plans []struct{ Plan PlanNode }
