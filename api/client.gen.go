@@ -149,14 +149,14 @@ type ClientInterface interface {
 
 	// ListAudit List changes
 	//
-	// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions.
+	// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
 	//
 	// Corresponds with GET /api/v1/scheduler/audit (the `ListAudit` operationId).
 	ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// VerifyAudit Verify the record
 	//
-	// Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`.
+	// Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a strand, the record says so, and the strand is followed from there; an anchor from before that proves nothing more.
 	//
 	// Corresponds with GET /api/v1/scheduler/audit/verify (the `VerifyAudit` operationId).
 	VerifyAudit(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1074,7 +1074,7 @@ func (c *Client) RotateAPIKey(ctx context.Context, id APIKeyID, body RotateAPIKe
 
 // ListAudit List changes
 //
-// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions.
+// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
 //
 // Corresponds with GET /api/v1/scheduler/audit (the `ListAudit` operationId).
 func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1091,7 +1091,7 @@ func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEdit
 
 // VerifyAudit Verify the record
 //
-// Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`.
+// Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a strand, the record says so, and the strand is followed from there; an anchor from before that proves nothing more.
 //
 // Corresponds with GET /api/v1/scheduler/audit/verify (the `VerifyAudit` operationId).
 func (c *Client) VerifyAudit(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7142,7 +7142,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListAuditWithResponse List changes
 	//
-	// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions.
+	// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7151,7 +7151,7 @@ type ClientWithResponsesInterface interface {
 
 	// VerifyAuditWithResponse Verify the record
 	//
-	// Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`.
+	// Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a strand, the record says so, and the strand is followed from there; an anchor from before that proves nothing more.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17853,7 +17853,7 @@ func (c *ClientWithResponses) RotateAPIKeyWithResponse(ctx context.Context, id A
 
 // ListAuditWithResponse List changes
 //
-// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions.
+// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17868,7 +17868,7 @@ func (c *ClientWithResponses) ListAuditWithResponse(ctx context.Context, params 
 
 // VerifyAuditWithResponse Verify the record
 //
-// Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`.
+// Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a strand, the record says so, and the strand is followed from there; an anchor from before that proves nothing more.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -61,6 +61,7 @@ func (e AuditEntryChange) Valid() bool {
 // Defines values for AuditObjectType.
 const (
 	AuditObjectTypeAPIKey    AuditObjectType = "apiKey"
+	AuditObjectTypeAuditLog  AuditObjectType = "auditLog"
 	AuditObjectTypeBackfill  AuditObjectType = "backfill"
 	AuditObjectTypeCalendar  AuditObjectType = "calendar"
 	AuditObjectTypeExecution AuditObjectType = "execution"
@@ -73,6 +74,8 @@ const (
 func (e AuditObjectType) Valid() bool {
 	switch e {
 	case AuditObjectTypeAPIKey:
+		return true
+	case AuditObjectTypeAuditLog:
 		return true
 	case AuditObjectTypeBackfill:
 		return true
@@ -98,6 +101,7 @@ const (
 	Cut     AuditProblemKind = "cut"
 	Edited  AuditProblemKind = "edited"
 	Missing AuditProblemKind = "missing"
+	Removed AuditProblemKind = "removed"
 )
 
 // Valid indicates whether the value is a known member of the AuditProblemKind enum.
@@ -112,6 +116,8 @@ func (e AuditProblemKind) Valid() bool {
 	case Edited:
 		return true
 	case Missing:
+		return true
+	case Removed:
 		return true
 	default:
 		return false
@@ -1077,7 +1083,7 @@ type AuditEntry struct {
 	// Example: 0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10
 	ObjectID string `json:"objectId"`
 
-	// ObjectType A kind of thing that changes.
+	// ObjectType A kind of thing that changes. `auditLog` is a strand of the record itself, whose beginning retention removed.
 	ObjectType AuditObjectType `json:"objectType"`
 
 	// RequestID The `X-Request-Id` of the request.
@@ -1102,7 +1108,7 @@ type AuditEntryActorKind string
 // AuditEntryChange defines model for AuditEntry.Change.
 type AuditEntryChange string
 
-// AuditObjectType A kind of thing that changes.
+// AuditObjectType A kind of thing that changes. `auditLog` is a strand of the record itself, whose beginning retention removed.
 type AuditObjectType string
 
 // AuditPage defines model for AuditPage.
@@ -1118,7 +1124,7 @@ type AuditPage struct {
 
 // AuditProblem defines model for AuditProblem.
 type AuditProblem struct {
-	// Kind `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored.
+	// Kind `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored. `removed`: the beginning is gone, and the record does not say that retention removed it.
 	Kind AuditProblemKind `json:"kind"`
 
 	// Message Example: entry 41 does not fit the one before it
@@ -1133,7 +1139,7 @@ type AuditProblem struct {
 	Strand int `json:"strand"`
 }
 
-// AuditProblemKind `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored.
+// AuditProblemKind `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored. `removed`: the beginning is gone, and the record does not say that retention removed it.
 type AuditProblemKind string
 
 // AuditVerification defines model for AuditVerification.

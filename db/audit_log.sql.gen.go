@@ -13,7 +13,7 @@ import (
 )
 
 const ListAuditChains = `-- name: ListAuditChains :many
-SELECT DISTINCT tenant_id FROM (SELECT tenant_id FROM audit_heads UNION ALL SELECT tenant_id FROM audit_log) t ORDER BY tenant_id
+SELECT DISTINCT tenant_id FROM (SELECT tenant_id FROM audit_heads UNION ALL SELECT tenant_id FROM audit_anchors UNION ALL SELECT tenant_id FROM audit_log) t ORDER BY tenant_id
 `
 
 // Cross-tenant: the verification of all chains.
@@ -115,6 +115,9 @@ func (q *Queries) ListAuditEntries(ctx context.Context, arg ListAuditEntriesPara
 
 const ListAuditLinks = `-- name: ListAuditLinks :many
 SELECT coalesce(h.seq, 0)::bigint AS head_seq, coalesce(h.hash, '')::bytea AS head_hash,
+       coalesce(n.seq, 0)::bigint AS anchor_seq, coalesce(n.hash, '')::bytea AS anchor_hash,
+       coalesce((SELECT r.after FROM audit_log r WHERE r.tenant_id = n.tenant_id AND r.object_id = n.strand::text AND r.object_type = 'auditLog'
+                 ORDER BY r.at DESC LIMIT 1), '')::text AS anchor_record,
        coalesce(l.seq, 0)::bigint AS seq, coalesce(l.at, 'epoch')::timestamptz AS at, coalesce(l.actor_kind, '')::text AS actor_kind,
        coalesce(l.actor, '')::text AS actor, coalesce(l.address, '')::text AS address, coalesce(l.request_id, '')::text AS request_id,
        coalesce(l.action, '')::text AS action, coalesce(l.object_type, '')::text AS object_type, coalesce(l.object_id, '')::text AS object_id,
@@ -122,6 +125,7 @@ SELECT coalesce(h.seq, 0)::bigint AS head_seq, coalesce(h.hash, '')::bytea AS he
        coalesce(l.prev_hash, '')::bytea AS prev_hash, coalesce(l.hash, '')::bytea AS hash
 FROM (SELECT 1) one
 LEFT JOIN audit_heads h ON h.tenant_id = $1 AND h.strand = $2
+LEFT JOIN audit_anchors n ON n.tenant_id = $1 AND n.strand = $2
 LEFT JOIN (SELECT a.tenant_id, a.strand, a.seq, a.at, a.actor_kind, a.actor, a.address, a.request_id, a.action, a.object_type, a.object_id, a.change, a.before, a.after, a.prev_hash, a.hash FROM audit_log a WHERE a.tenant_id = $1 AND a.strand = $2 AND a.seq >= $3 ORDER BY a.seq LIMIT $4) l ON true
 ORDER BY l.seq
 `
@@ -134,26 +138,30 @@ type ListAuditLinksParams struct {
 }
 
 type ListAuditLinksRow struct {
-	HeadSeq    int64
-	HeadHash   []byte
-	Seq        int64
-	At         time.Time
-	ActorKind  string
-	Actor      string
-	Address    string
-	RequestID  string
-	Action     string
-	ObjectType string
-	ObjectID   string
-	Change     string
-	Before     *string
-	After      *string
-	PrevHash   []byte
-	Hash       []byte
+	HeadSeq      int64
+	HeadHash     []byte
+	AnchorSeq    int64
+	AnchorHash   []byte
+	AnchorRecord string
+	Seq          int64
+	At           time.Time
+	ActorKind    string
+	Actor        string
+	Address      string
+	RequestID    string
+	Action       string
+	ObjectType   string
+	ObjectID     string
+	Change       string
+	Before       *string
+	After        *string
+	PrevHash     []byte
+	Hash         []byte
 }
 
 // A piece of a strand from a link on, oldest first, each row with the strand's
-// head as of the same snapshot. Without any link there is one row, of seq 0.
+// head as of the same snapshot, the anchor of what retention removed, and the newest
+// record of that. Without any link there is one row, of seq 0.
 func (q *Queries) ListAuditLinks(ctx context.Context, arg ListAuditLinksParams) ([]ListAuditLinksRow, error) {
 	rows, err := q.db.Query(ctx, ListAuditLinks,
 		arg.TenantID,
@@ -171,6 +179,9 @@ func (q *Queries) ListAuditLinks(ctx context.Context, arg ListAuditLinksParams) 
 		if err := rows.Scan(
 			&i.HeadSeq,
 			&i.HeadHash,
+			&i.AnchorSeq,
+			&i.AnchorHash,
+			&i.AnchorRecord,
 			&i.Seq,
 			&i.At,
 			&i.ActorKind,
@@ -194,4 +205,78 @@ func (q *Queries) ListAuditLinks(ctx context.Context, arg ListAuditLinksParams) 
 		return nil, err
 	}
 	return items, nil
+}
+
+const ListAuditStrands = `-- name: ListAuditStrands :many
+SELECT h.tenant_id, h.strand,
+       coalesce((SELECT l.at < $1::timestamptz FROM audit_log l WHERE l.tenant_id = h.tenant_id AND l.strand = h.strand ORDER BY l.seq LIMIT 1), false)::boolean AS old
+FROM audit_heads h WHERE (h.tenant_id, h.strand) > ($2::uuid, $3::smallint)
+ORDER BY h.tenant_id, h.strand OFFSET $4 LIMIT $5
+`
+
+type ListAuditStrandsParams struct {
+	Before      time.Time
+	AfterTenant uuid.UUID
+	AfterStrand int16
+	Skipped     int32
+	BatchSize   int32
+}
+
+type ListAuditStrandsRow struct {
+	TenantID uuid.UUID
+	Strand   int16
+	Old      bool
+}
+
+// Cross-tenant: retention. A page of strands, in the order of their key, and whether
+// the first entry of each was made before an instant.
+func (q *Queries) ListAuditStrands(ctx context.Context, arg ListAuditStrandsParams) ([]ListAuditStrandsRow, error) {
+	rows, err := q.db.Query(ctx, ListAuditStrands,
+		arg.Before,
+		arg.AfterTenant,
+		arg.AfterStrand,
+		arg.Skipped,
+		arg.BatchSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListAuditStrandsRow
+	for rows.Next() {
+		var i ListAuditStrandsRow
+		if err := rows.Scan(&i.TenantID, &i.Strand, &i.Old); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const TrimAuditStrand = `-- name: TrimAuditStrand :one
+SELECT trim_audit_strand($1::uuid, $2::smallint, $3::timestamptz, $4::int) AS removed
+`
+
+type TrimAuditStrandParams struct {
+	TenantID uuid.UUID
+	Strand   int16
+	Before   time.Time
+	Most     int32
+}
+
+// By retention. See the function: it removes at most so many entries of
+// one strand.
+func (q *Queries) TrimAuditStrand(ctx context.Context, arg TrimAuditStrandParams) (int32, error) {
+	row := q.db.QueryRow(ctx, TrimAuditStrand,
+		arg.TenantID,
+		arg.Strand,
+		arg.Before,
+		arg.Most,
+	)
+	var removed int32
+	err := row.Scan(&removed)
+	return removed, err
 }

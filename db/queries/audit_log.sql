@@ -12,8 +12,12 @@ ORDER BY at DESC, strand DESC, seq DESC LIMIT @page_size;
 
 -- name: ListAuditLinks :many
 -- A piece of a strand from a link on, oldest first, each row with the strand's
--- head as of the same snapshot. Without any link there is one row, of seq 0.
+-- head as of the same snapshot, the anchor of what retention removed, and the newest
+-- record of that. Without any link there is one row, of seq 0.
 SELECT coalesce(h.seq, 0)::bigint AS head_seq, coalesce(h.hash, '')::bytea AS head_hash,
+       coalesce(n.seq, 0)::bigint AS anchor_seq, coalesce(n.hash, '')::bytea AS anchor_hash,
+       coalesce((SELECT r.after FROM audit_log r WHERE r.tenant_id = n.tenant_id AND r.object_id = n.strand::text AND r.object_type = 'auditLog'
+                 ORDER BY r.at DESC LIMIT 1), '')::text AS anchor_record,
        coalesce(l.seq, 0)::bigint AS seq, coalesce(l.at, 'epoch')::timestamptz AS at, coalesce(l.actor_kind, '')::text AS actor_kind,
        coalesce(l.actor, '')::text AS actor, coalesce(l.address, '')::text AS address, coalesce(l.request_id, '')::text AS request_id,
        coalesce(l.action, '')::text AS action, coalesce(l.object_type, '')::text AS object_type, coalesce(l.object_id, '')::text AS object_id,
@@ -21,9 +25,23 @@ SELECT coalesce(h.seq, 0)::bigint AS head_seq, coalesce(h.hash, '')::bytea AS he
        coalesce(l.prev_hash, '')::bytea AS prev_hash, coalesce(l.hash, '')::bytea AS hash
 FROM (SELECT 1) one
 LEFT JOIN audit_heads h ON h.tenant_id = @tenant_id AND h.strand = @strand
+LEFT JOIN audit_anchors n ON n.tenant_id = @tenant_id AND n.strand = @strand
 LEFT JOIN (SELECT a.* FROM audit_log a WHERE a.tenant_id = @tenant_id AND a.strand = @strand AND a.seq >= @from_seq ORDER BY a.seq LIMIT @page_size) l ON true
 ORDER BY l.seq;
 
 -- name: ListAuditChains :many
 -- Cross-tenant: the verification of all chains.
-SELECT DISTINCT tenant_id FROM (SELECT tenant_id FROM audit_heads UNION ALL SELECT tenant_id FROM audit_log) t ORDER BY tenant_id;
+SELECT DISTINCT tenant_id FROM (SELECT tenant_id FROM audit_heads UNION ALL SELECT tenant_id FROM audit_anchors UNION ALL SELECT tenant_id FROM audit_log) t ORDER BY tenant_id;
+
+-- name: ListAuditStrands :many
+-- Cross-tenant: retention. A page of strands, in the order of their key, and whether
+-- the first entry of each was made before an instant.
+SELECT h.tenant_id, h.strand,
+       coalesce((SELECT l.at < @before::timestamptz FROM audit_log l WHERE l.tenant_id = h.tenant_id AND l.strand = h.strand ORDER BY l.seq LIMIT 1), false)::boolean AS old
+FROM audit_heads h WHERE (h.tenant_id, h.strand) > (@after_tenant::uuid, @after_strand::smallint)
+ORDER BY h.tenant_id, h.strand OFFSET @skipped LIMIT @batch_size;
+
+-- name: TrimAuditStrand :one
+-- By retention. See the function: it removes at most so many entries of
+-- one strand.
+SELECT trim_audit_strand(@tenant_id::uuid, @strand::smallint, @before::timestamptz, @most::int) AS removed;

@@ -42,12 +42,13 @@ const retentionEvery = 15 * time.Minute
 
 // duties are what one promoter at a time does.
 func (p process) duties(c config.Promoter, db *postgres.DB) []promoter.Duty {
-	old := retention.New(retention.Config{DB: db, Months: c.RetentionMonths, MetricDays: c.MetricsDays})
+	old := retention.New(retention.Config{DB: db, Months: c.RetentionMonths, MetricDays: c.MetricsDays, AuditDays: c.AuditDays})
 	removal := func(ctx context.Context, _ lease.Lease) (more bool, err error) {
 		report, err := old.Pass(ctx, time.Time{})
 		if !report.Nothing() {
 			p.log.InfoContext(ctx, "what is too old was removed", "kept_from", report.Kept, "partitions", report.Partitions,
-				"jobs", report.Jobs, "job_versions", report.JobVersions, "backfills", report.Backfills)
+				"jobs", report.Jobs, "job_versions", report.JobVersions, "backfills", report.Backfills,
+				"audit_entries", report.AuditEntries)
 		}
 		if report.Busy {
 			p.log.InfoContext(ctx, "an old partition is in use, it is removed later", "kept_from", report.Kept)

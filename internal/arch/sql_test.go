@@ -101,6 +101,7 @@ var crossTenant = map[string]string{
 	"ListRollupsByKeys":     "the collector of metrics",
 	"UpsertRollups":         "the collector of metrics",
 	"DeleteOldRollups":      "retention",
+	"ListAuditStrands":      "retention",
 	"TakeMetrics":           "the collector of metrics",
 	"OldestDue":             "partition upkeep",
 }

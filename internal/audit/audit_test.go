@@ -86,11 +86,12 @@ func (b *bundle) exec(sql string, args ...any) {
 // tamper changes the log as somebody who owns the database could.
 func (b *bundle) tamper(statements ...string) {
 	b.t.Helper()
-	b.exec("ALTER TABLE audit_log DISABLE TRIGGER append_only")
+	b.exec("ALTER TABLE audit_log DISABLE TRIGGER USER")
 	for _, sql := range statements {
 		b.exec(strings.ReplaceAll(sql, "$t", "tenant_id = '"+b.ours.TenantID.String()+"'"))
 	}
 	b.exec("ALTER TABLE audit_log ENABLE ALWAYS TRIGGER append_only")
+	b.exec("ALTER TABLE audit_log ENABLE ALWAYS TRIGGER removal")
 }
 
 func spec(name string) job.Spec {

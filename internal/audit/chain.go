@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -42,6 +43,16 @@ func ParseLink(text string) (Link, error) {
 	return Link{Strand: int(strand), Seq: seq, Hash: hash}, nil
 }
 
+// is says whether the record of an anchor, as the log has it, is of this link.
+func (l Link) is(record string) bool {
+	var recorded struct {
+		Seq  int64
+		Hash string
+	}
+	err := json.Unmarshal([]byte(record), &recorded)
+	return err == nil && recorded.Seq == l.Seq && recorded.Hash == fmt.Sprintf("\\x%x", l.Hash)
+}
+
 var errLink = errors.New("is not an anchor: strand, number and hash of an entry, separated by points")
 
 // Problem is where a chain does not hold.
@@ -49,8 +60,9 @@ type Problem struct {
 	Seq int64
 	// Kind is "edited" (an entry is not what was written), "missing" (entries
 	// are gone, or stand elsewhere), "cut" (the end is gone), "added" (there are
-	// entries that no change made), or "anchor" (the chain is another one than
-	// the one that was anchored).
+	// entries that no change made), "anchor" (the chain is another one than
+	// the one that was anchored), or "removed" (the beginning is gone, and the log
+	// does not say that retention removed it).
 	Kind    string
 	Message string
 }
@@ -102,17 +114,17 @@ func (e entry) hash() []byte {
 }
 
 // follow checks the entries after a link, which are in order. Where the link
-// has a number, the first of them is the link itself.
-func follow(from Link, entries []entry) (last Link, checked int, problem *Problem) {
+// has a number and its entry is kept, the first of them is the link itself.
+func follow(from Link, kept bool, entries []entry) (last Link, checked int, problem *Problem) {
 	last = from
 	if from.Seq == 0 {
 		last.Hash = make([]byte, sha256.Size)
 	}
 	for i, e := range entries {
 		switch {
-		case from.Seq > 0 && i == 0 && (e.Seq != from.Seq || !bytes.Equal(e.Hash, from.Hash)):
+		case kept && i == 0 && (e.Seq != from.Seq || !bytes.Equal(e.Hash, from.Hash)):
 			return last, checked, &Problem{from.Seq, "anchor", fmt.Sprintf("entry %d is not the one that was anchored", from.Seq)}
-		case from.Seq > 0 && i == 0: // its predecessor is vouched for by the anchor
+		case kept && i == 0: // its predecessor is vouched for by the anchor
 		case e.Seq != last.Seq+1:
 			return last, checked, &Problem{last.Seq + 1, "missing", fmt.Sprintf("entry %d is followed by %d", last.Seq, e.Seq)}
 		case !bytes.Equal(e.previous, last.Hash):

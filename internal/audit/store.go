@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -94,15 +95,20 @@ func piece(ctx context.Context, q *db.Queries, tenant uuid.UUID, r *Report, size
 			entries = append(entries, fromLink(tenant, r.Last.Strand, row))
 		}
 	}
-	last, checked, problem := follow(r.Last, entries)
+	from, removed, problem := start(r.Last, Link{Strand: r.Last.Strand, Seq: rows[0].AnchorSeq, Hash: rows[0].AnchorHash}, rows[0].AnchorRecord)
 	if r.Problem = problem; problem != nil {
 		return nil
 	}
-	if r.Last.Seq > 0 && len(entries) == 0 {
+	kept := from.Seq > 0 && !removed
+	last, checked, problem := follow(from, kept, entries)
+	if r.Problem = problem; problem != nil {
+		return nil
+	}
+	if kept && len(entries) == 0 {
 		r.Problem = &Problem{r.Last.Seq, "cut", fmt.Sprintf("the chain ends before entry %d", r.Last.Seq)}
 		return nil
 	}
-	if r.Last.Seq > 0 && r.Checked > 0 {
+	if kept && r.Checked > 0 {
 		checked-- // the last one of the piece before
 	}
 	r.Last, r.Checked = last, r.Checked+checked
@@ -111,6 +117,21 @@ func piece(ctx context.Context, q *db.Queries, tenant uuid.UUID, r *Report, size
 		r.Complete = r.Problem == nil
 	}
 	return nil
+}
+
+// start is the link from which a strand is followed: the anchor of what retention
+// removed, where the link that was asked for is the beginning or lies before that.
+// The record of the anchor is an entry of the log.
+func start(asked, anchor Link, record string) (from Link, removed bool, problem *Problem) {
+	switch {
+	case asked.Seq > anchor.Seq || anchor.Seq == 0:
+		return asked, false, nil
+	case !anchor.is(record):
+		return asked, true, &Problem{anchor.Seq, "removed", fmt.Sprintf("the entries up to %d are gone, and the log does not say that they were removed", anchor.Seq)}
+	case asked.Seq == anchor.Seq && !bytes.Equal(asked.Hash, anchor.Hash):
+		return asked, true, &Problem{asked.Seq, "anchor", fmt.Sprintf("entry %d is not the one that was anchored", asked.Seq)}
+	}
+	return anchor, true, nil
 }
 
 func fromLink(tenant uuid.UUID, strand int, r db.ListAuditLinksRow) entry {

@@ -23,6 +23,7 @@ func check(loaded any, found *problems) {
 		checkTLS(loaded, found)
 	case Promoter:
 		checkBackend(loaded.Stores, found)
+		checkAudit(loaded, found)
 	case Worker:
 		checkBackend(loaded.Stores, found)
 		checkLease(loaded.Lease, found)
@@ -31,6 +32,7 @@ func check(loaded any, found *problems) {
 		checkTokens(loaded.API.Tokens, found)
 		checkTLS(loaded.API, found)
 		checkLease(loaded.Worker.Lease, found)
+		checkAudit(loaded.Promoter, found)
 		if loaded.API.DatabaseURL.IsZero() != loaded.Migrate.OwnerURL.IsZero() {
 			found.add("DATABASE_URL", "and DATABASE_OWNER_URL belong together; give both, or neither for a private server")
 		}
@@ -40,6 +42,15 @@ func check(loaded any, found *problems) {
 func checkBackend(stores Stores, found *problems) {
 	if stores.QueueBackend == backendRedis && stores.RedisURL.IsZero() {
 		found.add("REDIS_URL", "is not set; give a URL such as "+example("redis")+", or another QUEUE_BACKEND than redis")
+	}
+}
+
+// leastAuditDays is how long the database keeps each entry, whatever it is asked.
+const leastAuditDays = 30
+
+func checkAudit(promoter Promoter, found *problems) {
+	if days := promoter.AuditDays; days != 0 && days < leastAuditDays {
+		found.add("AUDIT_RETENTION_DAYS", fmt.Sprintf("is %d; give %d or more, or 0 to keep the audit log for ever", days, leastAuditDays))
 	}
 }
 

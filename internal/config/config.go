@@ -131,6 +131,7 @@ type Promoter struct {
 	TenantMaxRunning int           `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"see API"`
 	RetentionMonths  int           `env:"RETENTION_MONTHS" default:"13" min:"1" max:"120" doc:"see API"`
 	MetricsDays      int           `env:"METRICS_RETENTION_DAYS" default:"14" min:"1" max:"400" doc:"for how many days the history of GET /metrics is kept: six hours of them every half minute, then every five minutes"`
+	AuditDays        int           `env:"AUDIT_RETENTION_DAYS" default:"400" min:"0" max:"36500" doc:"for how many days entries of the audit log are kept, 30 and more; 0: for ever"`
 	PartitionsAhead  int           `env:"PARTITION_MONTHS_AHEAD" default:"3" min:"1" max:"24" doc:"for how many months to come the tables of executions are made ahead; the same for migrate and promoter"`
 	CatchupPerSecond int           `env:"SCHEDULER_CATCHUP_PER_SECOND" default:"200" min:"1" max:"100000" doc:"late executions of one tenant that one promoter lets start in a second after an outage"`
 }

@@ -4,7 +4,7 @@
 // partitions, and after them, in bounded batches, what only those executions
 // needed (their roll-ups, job versions, deleted jobs, finished backfills), and what has a life of
 // its own (idempotency keys, dead workers,
-// the history of metrics). It refuses to delete single
+// the history of metrics, the audit log). It refuses to delete single
 // executions: what is over is append-only. Everything that it does may be done
 // twice, by two processes at once, and be interrupted anywhere, so it needs no
 // fence. Called by the promoter, which lets one process at a time do it.
@@ -38,6 +38,8 @@ type Config struct {
 	Months int
 	// MetricDays is for how many days the history of metrics is kept; 1 and more.
 	MetricDays int
+	// AuditDays is for how many days entries of the audit log are kept, 30 and more; 0: for ever.
+	AuditDays int
 	// Budget is how long a pass goes on; zero means a second. A pass removes at
 	// least one batch of each kind, however short it is.
 	Budget time.Duration
@@ -51,8 +53,14 @@ type Keeper struct {
 	store    store
 	fleet    *fleet.Store
 	progress map[string]*progress // by kind
-	versions place                // up to which the versions were read
-	passed   int                  // of the versions that cannot be deleted, how many lie before that
+	versions walk[place]          // over the versions of jobs
+	strands  walk[strand]         // over the strands of the audit log
+}
+
+// walk is how far a kind was read that is not removed from its beginning on.
+type walk[T any] struct {
+	at     T
+	passed int // of the rows that cannot be deleted, how many lie before that
 }
 
 // New makes a keeper.
@@ -78,6 +86,7 @@ type Report struct {
 	IdempotencyKeys int
 	Rollups         int // of hours and days whose executions went
 	Metrics         int // rows of their history
+	AuditEntries    int
 }
 
 // Pass removes what is too old at now, until nothing is left or its budget is
@@ -134,6 +143,11 @@ func (k *Keeper) kinds(at time.Time, r *Report) []kind {
 		{"fine metrics", rows, &r.Metrics, before(fine, s.deleteFineMetrics)},
 		{"metrics", rows, &r.Metrics, before(coarse, s.deleteMetrics)},
 	}
+	if k.AuditDays > 0 {
+		// Whole days, so that a strand is trimmed once a day.
+		first := at.AddDate(0, 0, -k.AuditDays).Truncate(24 * time.Hour)
+		all = append(all, kind{"audit entries", rows, &r.AuditEntries, func(ctx context.Context, b batch) (int, bool, error) { return k.trimAudit(ctx, first, b) }})
+	}
 	if r.Kept.IsZero() {
 		return all
 	}
@@ -149,15 +163,40 @@ func (k *Keeper) kinds(at time.Time, r *Report) []kind {
 // where it stopped, and begins anew after the last of them: most of them
 // stay, as long as their jobs do.
 func (k *Keeper) forgetVersions(ctx context.Context, before time.Time, b batch) (removed int, done bool, err error) {
-	removed, to, done, err := k.store.deleteJobVersions(ctx, before, k.versions, batch{b.size, b.skipped - k.passed})
+	removed, to, done, err := k.store.deleteJobVersions(ctx, before, k.versions.at, batch{b.size, b.skipped - k.versions.passed})
 	if err != nil {
 		return removed, false, err
 	}
-	if k.versions, k.passed = to, b.skipped; done {
-		k.versions, k.passed = place{}, 0
+	if k.versions = (walk[place]{to, b.skipped}); done {
+		k.versions = walk[place]{}
+	}
+	return removed, done, nil
+}
+
+// trimAudit removes the beginnings of strands of the audit log, one strand after the
+// other.
+func (k *Keeper) trimAudit(ctx context.Context, before time.Time, b batch) (removed int, done bool, err error) {
+	page, err := k.store.listStrands(ctx, before, k.strands.at, batch{b.size, b.skipped - k.strands.passed})
+	if err != nil {
+		return 0, false, err
+	}
+	for _, one := range page {
+		for old := one.old; old; {
+			n, err := k.store.trim(ctx, one, before)
+			if removed += n; err != nil || removed >= rows {
+				return removed, false, err
+			}
+			old = n == rows
+		}
+		k.strands = walk[strand]{one, b.skipped}
+	}
+	if done = len(page) < b.size; done {
+		k.strands = walk[strand]{}
 	}
 	return removed, done, nil
 }
 
 // Nothing says that a pass removed nothing that an operator would ask about.
-func (r Report) Nothing() bool { return len(r.Partitions)+r.Jobs+r.JobVersions+r.Backfills == 0 }
+func (r Report) Nothing() bool {
+	return len(r.Partitions)+r.Jobs+r.JobVersions+r.Backfills+r.AuditEntries == 0
+}

@@ -86,3 +86,32 @@ func count(what string, n int64, err error) (int, error) {
 	}
 	return int(n), nil
 }
+
+// strand is one of the chains that the audit log of a tenant is made of.
+type strand struct {
+	tenant uuid.UUID
+	number int16
+	old    bool // its first entry is too old
+}
+
+// listStrands reads a page of the strands after one.
+func (s store) listStrands(ctx context.Context, before time.Time, after strand, b batch) (page []strand, err error) {
+	p := db.ListAuditStrandsParams{Before: before, AfterTenant: after.tenant, AfterStrand: after.number, Skipped: int32(b.skipped), BatchSize: int32(b.size)}
+	if after.tenant == uuid.Nil {
+		p.AfterStrand = -1
+	}
+	rows, err := s.queries().ListAuditStrands(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("list the strands of the audit log: %w", postgres.Fault(err))
+	}
+	for _, r := range rows {
+		page = append(page, strand{r.TenantID, r.Strand, r.Old})
+	}
+	return page, nil
+}
+
+// trim removes a batch from the beginning of a strand.
+func (s store) trim(ctx context.Context, one strand, before time.Time) (int, error) {
+	n, err := s.queries().TrimAuditStrand(ctx, db.TrimAuditStrandParams{TenantID: one.tenant, Strand: one.number, Before: before, Most: rows})
+	return count("remove old entries of the audit log", int64(n), err)
+}

@@ -87,7 +87,7 @@ export interface paths {
         };
         /**
          * List changes
-         * @description Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions.
+         * @description Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
          */
         get: operations["listAudit"];
         put?: never;
@@ -107,7 +107,7 @@ export interface paths {
         };
         /**
          * Verify the record
-         * @description Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`.
+         * @description Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a strand, the record says so, and the strand is followed from there; an anchor from before that proves nothing more.
          */
         get: operations["verifyAudit"];
         put?: never;
@@ -1473,10 +1473,10 @@ export interface components {
             strand: number;
         };
         /**
-         * @description A kind of thing that changes.
+         * @description A kind of thing that changes. `auditLog` is a strand of the record itself, whose beginning retention removed.
          * @enum {string}
          */
-        AuditObjectType: "job" | "execution" | "backfill" | "calendar" | "secret" | "apiKey" | "tenant";
+        AuditObjectType: "job" | "execution" | "backfill" | "calendar" | "secret" | "apiKey" | "tenant" | "auditLog";
         AuditPage: {
             hasMore: boolean;
             items: components["schemas"]["AuditEntry"][];
@@ -1488,10 +1488,10 @@ export interface components {
         };
         AuditProblem: {
             /**
-             * @description `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored.
+             * @description `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored. `removed`: the beginning is gone, and the record does not say that retention removed it.
              * @enum {string}
              */
-            kind: "edited" | "missing" | "cut" | "added" | "anchor";
+            kind: "edited" | "missing" | "cut" | "added" | "anchor" | "removed";
             /** @example entry 41 does not fit the one before it */
             message: string;
             /**
