@@ -15,12 +15,12 @@ import (
 
 const CancelWaitingByJob = `-- name: CancelWaitingByJob :execrows
 WITH locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.generation, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
     WHERE e.tenant_id = $4 AND e.job_id = $5
     ORDER BY e.id FOR UPDATE
 ),
 waiting AS MATERIALIZED (
-    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled, l.cancel_reason, l.cancelled_by, l.parked_at, l.parked_reason, l.parked_outcome, l.has_slot, l.awaits_slot, l.awaits_turn FROM locked l WHERE l.status IN ('pending', 'retrying')
+    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled, l.cancel_reason, l.cancelled_by, l.parked_at, l.parked_reason, l.parked_outcome, l.generation, l.has_slot, l.awaits_slot, l.awaits_turn FROM locked l WHERE l.status IN ('pending', 'retrying')
       AND (l.backfill_id IS NULL OR NOT $6::boolean)
 ),
 moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
@@ -41,7 +41,8 @@ type CancelWaitingByJobParams struct {
 	SpareBackfills bool
 }
 
-// Ends what waits of one job, but where it is asked to spare backfills.
+// Ends what waits of one job, but where it is asked to spare backfills; for a job
+// of which little is active (see OrderCancellation).
 // Everything of the job that is not over is locked first, in id order, and only
 // then asked whether it waits: an attempt whose failure is just being written
 // waits after that, and one that is just being claimed runs. What runs stays
@@ -63,7 +64,7 @@ func (q *Queries) CancelWaitingByJob(ctx context.Context, arg CancelWaitingByJob
 
 const CancelWaitingExecution = `-- name: CancelWaitingExecution :execrows
 WITH waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.generation, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
     WHERE e.tenant_id = $4 AND e.id = $5 AND e.status IN ('pending', 'retrying')
 ),
 moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
@@ -101,7 +102,7 @@ func (q *Queries) CancelWaitingExecution(ctx context.Context, arg CancelWaitingE
 const ClaimExecutions = `-- name: ClaimExecutions :many
 WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
 locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_type, e.concurrency_key, e.status, e.priority, e.available_at FROM active_executions e, clock
+    SELECT e.id, e.tenant_id, e.job_id, e.job_type, e.concurrency_key, e.status, e.priority, e.available_at, e.generation, e.backfill_id FROM active_executions e, clock
     WHERE e.id = ANY ($4::uuid[])
       AND ((e.status IN ('pending', 'retrying') AND e.available_at <= clock.at)
            OR (e.status = 'running' AND e.lease_token = $2 AND e.worker_id = $1))
@@ -111,13 +112,13 @@ locked AS MATERIALIZED (
     FOR UPDATE OF e SKIP LOCKED
 ),
 held AS MATERIALIZED (
-    SELECT c.tenant_id,
+    SELECT c.tenant_id, c.cancelling,
            coalesce(t.max_running, nullif($6::int, 0), 1000000) - c.running AS free,
            coalesce((t.max_running_by_type->>'http')::int, 1000000) - c.running_http AS free_http,
            coalesce((t.max_running_by_type->>'function')::int, 1000000) - c.running_function AS free_function,
            coalesce((t.max_running_by_type->>'command')::int, 1000000) - c.running_command AS free_command
     FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
-    WHERE c.tenant_id = ANY (ARRAY(SELECT DISTINCT l.tenant_id FROM locked l WHERE l.status <> 'running'))
+    WHERE c.tenant_id = ANY (ARRAY(SELECT DISTINCT l.tenant_id FROM locked l WHERE l.status <> 'running')) AND NOT c.suspended
     ORDER BY c.tenant_id
     FOR UPDATE OF c
 ),
@@ -125,7 +126,8 @@ fitting AS (
     SELECT l.id, l.tenant_id, l.job_type, l.concurrency_key, l.priority, l.available_at, h.free,
            row_number() OVER (PARTITION BY l.tenant_id, l.job_type ORDER BY l.priority DESC, l.available_at, l.id)
              <= CASE l.job_type WHEN 'http' THEN h.free_http WHEN 'function' THEN h.free_function WHEN 'command' THEN h.free_command ELSE h.free END AS fits
-    FROM locked l JOIN held h ON h.tenant_id = l.tenant_id WHERE l.status <> 'running'
+    FROM locked l JOIN held h ON h.tenant_id = l.tenant_id
+    WHERE l.status <> 'running' AND CASE WHEN h.cancelling > 0 THEN NOT is_cancelled(l.job_id, l.generation, l.backfill_id IS NOT NULL) ELSE true END
 ),
 placed AS MATERIALIZED (
     SELECT f.id, f.tenant_id, f.job_type, f.concurrency_key,
@@ -199,6 +201,8 @@ type ClaimExecutionsRow struct {
 // run: a row's latest version is read with its lock, so the counts are those of
 // now and not of the snapshot. What does not fit stays, most urgent and oldest
 // first, and leaves a mark, so that whatever ends looks for the next in line.
+// The same row says whether the tenant is suspended and whether something of it
+// is being cancelled; only then is each execution asked whether it is.
 func (q *Queries) ClaimExecutions(ctx context.Context, arg ClaimExecutionsParams) ([]ClaimExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ClaimExecutions,
 		arg.WorkerID,
@@ -252,6 +256,7 @@ wanted AS (
     WHERE e.id = ANY ($4::uuid[]) AND e.status IN ('pending', 'retrying') AND e.available_at <= clock.at
       AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND is_of_types(e.job_type, $5::text[]) AND e.cancel_requested_at IS NULL
       AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
+      AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $1 AND NOT w.dead AND w.expires_at > clock.at)
 ),
 places AS MATERIALIZED (
@@ -264,19 +269,19 @@ ranked AS (
     FROM wanted e WHERE e.key_place = 1
 ),
 locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_type, e.concurrency_key, e.status, e.priority, e.available_at FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_type, e.concurrency_key, e.status, e.priority, e.available_at, e.generation, e.backfill_id FROM active_executions e
     WHERE e.id = ANY (ARRAY(SELECT r.id FROM ranked r WHERE r.concurrency_limit = 0 OR r.place <= r.free))
       AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
     FOR UPDATE OF e SKIP LOCKED
 ),
 held AS MATERIALIZED (
-    SELECT c.tenant_id,
+    SELECT c.tenant_id, c.cancelling,
            coalesce(t.max_running, nullif($6::int, 0), 1000000) - c.running AS free,
            coalesce((t.max_running_by_type->>'http')::int, 1000000) - c.running_http AS free_http,
            coalesce((t.max_running_by_type->>'function')::int, 1000000) - c.running_function AS free_function,
            coalesce((t.max_running_by_type->>'command')::int, 1000000) - c.running_command AS free_command
     FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
-    WHERE c.tenant_id = ANY (ARRAY(SELECT DISTINCT l.tenant_id FROM locked l WHERE l.status <> 'running'))
+    WHERE c.tenant_id = ANY (ARRAY(SELECT DISTINCT l.tenant_id FROM locked l WHERE l.status <> 'running')) AND NOT c.suspended
     ORDER BY c.tenant_id
     FOR UPDATE OF c
 ),
@@ -284,7 +289,8 @@ fitting AS (
     SELECT l.id, l.tenant_id, l.job_type, l.concurrency_key, l.priority, l.available_at, h.free,
            row_number() OVER (PARTITION BY l.tenant_id, l.job_type ORDER BY l.priority DESC, l.available_at, l.id)
              <= CASE l.job_type WHEN 'http' THEN h.free_http WHEN 'function' THEN h.free_function WHEN 'command' THEN h.free_command ELSE h.free END AS fits
-    FROM locked l JOIN held h ON h.tenant_id = l.tenant_id WHERE l.status <> 'running'
+    FROM locked l JOIN held h ON h.tenant_id = l.tenant_id
+    WHERE l.status <> 'running' AND CASE WHEN h.cancelling > 0 THEN NOT is_cancelled(l.job_id, l.generation, l.backfill_id IS NOT NULL) ELSE true END
 ),
 placed AS MATERIALIZED (
     SELECT f.id, f.tenant_id, f.job_type, f.concurrency_key,
@@ -418,16 +424,22 @@ done AS (
 locked AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
            e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id,
-           e.concurrency_limit, e.concurrency_key, e.cancel_reason, e.cancelled_by, d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
-           CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
+           e.concurrency_limit, e.concurrency_key, coalesce(e.cancel_reason, o.reason) AS cancel_reason, coalesce(e.cancelled_by, o.cancelled_by) AS cancelled_by, d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
+           CASE WHEN e.cancel_requested_at IS NOT NULL OR o.reason IS NOT NULL THEN 'cancelled'
                 WHEN d.succeeded THEN 'completed'
                 WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
                 ELSE 'retrying' END AS verdict
     FROM (SELECT id, attempt, lease_token, succeeded, retry_ms, duration_ms, result, error_type, error_message, error_stack, memory_mb, cpu_ms FROM done ORDER BY id) d CROSS JOIN LATERAL (
-        SELECT id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters, status, attempt, max_attempts, lost_count, timeout_ms, progress, attempts, available_at, sweep_at, dispatch_seq, worker_id, lease_token, started_at, attempt_started_at, deadline_at, cancel_requested_at, created_at, concurrency_limit, backfill_id, concurrency_key, pooled, cancel_reason, cancelled_by, parked_at, parked_reason, parked_outcome, has_slot, awaits_slot, awaits_turn FROM active_executions r
+        SELECT id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters, status, attempt, max_attempts, lost_count, timeout_ms, progress, attempts, available_at, sweep_at, dispatch_seq, worker_id, lease_token, started_at, attempt_started_at, deadline_at, cancel_requested_at, created_at, concurrency_limit, backfill_id, concurrency_key, pooled, cancel_reason, cancelled_by, parked_at, parked_reason, parked_outcome, generation, has_slot, awaits_slot, awaits_turn FROM active_executions r
         WHERE r.id = d.id AND r.status = 'running' AND r.attempt = d.attempt AND r.lease_token = d.lease_token
         FOR UPDATE
     ) e
+    LEFT JOIN LATERAL (
+        SELECT c.reason, c.cancelled_by FROM cancellations c
+        WHERE (SELECT EXISTS (SELECT 1 FROM cancellations)) AND e.cancel_requested_at IS NULL
+          AND c.job_id = e.job_id AND c.generation >= e.generation AND NOT (c.spare_backfills AND e.backfill_id IS NOT NULL)
+        ORDER BY c.generation LIMIT 1
+    ) o ON true
 ),
 moved AS (
     DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.verdict <> 'retrying'))
@@ -668,6 +680,24 @@ func (q *Queries) CountActiveOfJob(ctx context.Context, jobID uuid.UUID) (CountA
 	return i, err
 }
 
+const CountExecutionsOfJob = `-- name: CountExecutionsOfJob :one
+SELECT count(*) FROM (SELECT 1 FROM active_executions WHERE tenant_id = $1 AND job_id = $2 LIMIT $3) few
+`
+
+type CountExecutionsOfJobParams struct {
+	TenantID uuid.UUID
+	JobID    uuid.UUID
+	Most     int32
+}
+
+// How many of a job are not over, of at most so many that are counted.
+func (q *Queries) CountExecutionsOfJob(ctx context.Context, arg CountExecutionsOfJobParams) (int64, error) {
+	row := q.db.QueryRow(ctx, CountExecutionsOfJob, arg.TenantID, arg.JobID, arg.Most)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const CountRunsByWorker = `-- name: CountRunsByWorker :many
 SELECT worker_id::uuid AS worker_id, count(*) AS running FROM active_executions
 WHERE tenant_id = $1 AND status = 'running' AND worker_id IS NOT NULL GROUP BY 1
@@ -710,9 +740,9 @@ func (q *Queries) EnsureRunningCount(ctx context.Context, tenant uuid.UUID) erro
 
 const InsertDueExecutions = `-- name: InsertDueExecutions :exec
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority,
-                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, pooled, available_at, sweep_at, created_at)
+                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, pooled, available_at, sweep_at, created_at)
 SELECT u.id, u.tenant_id, u.job_id, u.job_version, u.scheduled_at, 'scheduled', u.job_type, u.priority,
-       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), u.pooled, greatest(u.available_at, n.at),
+       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), u.generation, u.pooled, greatest(u.available_at, n.at),
        -- What is in the pool has no hint that could be lost.
        CASE WHEN u.pooled THEN 'infinity' ELSE greatest(u.available_at, n.at) + interval '5 seconds' END, n.at
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS job_id,
@@ -720,8 +750,8 @@ FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($
              unnest($6::text[]) AS job_type, unnest($7::smallint[]) AS priority,
              unnest($8::int[]) AS max_attempts, unnest($9::int[]) AS timeout_ms,
              unnest($10::smallint[]) AS concurrency_limit, unnest($11::text[]) AS concurrency_key,
-             unnest($12::boolean[]) AS pooled, unnest($13::timestamptz[]) AS available_at) u,
-     (SELECT coalesce($14::timestamptz, now()) AS at) n
+             unnest($12::int[]) AS generation, unnest($13::boolean[]) AS pooled, unnest($14::timestamptz[]) AS available_at) u,
+     (SELECT coalesce($15::timestamptz, now()) AS at) n
 WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
 ON CONFLICT (id) DO NOTHING
 `
@@ -738,6 +768,7 @@ type InsertDueExecutionsParams struct {
 	TimeoutsMs        []int32
 	ConcurrencyLimits []int16
 	ConcurrencyKeys   []string
+	Generations       []int32
 	Pooled            []bool
 	AvailableAt       []time.Time
 	Now               *time.Time
@@ -758,6 +789,7 @@ func (q *Queries) InsertDueExecutions(ctx context.Context, arg InsertDueExecutio
 		arg.TimeoutsMs,
 		arg.ConcurrencyLimits,
 		arg.ConcurrencyKeys,
+		arg.Generations,
 		arg.Pooled,
 		arg.AvailableAt,
 		arg.Now,
@@ -767,10 +799,10 @@ func (q *Queries) InsertDueExecutions(ctx context.Context, arg InsertDueExecutio
 
 const InsertRequestedExecution = `-- name: InsertRequestedExecution :exec
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority,
-                               parameters, max_attempts, timeout_ms, concurrency_limit, concurrency_key, pooled, available_at, sweep_at, created_at)
+                               parameters, max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, pooled, available_at, sweep_at, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-        $10, $11, $12, $13, $14, $15, $16,
-        CASE WHEN $15 THEN 'infinity' ELSE $17::timestamptz END, $16)
+        $10, $11, $12, $13, $14, $15, $16, $17,
+        CASE WHEN $16 THEN 'infinity' ELSE $18::timestamptz END, $17)
 `
 
 type InsertRequestedExecutionParams struct {
@@ -788,6 +820,7 @@ type InsertRequestedExecutionParams struct {
 	TimeoutMs        int32
 	ConcurrencyLimit int16
 	ConcurrencyKey   *string
+	Generation       int32
 	Pooled           bool
 	Now              time.Time
 	SweepAt          time.Time
@@ -811,6 +844,7 @@ func (q *Queries) InsertRequestedExecution(ctx context.Context, arg InsertReques
 		arg.TimeoutMs,
 		arg.ConcurrencyLimit,
 		arg.ConcurrencyKey,
+		arg.Generation,
 		arg.Pooled,
 		arg.Now,
 		arg.SweepAt,
@@ -1079,7 +1113,7 @@ room AS MATERIALIZED (
            coalesce((t.max_running_by_type->>'function')::int, 1000000) - c.running_function AS free_function,
            coalesce((t.max_running_by_type->>'command')::int, 1000000) - c.running_command AS free_command
     FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
-    WHERE c.tenant_id = ANY ($3::uuid[])
+    WHERE c.tenant_id = ANY ($3::uuid[]) AND NOT c.suspended
 ),
 served AS MATERIALIZED (
     SELECT kind.job_type FROM (SELECT unnest('{http,function,command}'::text[]) AS job_type) kind
@@ -1093,9 +1127,9 @@ lines AS MATERIALIZED (
     WHERE m.free > 0 AND f.free_type > 0
 ),
 front AS MATERIALIZED (
-    SELECT o.id, o.job_id, o.available_at, o.concurrency_limit, o.concurrency_key, o.cancel_requested_at, l.tenant_id, l.job_type, l.priority, l.free, l.free_type
+    SELECT o.id, o.job_id, o.available_at, o.concurrency_limit, o.concurrency_key, o.cancel_requested_at, o.generation, o.backfill_id, l.tenant_id, l.job_type, l.priority, l.free, l.free_type
     FROM lines l CROSS JOIN LATERAL (
-        SELECT e.id, e.job_id, e.available_at, e.concurrency_limit, e.concurrency_key, e.cancel_requested_at FROM active_executions e
+        SELECT e.id, e.job_id, e.available_at, e.concurrency_limit, e.concurrency_key, e.cancel_requested_at, e.generation, e.backfill_id FROM active_executions e
         WHERE e.awaits_turn AND e.tenant_id = l.tenant_id AND e.job_type = l.job_type AND e.priority = l.priority
           AND e.available_at <= (SELECT at FROM clock)
         ORDER BY e.available_at LIMIT $5::int
@@ -1107,15 +1141,17 @@ places AS MATERIALIZED (
 startable AS MATERIALIZED (
     SELECT w.id, l.tenant_id, l.job_type, l.priority, w.available_at, l.free, l.free_type
     FROM lines l CROSS JOIN LATERAL (
-        SELECT e.id, e.available_at FROM active_executions e
+        SELECT e.id, e.job_id, e.available_at, e.generation, e.backfill_id FROM active_executions e
         WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
           AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
         ORDER BY e.available_at LIMIT l.most
     ) w
+    WHERE NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL))
     UNION ALL
     SELECT o.id, o.tenant_id, o.job_type, o.priority, o.available_at, o.free, o.free_type
     FROM front o
     WHERE o.cancel_requested_at IS NULL
+      AND NOT EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = o.job_id AND c.generation >= o.generation AND NOT (c.spare_backfills AND o.backfill_id IS NOT NULL))
       AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key)
       AND (o.concurrency_limit = 0 OR o.concurrency_limit > (SELECT p.taken FROM places p WHERE p.job_id = o.job_id))
 ),
@@ -1134,6 +1170,7 @@ UNION
 SELECT (n.id)::uuid AS id, (n.priority)::smallint AS priority
 FROM (SELECT unnest($6::uuid[]) AS tenant_id, unnest($7::text[]) AS key) freed
 CROSS JOIN clock CROSS JOIN LATERAL next_of_key(freed.tenant_id, freed.key, ARRAY(SELECT s.job_type FROM served s), clock.at) n
+WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = freed.tenant_id AND c.suspended)
 `
 
 type ListNextExecutionsParams struct {
@@ -1233,7 +1270,7 @@ func (q *Queries) ListNextInLine(ctx context.Context, arg ListNextInLineParams) 
 const ListObstacles = `-- name: ListObstacles :many
 WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
 waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.generation, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
     WHERE e.tenant_id = $1 AND e.id = ANY ($4::uuid[]) AND e.status <> 'running'
 ),
 places AS MATERIALIZED (
@@ -1245,7 +1282,9 @@ served AS MATERIALIZED (
     WHERE EXISTS (SELECT 1 FROM workers v, clock
                   WHERE NOT v.dead AND v.expires_at > clock.at AND (v.job_types = '{}' OR kind.job_type = ANY (v.job_types)))
 )
-SELECT w.id, w.status, w.trigger_type, w.scheduled_at, (CASE WHEN w.status = 'parked' THEN w.sweep_at ELSE w.available_at END)::timestamptz AS available_at, w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
+SELECT w.id, w.status, w.trigger_type, w.scheduled_at, (CASE WHEN w.status = 'parked' THEN w.sweep_at ELSE w.available_at END)::timestamptz AS available_at,
+       (coalesce(c.suspended, false) OR EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL)))::boolean AS cancelling,
+       w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
        coalesce((SELECT p.taken FROM places p WHERE p.job_id = w.job_id), 0)::bigint AS taken,
        EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = $1 AND k.key = w.concurrency_key) AS key_taken,
        is_of_types(w.job_type, ARRAY(SELECT v.job_type FROM served v))::boolean AS served,
@@ -1271,6 +1310,7 @@ type ListObstaclesRow struct {
 	TriggerType      string
 	ScheduledAt      time.Time
 	AvailableAt      time.Time
+	Cancelling       bool
 	ConcurrencyLimit int16
 	ConcurrencyKey   *string
 	At               time.Time
@@ -1307,6 +1347,7 @@ func (q *Queries) ListObstacles(ctx context.Context, arg ListObstaclesParams) ([
 			&i.TriggerType,
 			&i.ScheduledAt,
 			&i.AvailableAt,
+			&i.Cancelling,
 			&i.ConcurrencyLimit,
 			&i.ConcurrencyKey,
 			&i.At,
@@ -1352,10 +1393,11 @@ keys AS MATERIALIZED (SELECT w.tenant_id, w.concurrency_key FROM keyed w LIMIT $
 found AS (
     SELECT (n.id)::uuid AS id, (n.tenant_id)::uuid AS tenant_id
     FROM jobs j CROSS JOIN clock CROSS JOIN LATERAL next_of_job(j.job_id, $6::text[], clock.at, 0, $7::int) n
-    WHERE j.job_id IS NOT NULL
+    WHERE j.job_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = n.tenant_id AND c.suspended)
     UNION
     SELECT (n.id)::uuid AS id, y.tenant_id
     FROM keys y CROSS JOIN clock CROSS JOIN LATERAL next_of_key(y.tenant_id, y.concurrency_key, $6::text[], clock.at) n
+    WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = y.tenant_id AND c.suspended)
 ),
 last_key AS MATERIALIZED (
     SELECT n.tenant_id, n.concurrency_key
@@ -1437,8 +1479,11 @@ ending AS MATERIALIZED (
     WHERE s.tenant_id < (SELECT l.tenant_id FROM stretch l WHERE l.place = $4::int)
     ORDER BY s.tenant_id DESC LIMIT 1
 ),
+cancelling AS MATERIALIZED (
+    SELECT o.tenant_id, min(o.requested_at) - interval '5 seconds' AS since FROM cancellations o GROUP BY o.tenant_id
+),
 lines AS MATERIALIZED (
-    SELECT t.tenant_id, t.priority, t.job_type, p.seen
+    SELECT t.tenant_id, t.priority, t.job_type, p.seen, (SELECT c.since FROM cancelling c WHERE c.tenant_id = t.tenant_id) AS since
     FROM stretch t CROSS JOIN LATERAL (
         SELECT count(*) AS seen FROM (
             SELECT 1 FROM active_executions e
@@ -1451,7 +1496,7 @@ lines AS MATERIALIZED (
       AND NOT EXISTS (
           SELECT 1 FROM running_counts c LEFT JOIN tenants f ON f.id = c.tenant_id
           WHERE c.tenant_id = t.tenant_id
-            AND (c.running >= coalesce(f.max_running, nullif($6::int, 0), 1000000)
+            AND (c.suspended OR c.running >= coalesce(f.max_running, nullif($6::int, 0), 1000000)
                  OR CASE t.job_type WHEN 'http' THEN c.running_http WHEN 'function' THEN c.running_function ELSE c.running_command END
                     >= (f.max_running_by_type->>t.job_type)::int)
       )
@@ -1467,6 +1512,27 @@ found AS (
         ORDER BY e.available_at
         LIMIT (SELECT d.most FROM depth d)
     ) w
+    WHERE l.since IS NULL
+    UNION ALL
+    SELECT l.tenant_id, w.id, w.available_at - l.priority * interval '10 seconds' AS since,
+           CASE WHEN l.priority >= 7 THEN 6 WHEN l.priority >= 3 THEN 3 ELSE 1 END AS weight
+    FROM lines l CROSS JOIN LATERAL (
+        SELECT e.id, e.available_at FROM (
+            (SELECT n.id, n.tenant_id, n.job_id, n.job_version, n.scheduled_at, n.trigger_type, n.triggered_by, n.job_type, n.priority, n.parameters, n.status, n.attempt, n.max_attempts, n.lost_count, n.timeout_ms, n.progress, n.attempts, n.available_at, n.sweep_at, n.dispatch_seq, n.worker_id, n.lease_token, n.started_at, n.attempt_started_at, n.deadline_at, n.cancel_requested_at, n.created_at, n.concurrency_limit, n.backfill_id, n.concurrency_key, n.pooled, n.cancel_reason, n.cancelled_by, n.parked_at, n.parked_reason, n.parked_outcome, n.generation, n.has_slot, n.awaits_slot, n.awaits_turn FROM active_executions n
+             WHERE n.pooled AND n.tenant_id = l.tenant_id AND n.priority = l.priority AND n.job_type = l.job_type
+               AND n.available_at <= (SELECT at FROM clock) AND n.available_at < l.since
+             ORDER BY n.available_at LIMIT 1000)
+            UNION ALL
+            (SELECT n.id, n.tenant_id, n.job_id, n.job_version, n.scheduled_at, n.trigger_type, n.triggered_by, n.job_type, n.priority, n.parameters, n.status, n.attempt, n.max_attempts, n.lost_count, n.timeout_ms, n.progress, n.attempts, n.available_at, n.sweep_at, n.dispatch_seq, n.worker_id, n.lease_token, n.started_at, n.attempt_started_at, n.deadline_at, n.cancel_requested_at, n.created_at, n.concurrency_limit, n.backfill_id, n.concurrency_key, n.pooled, n.cancel_reason, n.cancelled_by, n.parked_at, n.parked_reason, n.parked_outcome, n.generation, n.has_slot, n.awaits_slot, n.awaits_turn FROM active_executions n
+             WHERE n.pooled AND n.tenant_id = l.tenant_id AND n.priority = l.priority AND n.job_type = l.job_type
+               AND n.available_at <= (SELECT at FROM clock) AND n.available_at >= l.since
+             ORDER BY n.available_at LIMIT 1000)
+        ) e
+        WHERE e.cancel_requested_at IS NULL
+          AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
+        LIMIT (SELECT d.most FROM depth d)
+    ) w
+    WHERE l.since IS NOT NULL
 ),
 aged AS (
     SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since, f.id) + random() * $7::int AS place
@@ -1521,6 +1587,9 @@ type ListPooledExecutionsRow struct {
 // each step of priority counts as ten seconds of waiting.
 // A line gives what a few lines can use: 8 where many are short, all that is
 // wanted where one is long.
+// A tenant of which something is being cancelled has lines that may hold nothing
+// else for long: of such a line a poll reads the first thousand and the first
+// thousand of those that came since, and gives what is not being cancelled.
 // The last tenant all of whose lines are seen, when there may be more.
 func (q *Queries) ListPooledExecutions(ctx context.Context, arg ListPooledExecutionsParams) (ListPooledExecutionsRow, error) {
 	row := q.db.QueryRow(ctx, ListPooledExecutions,
@@ -1652,12 +1721,18 @@ WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
 lost AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
            e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id, e.concurrency_key,
-           e.cancel_reason, e.cancelled_by, (w.id IS NULL OR w.dead) AS worker_lost,
-           CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
+           coalesce(e.cancel_reason, o.reason) AS cancel_reason, coalesce(e.cancelled_by, o.cancelled_by) AS cancelled_by, (w.id IS NULL OR w.dead) AS worker_lost,
+           CASE WHEN e.cancel_requested_at IS NOT NULL OR o.reason IS NOT NULL THEN 'cancelled'
                 WHEN w.id IS NULL OR w.dead THEN CASE WHEN e.lost_count + 1 < $2::int THEN 'pending' ELSE 'failed' END
                 WHEN e.attempt >= e.max_attempts THEN 'failed'
                 ELSE 'pending' END AS verdict
-    FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id, clock
+    FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id
+    LEFT JOIN LATERAL (
+        SELECT c.reason, c.cancelled_by FROM cancellations c
+        WHERE e.cancel_requested_at IS NULL
+          AND c.job_id = e.job_id AND c.generation >= e.generation AND NOT (c.spare_backfills AND e.backfill_id IS NOT NULL)
+        ORDER BY c.generation LIMIT 1
+    ) o ON true, clock
     WHERE e.sweep_at <= clock.at + interval '5 seconds' AND e.status = 'running'
       AND (w.id IS NULL OR w.dead OR e.deadline_at < clock.at)
       AND ($3::uuid[] IS NULL OR e.id = ANY ($3::uuid[]))
@@ -1878,7 +1953,7 @@ func (q *Queries) ReleaseExecutions(ctx context.Context, arg ReleaseExecutionsPa
 
 const RequestCancelByJob = `-- name: RequestCancelByJob :execrows
 UPDATE active_executions SET cancel_requested_at = $1::timestamptz, cancel_reason = $2::text, cancelled_by = $3::text
-WHERE tenant_id = $4 AND job_id = $5 AND status = 'running' AND cancel_requested_at IS NULL
+WHERE tenant_id = $4 AND job_id = $5 AND status IN ('running', 'parked') AND cancel_requested_at IS NULL
 `
 
 type RequestCancelByJobParams struct {
@@ -1890,7 +1965,8 @@ type RequestCancelByJobParams struct {
 }
 
 // Asks for the end of what runs of one job: the heartbeat of its worker, the
-// completion and the sweeper all look at the mark under the row's lock.
+// completion and the sweeper all look at the mark under the row's lock. An
+// execution whose outcome is parked is not tried again either.
 func (q *Queries) RequestCancelByJob(ctx context.Context, arg RequestCancelByJobParams) (int64, error) {
 	result, err := q.db.Exec(ctx, RequestCancelByJob,
 		arg.Now,

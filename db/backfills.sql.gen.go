@@ -93,12 +93,12 @@ func (q *Queries) CancelBackfillsByJob(ctx context.Context, arg CancelBackfillsB
 
 const CancelWaitingByBackfill = `-- name: CancelWaitingByBackfill :execrows
 WITH locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.generation, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
     WHERE e.tenant_id = $4 AND e.job_id = $5 AND e.backfill_id = $6
     ORDER BY e.id FOR UPDATE
 ),
 waiting AS MATERIALIZED (
-    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled, l.cancel_reason, l.cancelled_by, l.parked_at, l.parked_reason, l.parked_outcome, l.has_slot, l.awaits_slot, l.awaits_turn FROM locked l WHERE l.status IN ('pending', 'retrying')
+    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled, l.cancel_reason, l.cancelled_by, l.parked_at, l.parked_reason, l.parked_outcome, l.generation, l.has_slot, l.awaits_slot, l.awaits_turn FROM locked l WHERE l.status IN ('pending', 'retrying')
 ),
 moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
@@ -452,15 +452,15 @@ func (q *Queries) InsertBackfill(ctx context.Context, arg InsertBackfillParams) 
 
 const InsertBackfillExecutions = `-- name: InsertBackfillExecutions :exec
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters,
-                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, backfill_id, pooled, available_at, sweep_at, created_at)
+                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, backfill_id, pooled, available_at, sweep_at, created_at)
 SELECT u.id, b.tenant_id, b.job_id, b.job_version, u.scheduled_at, 'backfill', b.requested_by, u.job_type, u.priority, b.parameters,
-       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), b.id, u.concurrency_limit = 0 AND u.concurrency_key = '', n.at,
+       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), j.generation, b.id, u.concurrency_limit = 0 AND u.concurrency_key = '', n.at,
        CASE WHEN u.concurrency_limit = 0 AND u.concurrency_key = '' THEN 'infinity' ELSE n.at + interval '5 seconds' END, n.at
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS backfill_id, unnest($3::timestamptz[]) AS scheduled_at,
              unnest($4::text[]) AS job_type, unnest($5::smallint[]) AS priority, unnest($6::int[]) AS max_attempts,
              unnest($7::int[]) AS timeout_ms, unnest($8::smallint[]) AS concurrency_limit,
              unnest($9::text[]) AS concurrency_key) u
-JOIN backfills b ON b.id = u.backfill_id
+JOIN backfills b ON b.id = u.backfill_id JOIN scheduled_jobs j ON j.id = b.job_id
 CROSS JOIN (SELECT $10::timestamptz AS at) n
 WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
 ON CONFLICT (id) DO NOTHING

@@ -33,7 +33,7 @@ VALUES (
     $24, $25, $26, $27, $28, $29, $30, $31,
     $32, $33, $34, $35, $6, $7::timestamptz,
     $36::text[], $37)
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation
 `
 
 type InsertJobBatchResults struct {
@@ -191,6 +191,7 @@ func (b *InsertJobBatchResults) QueryRow(f func(int, ScheduledJob, error)) {
 			&i.ConcurrencyKey,
 			&i.SecretNames,
 			&i.CatchUpUntil,
+			&i.Generation,
 		)
 		if f != nil {
 			f(t, i, err)

@@ -204,6 +204,7 @@ type ScheduledJob struct {
 	ConcurrencyKey       string
 	SecretNames          []string
 	CatchUpUntil         *time.Time
+	Generation           int32
 }
 
 type ServiceGauge struct {

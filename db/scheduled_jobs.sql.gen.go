@@ -69,7 +69,7 @@ due AS MATERIALIZED (
     SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
            cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
            max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
-           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until,
+           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation,
            -- What a key is made of, only where there is one.
            concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config
     FROM scheduled_jobs
@@ -80,7 +80,8 @@ due AS MATERIALIZED (
     LIMIT $5
     FOR NO KEY UPDATE SKIP LOCKED
 )
-SELECT d.id, d.tenant_id, d.version, d.job_type, d.priority, d.max_attempts, d.timeout_seconds, d.cron_expression, d.timezone, d.interval_ms, d.run_at, d.anchor_at, d.start_date, d.end_date, d.jitter_seconds, d.dst_gap, d.dst_overlap, d.calendars, d.max_concurrent, d.overlap_policy, d.overlap_queue_limit, d.max_executions, d.execution_count, d.misfire_policy, d.misfire_limit, d.misfire_grace_seconds, d.resume_policy, d.next_execution_at, d.catch_up_until, d.concurrency_key, d.name, d.config, coalesce(p.taken, 0)::bigint AS taken, coalesce(p.waiting, 0)::bigint AS waiting,
+SELECT d.id, d.tenant_id, d.version, d.job_type, d.priority, d.max_attempts, d.timeout_seconds, d.cron_expression, d.timezone, d.interval_ms, d.run_at, d.anchor_at, d.start_date, d.end_date, d.jitter_seconds, d.dst_gap, d.dst_overlap, d.calendars, d.max_concurrent, d.overlap_policy, d.overlap_queue_limit, d.max_executions, d.execution_count, d.misfire_policy, d.misfire_limit, d.misfire_grace_seconds, d.resume_policy, d.next_execution_at, d.catch_up_until, d.generation, d.concurrency_key, d.name, d.config, coalesce(p.taken, 0)::bigint AS taken, coalesce(p.waiting, 0)::bigint AS waiting,
+       (d.overlap_policy = 'cancel_running' AND EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = d.id))::boolean AS cancelling,
        (CASE WHEN $1::boolean THEN d.tenant_id = ANY (ARRAY(
            SELECT l.tenant_id FROM lines l WHERE EXISTS (
                SELECT 1 FROM active_executions e
@@ -131,11 +132,13 @@ type ClaimDueJobsRow struct {
 	ResumePolicy        *string
 	NextExecutionAt     *time.Time
 	CatchUpUntil        *time.Time
+	Generation          int32
 	ConcurrencyKey      string
 	Name                string
 	Config              json.RawMessage
 	Taken               int64
 	Waiting             int64
+	Cancelling          bool
 	Crowded             bool
 }
 
@@ -197,11 +200,13 @@ func (q *Queries) ClaimDueJobs(ctx context.Context, arg ClaimDueJobsParams) ([]C
 			&i.ResumePolicy,
 			&i.NextExecutionAt,
 			&i.CatchUpUntil,
+			&i.Generation,
 			&i.ConcurrencyKey,
 			&i.Name,
 			&i.Config,
 			&i.Taken,
 			&i.Waiting,
+			&i.Cancelling,
 			&i.Crowded,
 		); err != nil {
 			return nil, err
@@ -307,7 +312,7 @@ func (q *Queries) DeleteOldJobs(ctx context.Context, arg DeleteOldJobsParams) (i
 }
 
 const GetJob = `-- name: GetJob :one
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 `
 
 type GetJobParams struct {
@@ -368,6 +373,7 @@ func (q *Queries) GetJob(ctx context.Context, arg GetJobParams) (ScheduledJob, e
 		&i.ConcurrencyKey,
 		&i.SecretNames,
 		&i.CatchUpUntil,
+		&i.Generation,
 	)
 	return i, err
 }
@@ -390,7 +396,7 @@ func (q *Queries) JobExists(ctx context.Context, arg JobExistsParams) (bool, err
 }
 
 const ListJobs = `-- name: ListJobs :many
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until FROM scheduled_jobs
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation FROM scheduled_jobs
 WHERE tenant_id = $1 AND deleted_at IS NULL
   AND (created_at, id) < ($2::timestamptz, $3::uuid)
   AND created_at >= $4::timestamptz AND created_at < $5::timestamptz
@@ -502,6 +508,7 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Scheduled
 			&i.ConcurrencyKey,
 			&i.SecretNames,
 			&i.CatchUpUntil,
+			&i.Generation,
 		); err != nil {
 			return nil, err
 		}
@@ -595,7 +602,7 @@ func (q *Queries) ListJobsToAudit(ctx context.Context, arg ListJobsToAuditParams
 }
 
 const ListOldestJobs = `-- name: ListOldestJobs :many
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until FROM scheduled_jobs
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation FROM scheduled_jobs
 WHERE tenant_id = $1 AND deleted_at IS NULL
   AND (created_at, id) > ($2::timestamptz, $3::uuid)
   AND created_at >= $4::timestamptz AND created_at < $5::timestamptz
@@ -704,6 +711,7 @@ func (q *Queries) ListOldestJobs(ctx context.Context, arg ListOldestJobsParams) 
 			&i.ConcurrencyKey,
 			&i.SecretNames,
 			&i.CatchUpUntil,
+			&i.Generation,
 		); err != nil {
 			return nil, err
 		}
@@ -716,7 +724,7 @@ func (q *Queries) ListOldestJobs(ctx context.Context, arg ListOldestJobsParams) 
 }
 
 const ListSortedJobs = `-- name: ListSortedJobs :many
-SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.timezone, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.max_concurrent, scheduled_jobs.overlap_policy, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.priority, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.overlap_queue_limit, scheduled_jobs.calendars, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.concurrency_key, scheduled_jobs.secret_names, scheduled_jobs.catch_up_until, k.key::text AS sort_key
+SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.timezone, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.max_concurrent, scheduled_jobs.overlap_policy, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.priority, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.overlap_queue_limit, scheduled_jobs.calendars, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.concurrency_key, scheduled_jobs.secret_names, scheduled_jobs.catch_up_until, scheduled_jobs.generation, k.key::text AS sort_key
 FROM scheduled_jobs
 CROSS JOIN LATERAL (SELECT (CASE $1::text
     WHEN 'name' THEN lower(name)
@@ -847,6 +855,7 @@ func (q *Queries) ListSortedJobs(ctx context.Context, arg ListSortedJobsParams) 
 			&i.ScheduledJob.ConcurrencyKey,
 			&i.ScheduledJob.SecretNames,
 			&i.ScheduledJob.CatchUpUntil,
+			&i.ScheduledJob.Generation,
 			&i.SortKey,
 		); err != nil {
 			return nil, err
@@ -860,7 +869,7 @@ func (q *Queries) ListSortedJobs(ctx context.Context, arg ListSortedJobsParams) 
 }
 
 const LockJob = `-- name: LockJob :one
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 FOR NO KEY UPDATE
 `
 
@@ -925,6 +934,7 @@ func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (ScheduledJob,
 		&i.ConcurrencyKey,
 		&i.SecretNames,
 		&i.CatchUpUntil,
+		&i.Generation,
 	)
 	return i, err
 }
@@ -1088,7 +1098,7 @@ UPDATE scheduled_jobs SET
     status = $31, status_reason = $32, status_by = $33, status_at = $34,
     next_execution_at = $35, secret_names = $36::text[]
 WHERE tenant_id = $37 AND id = $38
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation
 `
 
 type UpdateJobParams struct {
@@ -1224,6 +1234,7 @@ func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (Scheduled
 		&i.ConcurrencyKey,
 		&i.SecretNames,
 		&i.CatchUpUntil,
+		&i.Generation,
 	)
 	return i, err
 }
@@ -1234,7 +1245,7 @@ UPDATE scheduled_jobs SET
     paused_until = $5, resume_policy = $6,
     next_execution_at = $7, updated_at = $4::timestamptz
 WHERE tenant_id = $8 AND id = $9
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation
 `
 
 type UpdateJobStatusParams struct {
@@ -1312,6 +1323,7 @@ func (q *Queries) UpdateJobStatus(ctx context.Context, arg UpdateJobStatusParams
 		&i.ConcurrencyKey,
 		&i.SecretNames,
 		&i.CatchUpUntil,
+		&i.Generation,
 	)
 	return i, err
 }

@@ -13,17 +13,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const CountActiveOfTenant = `-- name: CountActiveOfTenant :one
-SELECT count(*) FROM active_executions WHERE tenant_id = $1
-`
-
-func (q *Queries) CountActiveOfTenant(ctx context.Context, tenantID uuid.UUID) (int64, error) {
-	row := q.db.QueryRow(ctx, CountActiveOfTenant, tenantID)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const CountExecutions = `-- name: CountExecutions :one
 INSERT INTO execution_days AS d (tenant_id, day, executions)
 SELECT $1::uuid, (u.at AT TIME ZONE 'UTC')::date, u.added FROM (SELECT $2::timestamptz AS at, $3::int AS added) u
@@ -128,15 +117,15 @@ UPDATE scheduled_jobs j SET status = 'active', status_reason = '', status_by = '
        resume_policy = CASE WHEN j.next_execution_at <= now() THEN j.misfire_policy END, updated_at = now()
 WHERE j.id IN (
     SELECT a.id FROM scheduled_jobs a JOIN tenants t ON t.id = a.tenant_id
-    WHERE a.status = 'paused' AND a.status_by = 'platform' AND t.status = 'active' AND a.deleted_at IS NULL
+    WHERE t.id = $1 AND a.status = 'paused' AND a.status_by = 'platform' AND t.status = 'active' AND a.deleted_at IS NULL
     LIMIT 2000 FOR NO KEY UPDATE OF a SKIP LOCKED)
 `
 
-// Cross-tenant: the promoters resume, in pieces, what HoldJobs paused, once the
-// tenant is active again; what was held back meanwhile is treated as each job's
-// misfire policy says.
-func (q *Queries) FreeJobs(ctx context.Context) (int64, error) {
-	result, err := q.db.Exec(ctx, FreeJobs)
+// The promoters resume, in pieces, what HoldJobs paused, once the tenant is
+// active again; what was held back meanwhile is treated as each job's misfire
+// policy says.
+func (q *Queries) FreeJobs(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, FreeJobs, tenantID)
 	if err != nil {
 		return 0, err
 	}
@@ -245,15 +234,14 @@ UPDATE scheduled_jobs j SET status = 'paused', status_reason = 'the tenant is su
        status_at = now(), paused_until = NULL, updated_at = now()
 WHERE j.id IN (
     SELECT a.id FROM tenants t JOIN scheduled_jobs a ON a.tenant_id = t.id
-    WHERE t.status <> 'active' AND a.status = 'active' AND a.deleted_at IS NULL
+    WHERE t.id = $1 AND t.status IN ('suspended', 'deleting') AND a.status = 'active' AND a.deleted_at IS NULL
     LIMIT 2000 FOR NO KEY UPDATE OF a SKIP LOCKED)
 `
 
-// Cross-tenant: the promoters pause, in pieces, the active jobs of tenants that
-// are suspended or being deleted. What another promoter holds is taken next
-// time.
-func (q *Queries) HoldJobs(ctx context.Context) (int64, error) {
-	result, err := q.db.Exec(ctx, HoldJobs)
+// The promoters pause, in pieces, the active jobs of a tenant that is suspended
+// or being deleted. What another promoter holds is taken next time.
+func (q *Queries) HoldJobs(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, HoldJobs, tenantID)
 	if err != nil {
 		return 0, err
 	}
@@ -306,15 +294,19 @@ func (q *Queries) ListDailyBounds(ctx context.Context) ([]ListDailyBoundsRow, er
 }
 
 const ListDeletingTenants = `-- name: ListDeletingTenants :many
-SELECT id FROM tenants WHERE status = 'deleting' AND updated_at < now() - interval '30 seconds' ORDER BY updated_at LIMIT 10
+SELECT t.id FROM tenants t
+WHERE t.status = 'deleting' AND t.updated_at < now() - interval '30 seconds'
+  AND NOT EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id)
+ORDER BY random() LIMIT $1
 `
 
 // Cross-tenant: the promoters, one of which purges them. Not within half a
 // minute: a request that a process admitted before it learned of the deletion
 // (two seconds at most) may take fifteen more, and must not leave behind what
-// nothing would remove.
-func (q *Queries) ListDeletingTenants(ctx context.Context) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, ListDeletingTenants)
+// nothing would remove. In any order, so that none that cannot be purged stands
+// before the others for ever.
+func (q *Queries) ListDeletingTenants(ctx context.Context, batchSize int32) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, ListDeletingTenants, batchSize)
 	if err != nil {
 		return nil, err
 	}
@@ -326,37 +318,6 @@ func (q *Queries) ListDeletingTenants(ctx context.Context) ([]uuid.UUID, error) 
 			return nil, err
 		}
 		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const ListHeldExecutionsOfTenants = `-- name: ListHeldExecutionsOfTenants :many
-SELECT DISTINCT e.tenant_id, e.job_id FROM active_executions e JOIN tenants t ON t.id = e.tenant_id
-WHERE t.status <> 'active' AND (e.status IN ('pending', 'retrying') OR e.status = 'running' AND e.cancel_requested_at IS NULL) LIMIT 200
-`
-
-type ListHeldExecutionsOfTenantsRow struct {
-	TenantID uuid.UUID
-	JobID    uuid.UUID
-}
-
-// Cross-tenant: the promoters, of tenants that are suspended or being deleted.
-func (q *Queries) ListHeldExecutionsOfTenants(ctx context.Context) ([]ListHeldExecutionsOfTenantsRow, error) {
-	rows, err := q.db.Query(ctx, ListHeldExecutionsOfTenants)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ListHeldExecutionsOfTenantsRow
-	for rows.Next() {
-		var i ListHeldExecutionsOfTenantsRow
-		if err := rows.Scan(&i.TenantID, &i.JobID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -417,6 +378,68 @@ func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]Ten
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListTenantsToFree = `-- name: ListTenantsToFree :many
+WITH RECURSIVE held AS (
+    (SELECT a.tenant_id FROM scheduled_jobs a WHERE a.status = 'paused' AND a.status_by = 'platform' ORDER BY a.tenant_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT a.tenant_id FROM scheduled_jobs a
+            WHERE a.status = 'paused' AND a.status_by = 'platform' AND a.tenant_id > h.tenant_id ORDER BY a.tenant_id LIMIT 1)
+    FROM held h WHERE h.tenant_id IS NOT NULL
+)
+SELECT t.id FROM held h JOIN tenants t ON t.id = h.tenant_id WHERE t.status = 'active' ORDER BY random() LIMIT $1
+`
+
+// Cross-tenant: the promoters. Tenants that are active again and have jobs that
+// HoldJobs paused; steps from tenant to tenant through scheduled_jobs_held.
+func (q *Queries) ListTenantsToFree(ctx context.Context, batchSize int32) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, ListTenantsToFree, batchSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListTenantsToHold = `-- name: ListTenantsToHold :many
+SELECT t.id FROM tenants t
+WHERE t.status IN ('suspended', 'deleting')
+  AND EXISTS (SELECT 1 FROM scheduled_jobs a WHERE a.tenant_id = t.id AND a.status = 'active' AND a.deleted_at IS NULL)
+ORDER BY random() LIMIT $1
+`
+
+// Cross-tenant: the promoters. Tenants that are suspended or being deleted and
+// have an active job.
+func (q *Queries) ListTenantsToHold(ctx context.Context, batchSize int32) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, ListTenantsToHold, batchSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -634,6 +657,22 @@ func (q *Queries) SetTenantStatus(ctx context.Context, arg SetTenantStatusParams
 		&i.Version,
 	)
 	return i, err
+}
+
+const SetTenantSuspended = `-- name: SetTenantSuspended :exec
+UPDATE running_counts SET suspended = $1 WHERE tenant_id = $2
+`
+
+type SetTenantSuspendedParams struct {
+	Suspended bool
+	TenantID  uuid.UUID
+}
+
+// Has every claim from the commit on refuse what the tenant has, or not; waits
+// for those under way. In the transaction that changes the tenant's status.
+func (q *Queries) SetTenantSuspended(ctx context.Context, arg SetTenantSuspendedParams) error {
+	_, err := q.db.Exec(ctx, SetTenantSuspended, arg.Suspended, arg.TenantID)
+	return err
 }
 
 const UpdateTenant = `-- name: UpdateTenant :one

@@ -35,12 +35,17 @@ DROP INDEX active_executions_job;
 CREATE INDEX active_executions_job ON active_executions (job_id, scheduled_at DESC, id DESC, has_slot);
 
 -- How many concurrency slots of a job are taken: by what runs and by what had one
--- reserved. A job has 1,000 at most, so nobody counts further.
+-- reserved, unless it is being cancelled (see 000028). A job has 1,000 at most, so
+-- nobody counts further.
 -- +goose StatementBegin
 CREATE FUNCTION taken_slots(job uuid) RETURNS integer
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off
 AS $$
 BEGIN
+    IF EXISTS (SELECT 1 FROM public.cancellations o WHERE o.job_id = job) THEN
+        RETURN (SELECT count(*) FROM (SELECT 1 FROM public.active_executions e WHERE e.job_id = job AND e.has_slot
+                AND (e.status = 'running' OR NOT EXISTS (SELECT 1 FROM public.cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))) LIMIT 1001) seen);
+    END IF;
     RETURN (SELECT count(*) FROM (SELECT 1 FROM public.active_executions e WHERE e.job_id = job AND e.has_slot LIMIT 1001) seen);
 END
 $$;
@@ -48,7 +53,7 @@ $$;
 
 -- As before it sees what was committed when it is called (see 000016), and of each
 -- job it reads what has a slot and 1,001 of those that wait, the most that a
--- policy asks for. What waits of a backfill counts as neither.
+-- policy asks for. What waits of a backfill, or to be cancelled, counts as neither.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION count_active(jobs uuid[]) RETURNS TABLE (job_id uuid, taken bigint, waiting bigint)
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off
@@ -57,9 +62,11 @@ BEGIN
     RETURN QUERY
     SELECT j.id,
            (SELECT count(*) FROM (SELECT 1 FROM public.active_executions e
-                                  WHERE e.job_id = j.id AND e.has_slot LIMIT 1001) seen),
+                                  WHERE e.job_id = j.id AND e.has_slot
+                                    AND (e.status = 'running' OR NOT EXISTS (SELECT 1 FROM public.cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))) LIMIT 1001) seen),
            (SELECT count(*) FROM (SELECT 1 FROM public.active_executions e
-                                  WHERE e.job_id = j.id AND e.awaits_slot AND num_nonnulls(e.backfill_id) = 0 LIMIT 1001) seen)
+                                  WHERE e.job_id = j.id AND e.awaits_slot AND num_nonnulls(e.backfill_id) = 0
+                                    AND NOT EXISTS (SELECT 1 FROM public.cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL)) LIMIT 1001) seen)
     FROM unnest(jobs) AS j(id);
 END
 $$;
@@ -107,13 +114,15 @@ BEGIN
         SELECT f.*, row_number() OVER (ORDER BY l.late, f.priority DESC, f.available_at, f.id) AS turn
         FROM lines l CROSS JOIN LATERAL (
             SELECT c.* FROM (
-                SELECT e.id, e.tenant_id, e.priority, e.available_at, e.concurrency_limit, e.concurrency_key, e.cancel_requested_at
+                SELECT e.id, e.job_id, e.tenant_id, e.priority, e.available_at, e.concurrency_limit, e.concurrency_key, e.cancel_requested_at,
+                       e.generation, e.backfill_id
                 FROM public.active_executions e
                 WHERE e.job_id = job AND e.awaits_slot AND num_nonnulls(e.backfill_id) = l.late AND e.job_type = l.kind AND e.priority = l.level
                   AND e.available_at <= at
                 ORDER BY e.available_at LIMIT room + 32
             ) c
             WHERE c.cancel_requested_at IS NULL AND c.concurrency_limit > taken
+              AND NOT EXISTS (SELECT 1 FROM public.cancellations o WHERE o.job_id = c.job_id AND o.generation >= c.generation AND NOT (o.spare_backfills AND c.backfill_id IS NOT NULL))
               AND NOT EXISTS (SELECT 1 FROM public.running_keys k WHERE k.tenant_id = c.tenant_id AND k.key = c.concurrency_key)
             ORDER BY c.available_at, c.id LIMIT room
         ) f
@@ -150,8 +159,8 @@ BEGIN
     ),
     lines AS MATERIALIZED (SELECT w.gated, w.kind, w.level FROM walk w LIMIT 64),
     front AS MATERIALIZED (
-        SELECT c.id, c.job_id, c.priority, c.available_at, c.concurrency_limit, c.cancel_requested_at FROM lines l CROSS JOIN LATERAL (
-            SELECT e.id, e.job_id, e.priority, e.available_at, e.concurrency_limit, e.cancel_requested_at FROM public.active_executions e
+        SELECT c.* FROM lines l CROSS JOIN LATERAL (
+            SELECT e.id, e.job_id, e.priority, e.available_at, e.concurrency_limit, e.cancel_requested_at, e.generation, e.backfill_id FROM public.active_executions e
             WHERE e.tenant_id = tenant AND e.concurrency_key = lock AND e.awaits_turn
               AND e.awaits_slot = l.gated AND e.job_type = l.kind AND e.priority = l.level AND e.available_at <= at
             ORDER BY e.available_at LIMIT 32
@@ -163,6 +172,7 @@ BEGIN
     )
     SELECT f.id, f.priority FROM front f
     WHERE f.cancel_requested_at IS NULL
+      AND NOT EXISTS (SELECT 1 FROM public.cancellations o WHERE o.job_id = f.job_id AND o.generation >= f.generation AND NOT (o.spare_backfills AND f.backfill_id IS NOT NULL))
       AND (f.concurrency_limit = 0 OR f.concurrency_limit > (SELECT p.taken FROM places p WHERE p.job_id = f.job_id))
     ORDER BY f.priority DESC, f.available_at, f.id LIMIT 1;
 END
@@ -174,24 +184,24 @@ DROP TRIGGER record_end ON active_executions;
 DROP TRIGGER record_change ON active_executions;
 CREATE CONSTRAINT TRIGGER record_change AFTER INSERT ON active_executions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (audited()) EXECUTE FUNCTION record_change('execution', 'id', 'tenant_id',
-    'id,tenant_id,created_at,sweep_at,dispatch_seq,available_at,attempts,attempt,lost_count,progress,triggered_by,timeout_ms,max_attempts,concurrency_limit,has_slot,awaits_slot,awaits_turn');
+    'id,tenant_id,created_at,sweep_at,dispatch_seq,available_at,attempts,attempt,lost_count,progress,triggered_by,timeout_ms,max_attempts,concurrency_limit,generation,has_slot,awaits_slot,awaits_turn');
 CREATE CONSTRAINT TRIGGER record_end AFTER DELETE OR UPDATE OF cancel_requested_at ON active_executions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (audited() AND strpos(current_setting('app.call', true), '"executions":true') > 0)
     EXECUTE FUNCTION record_change('execution', 'id', 'tenant_id',
-    'id,tenant_id,created_at,sweep_at,dispatch_seq,available_at,attempts,attempt,lost_count,progress,triggered_by,timeout_ms,max_attempts,concurrency_limit,has_slot,awaits_slot,awaits_turn');
+    'id,tenant_id,created_at,sweep_at,dispatch_seq,available_at,attempts,attempt,lost_count,progress,triggered_by,timeout_ms,max_attempts,concurrency_limit,generation,has_slot,awaits_slot,awaits_turn');
 
 -- +goose Down
 DROP TRIGGER record_end ON active_executions;
 DROP TRIGGER record_change ON active_executions;
 CREATE CONSTRAINT TRIGGER record_change AFTER INSERT ON active_executions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (audited()) EXECUTE FUNCTION record_change('execution', 'id', 'tenant_id',
-    'id,tenant_id,created_at,sweep_at,dispatch_seq,available_at,attempts,attempt,lost_count,progress,triggered_by,timeout_ms,max_attempts,concurrency_limit');
+    'id,tenant_id,created_at,sweep_at,dispatch_seq,available_at,attempts,attempt,lost_count,progress,triggered_by,timeout_ms,max_attempts,concurrency_limit,generation');
 CREATE CONSTRAINT TRIGGER record_end AFTER DELETE OR UPDATE OF cancel_requested_at ON active_executions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (audited() AND strpos(current_setting('app.call', true), '"executions":true') > 0)
     EXECUTE FUNCTION record_change('execution', 'id', 'tenant_id',
-    'id,tenant_id,created_at,sweep_at,dispatch_seq,available_at,attempts,attempt,lost_count,progress,triggered_by,timeout_ms,max_attempts,concurrency_limit');
+    'id,tenant_id,created_at,sweep_at,dispatch_seq,available_at,attempts,attempt,lost_count,progress,triggered_by,timeout_ms,max_attempts,concurrency_limit,generation');
 DROP FUNCTION next_of_key(uuid, text, text[], timestamptz);
 DROP FUNCTION next_of_job(uuid, text[], timestamptz, integer, integer);
 -- +goose StatementBegin
@@ -202,7 +212,9 @@ BEGIN
     RETURN QUERY
     SELECT e.job_id, count(*) FILTER (WHERE e.status = 'running' OR e.concurrency_limit = 0),
            count(*) FILTER (WHERE e.status <> 'running' AND e.concurrency_limit > 0 AND e.backfill_id IS NULL)
-    FROM public.active_executions e WHERE e.job_id = ANY (jobs) GROUP BY e.job_id;
+    FROM public.active_executions e WHERE e.job_id = ANY (jobs)
+      AND (e.status = 'running' OR NOT EXISTS (SELECT 1 FROM public.cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL)))
+    GROUP BY e.job_id;
 END
 $$;
 -- +goose StatementEnd

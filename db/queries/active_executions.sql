@@ -2,9 +2,9 @@
 -- Cross-tenant: the promoter. Inserting a run twice is a no-op, in this table
 -- by its key and in the history by the look-up, which touches one partition.
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority,
-                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, pooled, available_at, sweep_at, created_at)
+                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, pooled, available_at, sweep_at, created_at)
 SELECT u.id, u.tenant_id, u.job_id, u.job_version, u.scheduled_at, 'scheduled', u.job_type, u.priority,
-       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), u.pooled, greatest(u.available_at, n.at),
+       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), u.generation, u.pooled, greatest(u.available_at, n.at),
        -- What is in the pool has no hint that could be lost.
        CASE WHEN u.pooled THEN 'infinity' ELSE greatest(u.available_at, n.at) + interval '5 seconds' END, n.at
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@job_ids::uuid[]) AS job_id,
@@ -12,7 +12,7 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_i
              unnest(@job_types::text[]) AS job_type, unnest(@priorities::smallint[]) AS priority,
              unnest(@max_attempts::int[]) AS max_attempts, unnest(@timeouts_ms::int[]) AS timeout_ms,
              unnest(@concurrency_limits::smallint[]) AS concurrency_limit, unnest(@concurrency_keys::text[]) AS concurrency_key,
-             unnest(@pooled::boolean[]) AS pooled, unnest(@available_at::timestamptz[]) AS available_at) u,
+             unnest(@generations::int[]) AS generation, unnest(@pooled::boolean[]) AS pooled, unnest(@available_at::timestamptz[]) AS available_at) u,
      (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at) n
 WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
 ON CONFLICT (id) DO NOTHING;
@@ -21,9 +21,9 @@ ON CONFLICT (id) DO NOTHING;
 -- It is in the pool and gets a hint too, if there is room: whoever is the
 -- first claims it. So the API need not know what the queue is like.
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority,
-                               parameters, max_attempts, timeout_ms, concurrency_limit, concurrency_key, pooled, available_at, sweep_at, created_at)
+                               parameters, max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, pooled, available_at, sweep_at, created_at)
 VALUES (@id, @tenant_id, @job_id, @job_version, @scheduled_at, @trigger_type, @triggered_by, @job_type, @priority,
-        sqlc.narg(parameters), @max_attempts, @timeout_ms, @concurrency_limit, sqlc.narg(concurrency_key), @pooled, @now,
+        sqlc.narg(parameters), @max_attempts, @timeout_ms, @concurrency_limit, sqlc.narg(concurrency_key), @generation, @pooled, @now,
         CASE WHEN @pooled THEN 'infinity' ELSE @sweep_at::timestamptz END, @now);
 
 -- name: ClaimExecutions :many
@@ -41,9 +41,11 @@ VALUES (@id, @tenant_id, @job_id, @job_version, @scheduled_at, @trigger_type, @t
 -- run: a row's latest version is read with its lock, so the counts are those of
 -- now and not of the snapshot. What does not fit stays, most urgent and oldest
 -- first, and leaves a mark, so that whatever ends looks for the next in line.
+-- The same row says whether the tenant is suspended and whether something of it
+-- is being cancelled; only then is each execution asked whether it is.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_type, e.concurrency_key, e.status, e.priority, e.available_at FROM active_executions e, clock
+    SELECT e.id, e.tenant_id, e.job_id, e.job_type, e.concurrency_key, e.status, e.priority, e.available_at, e.generation, e.backfill_id FROM active_executions e, clock
     WHERE e.id = ANY (@ids::uuid[])
       AND ((e.status IN ('pending', 'retrying') AND e.available_at <= clock.at)
            OR (e.status = 'running' AND e.lease_token = @lease_token AND e.worker_id = @worker_id))
@@ -53,13 +55,13 @@ locked AS MATERIALIZED (
     FOR UPDATE OF e SKIP LOCKED
 ),
 held AS MATERIALIZED (
-    SELECT c.tenant_id,
+    SELECT c.tenant_id, c.cancelling,
            coalesce(t.max_running, nullif(@max_running::int, 0), 1000000) - c.running AS free,
            coalesce((t.max_running_by_type->>'http')::int, 1000000) - c.running_http AS free_http,
            coalesce((t.max_running_by_type->>'function')::int, 1000000) - c.running_function AS free_function,
            coalesce((t.max_running_by_type->>'command')::int, 1000000) - c.running_command AS free_command
     FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
-    WHERE c.tenant_id = ANY (ARRAY(SELECT DISTINCT l.tenant_id FROM locked l WHERE l.status <> 'running'))
+    WHERE c.tenant_id = ANY (ARRAY(SELECT DISTINCT l.tenant_id FROM locked l WHERE l.status <> 'running')) AND NOT c.suspended
     ORDER BY c.tenant_id
     FOR UPDATE OF c
 ),
@@ -67,7 +69,8 @@ fitting AS (
     SELECT l.id, l.tenant_id, l.job_type, l.concurrency_key, l.priority, l.available_at, h.free,
            row_number() OVER (PARTITION BY l.tenant_id, l.job_type ORDER BY l.priority DESC, l.available_at, l.id)
              <= CASE l.job_type WHEN 'http' THEN h.free_http WHEN 'function' THEN h.free_function WHEN 'command' THEN h.free_command ELSE h.free END AS fits
-    FROM locked l JOIN held h ON h.tenant_id = l.tenant_id WHERE l.status <> 'running'
+    FROM locked l JOIN held h ON h.tenant_id = l.tenant_id
+    WHERE l.status <> 'running' AND CASE WHEN h.cancelling > 0 THEN NOT is_cancelled(l.job_id, l.generation, l.backfill_id IS NOT NULL) ELSE true END
 ),
 placed AS MATERIALIZED (
     SELECT f.id, f.tenant_id, f.job_type, f.concurrency_key,
@@ -128,6 +131,7 @@ wanted AS (
     WHERE e.id = ANY (@ids::uuid[]) AND e.status IN ('pending', 'retrying') AND e.available_at <= clock.at
       AND (e.concurrency_limit > 0 OR e.concurrency_key IS NOT NULL) AND is_of_types(e.job_type, @job_types::text[]) AND e.cancel_requested_at IS NULL
       AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = e.tenant_id AND k.key = e.concurrency_key)
+      AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
       AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND NOT w.dead AND w.expires_at > clock.at)
 ),
 places AS MATERIALIZED (
@@ -140,19 +144,19 @@ ranked AS (
     FROM wanted e WHERE e.key_place = 1
 ),
 locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_type, e.concurrency_key, e.status, e.priority, e.available_at FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_type, e.concurrency_key, e.status, e.priority, e.available_at, e.generation, e.backfill_id FROM active_executions e
     WHERE e.id = ANY (ARRAY(SELECT r.id FROM ranked r WHERE r.concurrency_limit = 0 OR r.place <= r.free))
       AND e.status IN ('pending', 'retrying') AND e.cancel_requested_at IS NULL
     FOR UPDATE OF e SKIP LOCKED
 ),
 held AS MATERIALIZED (
-    SELECT c.tenant_id,
+    SELECT c.tenant_id, c.cancelling,
            coalesce(t.max_running, nullif(@max_running::int, 0), 1000000) - c.running AS free,
            coalesce((t.max_running_by_type->>'http')::int, 1000000) - c.running_http AS free_http,
            coalesce((t.max_running_by_type->>'function')::int, 1000000) - c.running_function AS free_function,
            coalesce((t.max_running_by_type->>'command')::int, 1000000) - c.running_command AS free_command
     FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
-    WHERE c.tenant_id = ANY (ARRAY(SELECT DISTINCT l.tenant_id FROM locked l WHERE l.status <> 'running'))
+    WHERE c.tenant_id = ANY (ARRAY(SELECT DISTINCT l.tenant_id FROM locked l WHERE l.status <> 'running')) AND NOT c.suspended
     ORDER BY c.tenant_id
     FOR UPDATE OF c
 ),
@@ -160,7 +164,8 @@ fitting AS (
     SELECT l.id, l.tenant_id, l.job_type, l.concurrency_key, l.priority, l.available_at, h.free,
            row_number() OVER (PARTITION BY l.tenant_id, l.job_type ORDER BY l.priority DESC, l.available_at, l.id)
              <= CASE l.job_type WHEN 'http' THEN h.free_http WHEN 'function' THEN h.free_function WHEN 'command' THEN h.free_command ELSE h.free END AS fits
-    FROM locked l JOIN held h ON h.tenant_id = l.tenant_id WHERE l.status <> 'running'
+    FROM locked l JOIN held h ON h.tenant_id = l.tenant_id
+    WHERE l.status <> 'running' AND CASE WHEN h.cancelling > 0 THEN NOT is_cancelled(l.job_id, l.generation, l.backfill_id IS NOT NULL) ELSE true END
 ),
 placed AS MATERIALIZED (
     SELECT f.id, f.tenant_id, f.job_type, f.concurrency_key,
@@ -220,6 +225,9 @@ RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_
 -- each step of priority counts as ten seconds of waiting.
 -- A line gives what a few lines can use: 8 where many are short, all that is
 -- wanted where one is long.
+-- A tenant of which something is being cancelled has lines that may hold nothing
+-- else for long: of such a line a poll reads the first thousand and the first
+-- thousand of those that came since, and gives what is not being cancelled.
 WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at, @batch_size::int AS wanted),
 walk AS (
     (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled AND e.tenant_id > @after_tenant::uuid
@@ -238,8 +246,11 @@ ending AS MATERIALIZED (
     WHERE s.tenant_id < (SELECT l.tenant_id FROM stretch l WHERE l.place = @stretch::int)
     ORDER BY s.tenant_id DESC LIMIT 1
 ),
+cancelling AS MATERIALIZED (
+    SELECT o.tenant_id, min(o.requested_at) - interval '5 seconds' AS since FROM cancellations o GROUP BY o.tenant_id
+),
 lines AS MATERIALIZED (
-    SELECT t.tenant_id, t.priority, t.job_type, p.seen
+    SELECT t.tenant_id, t.priority, t.job_type, p.seen, (SELECT c.since FROM cancelling c WHERE c.tenant_id = t.tenant_id) AS since
     FROM stretch t CROSS JOIN LATERAL (
         SELECT count(*) AS seen FROM (
             SELECT 1 FROM active_executions e
@@ -252,7 +263,7 @@ lines AS MATERIALIZED (
       AND NOT EXISTS (
           SELECT 1 FROM running_counts c LEFT JOIN tenants f ON f.id = c.tenant_id
           WHERE c.tenant_id = t.tenant_id
-            AND (c.running >= coalesce(f.max_running, nullif(@max_running::int, 0), 1000000)
+            AND (c.suspended OR c.running >= coalesce(f.max_running, nullif(@max_running::int, 0), 1000000)
                  OR CASE t.job_type WHEN 'http' THEN c.running_http WHEN 'function' THEN c.running_function ELSE c.running_command END
                     >= (f.max_running_by_type->>t.job_type)::int)
       )
@@ -268,6 +279,27 @@ found AS (
         ORDER BY e.available_at
         LIMIT (SELECT d.most FROM depth d)
     ) w
+    WHERE l.since IS NULL
+    UNION ALL
+    SELECT l.tenant_id, w.id, w.available_at - l.priority * interval '10 seconds' AS since,
+           CASE WHEN l.priority >= 7 THEN 6 WHEN l.priority >= 3 THEN 3 ELSE 1 END AS weight
+    FROM lines l CROSS JOIN LATERAL (
+        SELECT e.id, e.available_at FROM (
+            (SELECT n.* FROM active_executions n
+             WHERE n.pooled AND n.tenant_id = l.tenant_id AND n.priority = l.priority AND n.job_type = l.job_type
+               AND n.available_at <= (SELECT at FROM clock) AND n.available_at < l.since
+             ORDER BY n.available_at LIMIT 1000)
+            UNION ALL
+            (SELECT n.* FROM active_executions n
+             WHERE n.pooled AND n.tenant_id = l.tenant_id AND n.priority = l.priority AND n.job_type = l.job_type
+               AND n.available_at <= (SELECT at FROM clock) AND n.available_at >= l.since
+             ORDER BY n.available_at LIMIT 1000)
+        ) e
+        WHERE e.cancel_requested_at IS NULL
+          AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
+        LIMIT (SELECT d.most FROM depth d)
+    ) w
+    WHERE l.since IS NOT NULL
 ),
 aged AS (
     SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since, f.id) + random() * @spread::int AS place
@@ -320,10 +352,11 @@ keys AS MATERIALIZED (SELECT w.tenant_id, w.concurrency_key FROM keyed w LIMIT @
 found AS (
     SELECT (n.id)::uuid AS id, (n.tenant_id)::uuid AS tenant_id
     FROM jobs j CROSS JOIN clock CROSS JOIN LATERAL next_of_job(j.job_id, @job_types::text[], clock.at, 0, @batch_size::int) n
-    WHERE j.job_id IS NOT NULL
+    WHERE j.job_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = n.tenant_id AND c.suspended)
     UNION
     SELECT (n.id)::uuid AS id, y.tenant_id
     FROM keys y CROSS JOIN clock CROSS JOIN LATERAL next_of_key(y.tenant_id, y.concurrency_key, @job_types::text[], clock.at) n
+    WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = y.tenant_id AND c.suspended)
 ),
 -- The last key of this stretch, when there may be more.
 last_key AS MATERIALIZED (
@@ -363,8 +396,8 @@ done AS (
 locked AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
            e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id,
-           e.concurrency_limit, e.concurrency_key, e.cancel_reason, e.cancelled_by, d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
-           CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
+           e.concurrency_limit, e.concurrency_key, coalesce(e.cancel_reason, o.reason) AS cancel_reason, coalesce(e.cancelled_by, o.cancelled_by) AS cancelled_by, d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
+           CASE WHEN e.cancel_requested_at IS NOT NULL OR o.reason IS NOT NULL THEN 'cancelled'
                 WHEN d.succeeded THEN 'completed'
                 WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
                 ELSE 'retrying' END AS verdict
@@ -373,6 +406,12 @@ locked AS MATERIALIZED (
         WHERE r.id = d.id AND r.status = 'running' AND r.attempt = d.attempt AND r.lease_token = d.lease_token
         FOR UPDATE
     ) e
+    LEFT JOIN LATERAL (
+        SELECT c.reason, c.cancelled_by FROM cancellations c
+        WHERE (SELECT EXISTS (SELECT 1 FROM cancellations)) AND e.cancel_requested_at IS NULL
+          AND c.job_id = e.job_id AND c.generation >= e.generation AND NOT (c.spare_backfills AND e.backfill_id IS NOT NULL)
+        ORDER BY c.generation LIMIT 1
+    ) o ON true
 ),
 moved AS (
     DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.verdict <> 'retrying'))
@@ -458,7 +497,7 @@ room AS MATERIALIZED (
            coalesce((t.max_running_by_type->>'function')::int, 1000000) - c.running_function AS free_function,
            coalesce((t.max_running_by_type->>'command')::int, 1000000) - c.running_command AS free_command
     FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
-    WHERE c.tenant_id = ANY (@tenant_ids::uuid[])
+    WHERE c.tenant_id = ANY (@tenant_ids::uuid[]) AND NOT c.suspended
 ),
 served AS MATERIALIZED (
     SELECT kind.job_type FROM (SELECT unnest('{http,function,command}'::text[]) AS job_type) kind
@@ -475,7 +514,7 @@ lines AS MATERIALIZED (
 front AS MATERIALIZED (
     SELECT o.*, l.tenant_id, l.job_type, l.priority, l.free, l.free_type
     FROM lines l CROSS JOIN LATERAL (
-        SELECT e.id, e.job_id, e.available_at, e.concurrency_limit, e.concurrency_key, e.cancel_requested_at FROM active_executions e
+        SELECT e.id, e.job_id, e.available_at, e.concurrency_limit, e.concurrency_key, e.cancel_requested_at, e.generation, e.backfill_id FROM active_executions e
         WHERE e.awaits_turn AND e.tenant_id = l.tenant_id AND e.job_type = l.job_type AND e.priority = l.priority
           AND e.available_at <= (SELECT at FROM clock)
         ORDER BY e.available_at LIMIT @window_size::int
@@ -487,15 +526,17 @@ places AS MATERIALIZED (
 startable AS MATERIALIZED (
     SELECT w.id, l.tenant_id, l.job_type, l.priority, w.available_at, l.free, l.free_type
     FROM lines l CROSS JOIN LATERAL (
-        SELECT e.id, e.available_at FROM active_executions e
+        SELECT e.id, e.job_id, e.available_at, e.generation, e.backfill_id FROM active_executions e
         WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
           AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
         ORDER BY e.available_at LIMIT l.most
     ) w
+    WHERE NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL))
     UNION ALL
     SELECT o.id, o.tenant_id, o.job_type, o.priority, o.available_at, o.free, o.free_type
     FROM front o
     WHERE o.cancel_requested_at IS NULL
+      AND NOT EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = o.job_id AND c.generation >= o.generation AND NOT (c.spare_backfills AND o.backfill_id IS NOT NULL))
       AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key)
       AND (o.concurrency_limit = 0 OR o.concurrency_limit > (SELECT p.taken FROM places p WHERE p.job_id = o.job_id))
 ),
@@ -513,7 +554,8 @@ SELECT p.id, p.priority::smallint AS priority FROM placed p WHERE p.place <= p.f
 UNION
 SELECT (n.id)::uuid AS id, (n.priority)::smallint AS priority
 FROM (SELECT unnest(@key_tenant_ids::uuid[]) AS tenant_id, unnest(@keys::text[]) AS key) freed
-CROSS JOIN clock CROSS JOIN LATERAL next_of_key(freed.tenant_id, freed.key, ARRAY(SELECT s.job_type FROM served s), clock.at) n;
+CROSS JOIN clock CROSS JOIN LATERAL next_of_key(freed.tenant_id, freed.key, ARRAY(SELECT s.job_type FROM served s), clock.at) n
+WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = freed.tenant_id AND c.suspended);
 
 -- name: ListDriftedTenants :many
 -- Cross-tenant: the auditor. Tenants whose counts are not those of their rows,
@@ -623,12 +665,18 @@ WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 lost AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
            e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id, e.concurrency_key,
-           e.cancel_reason, e.cancelled_by, (w.id IS NULL OR w.dead) AS worker_lost,
-           CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
+           coalesce(e.cancel_reason, o.reason) AS cancel_reason, coalesce(e.cancelled_by, o.cancelled_by) AS cancelled_by, (w.id IS NULL OR w.dead) AS worker_lost,
+           CASE WHEN e.cancel_requested_at IS NOT NULL OR o.reason IS NOT NULL THEN 'cancelled'
                 WHEN w.id IS NULL OR w.dead THEN CASE WHEN e.lost_count + 1 < @max_lost::int THEN 'pending' ELSE 'failed' END
                 WHEN e.attempt >= e.max_attempts THEN 'failed'
                 ELSE 'pending' END AS verdict
-    FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id, clock
+    FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id
+    LEFT JOIN LATERAL (
+        SELECT c.reason, c.cancelled_by FROM cancellations c
+        WHERE e.cancel_requested_at IS NULL
+          AND c.job_id = e.job_id AND c.generation >= e.generation AND NOT (c.spare_backfills AND e.backfill_id IS NOT NULL)
+        ORDER BY c.generation LIMIT 1
+    ) o ON true, clock
     WHERE e.sweep_at <= clock.at + interval '5 seconds' AND e.status = 'running'
       AND (w.id IS NULL OR w.dead OR e.deadline_at < clock.at)
       AND (sqlc.narg(ids)::uuid[] IS NULL OR e.id = ANY (sqlc.narg(ids)::uuid[]))
@@ -743,8 +791,13 @@ WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w));
 -- a circle with a completion, which locks in id order what is of many jobs.
 SELECT id FROM active_executions WHERE job_id = ANY (@job_ids::uuid[]) ORDER BY id FOR UPDATE;
 
+-- name: CountExecutionsOfJob :one
+-- How many of a job are not over, of at most so many that are counted.
+SELECT count(*) FROM (SELECT 1 FROM active_executions WHERE tenant_id = @tenant_id AND job_id = @job_id LIMIT @most) few;
+
 -- name: CancelWaitingByJob :execrows
--- Ends what waits of one job, but where it is asked to spare backfills.
+-- Ends what waits of one job, but where it is asked to spare backfills; for a job
+-- of which little is active (see OrderCancellation).
 -- Everything of the job that is not over is locked first, in id order, and only
 -- then asked whether it waits: an attempt whose failure is just being written
 -- waits after that, and one that is just being claimed runs. What runs stays
@@ -768,9 +821,10 @@ ON CONFLICT (id, scheduled_at) DO NOTHING;
 
 -- name: RequestCancelByJob :execrows
 -- Asks for the end of what runs of one job: the heartbeat of its worker, the
--- completion and the sweeper all look at the mark under the row's lock.
+-- completion and the sweeper all look at the mark under the row's lock. An
+-- execution whose outcome is parked is not tried again either.
 UPDATE active_executions SET cancel_requested_at = @now::timestamptz, cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
-WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running' AND cancel_requested_at IS NULL;
+WHERE tenant_id = @tenant_id AND job_id = @job_id AND status IN ('running', 'parked') AND cancel_requested_at IS NULL;
 
 -- name: CountActiveExecutions :many
 -- Cross-tenant: the service's gauges.
@@ -836,7 +890,9 @@ served AS MATERIALIZED (
     WHERE EXISTS (SELECT 1 FROM workers v, clock
                   WHERE NOT v.dead AND v.expires_at > clock.at AND (v.job_types = '{}' OR kind.job_type = ANY (v.job_types)))
 )
-SELECT w.id, w.status, w.trigger_type, w.scheduled_at, (CASE WHEN w.status = 'parked' THEN w.sweep_at ELSE w.available_at END)::timestamptz AS available_at, w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
+SELECT w.id, w.status, w.trigger_type, w.scheduled_at, (CASE WHEN w.status = 'parked' THEN w.sweep_at ELSE w.available_at END)::timestamptz AS available_at,
+       (coalesce(c.suspended, false) OR EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL)))::boolean AS cancelling,
+       w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
        coalesce((SELECT p.taken FROM places p WHERE p.job_id = w.job_id), 0)::bigint AS taken,
        EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = @tenant_id AND k.key = w.concurrency_key) AS key_taken,
        is_of_types(w.job_type, ARRAY(SELECT v.job_type FROM served v))::boolean AS served,

@@ -99,15 +99,15 @@ GROUP BY a.backfill_id;
 -- look-up, which touches one partition. What has its place waits in the pool:
 -- of what is long past nobody waits for a hint.
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters,
-                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, backfill_id, pooled, available_at, sweep_at, created_at)
+                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, backfill_id, pooled, available_at, sweep_at, created_at)
 SELECT u.id, b.tenant_id, b.job_id, b.job_version, u.scheduled_at, 'backfill', b.requested_by, u.job_type, u.priority, b.parameters,
-       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), b.id, u.concurrency_limit = 0 AND u.concurrency_key = '', n.at,
+       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), j.generation, b.id, u.concurrency_limit = 0 AND u.concurrency_key = '', n.at,
        CASE WHEN u.concurrency_limit = 0 AND u.concurrency_key = '' THEN 'infinity' ELSE n.at + interval '5 seconds' END, n.at
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@backfill_ids::uuid[]) AS backfill_id, unnest(@scheduled_at::timestamptz[]) AS scheduled_at,
              unnest(@job_types::text[]) AS job_type, unnest(@priorities::smallint[]) AS priority, unnest(@max_attempts::int[]) AS max_attempts,
              unnest(@timeouts_ms::int[]) AS timeout_ms, unnest(@concurrency_limits::smallint[]) AS concurrency_limit,
              unnest(@concurrency_keys::text[]) AS concurrency_key) u
-JOIN backfills b ON b.id = u.backfill_id
+JOIN backfills b ON b.id = u.backfill_id JOIN scheduled_jobs j ON j.id = b.job_id
 CROSS JOIN (SELECT @now::timestamptz AS at) n
 WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
 ON CONFLICT (id) DO NOTHING;

@@ -161,7 +161,7 @@ due AS MATERIALIZED (
     SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
            cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
            max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
-           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until,
+           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation,
            -- What a key is made of, only where there is one.
            concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config
     FROM scheduled_jobs
@@ -173,6 +173,7 @@ due AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED
 )
 SELECT d.*, coalesce(p.taken, 0)::bigint AS taken, coalesce(p.waiting, 0)::bigint AS waiting,
+       (d.overlap_policy = 'cancel_running' AND EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = d.id))::boolean AS cancelling,
        (CASE WHEN @see_crowds::boolean THEN d.tenant_id = ANY (ARRAY(
            SELECT l.tenant_id FROM lines l WHERE EXISTS (
                SELECT 1 FROM active_executions e

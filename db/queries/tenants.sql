@@ -97,42 +97,62 @@ WHERE d.tenant_id = u.tenant_id;
 -- Cross-tenant: promoters look every few seconds which tenants they count for.
 SELECT id, max_executions_per_day::int AS bound FROM tenants WHERE max_executions_per_day IS NOT NULL;
 
+-- name: SetTenantSuspended :exec
+-- Has every claim from the commit on refuse what the tenant has, or not; waits
+-- for those under way. In the transaction that changes the tenant's status.
+UPDATE running_counts SET suspended = @suspended WHERE tenant_id = @tenant_id;
+
+-- name: ListTenantsToHold :many
+-- Cross-tenant: the promoters. Tenants that are suspended or being deleted and
+-- have an active job.
+SELECT t.id FROM tenants t
+WHERE t.status IN ('suspended', 'deleting')
+  AND EXISTS (SELECT 1 FROM scheduled_jobs a WHERE a.tenant_id = t.id AND a.status = 'active' AND a.deleted_at IS NULL)
+ORDER BY random() LIMIT @batch_size;
+
 -- name: HoldJobs :execrows
--- Cross-tenant: the promoters pause, in pieces, the active jobs of tenants that
--- are suspended or being deleted. What another promoter holds is taken next
--- time.
+-- The promoters pause, in pieces, the active jobs of a tenant that is suspended
+-- or being deleted. What another promoter holds is taken next time.
 UPDATE scheduled_jobs j SET status = 'paused', status_reason = 'the tenant is suspended', status_by = 'platform',
        status_at = now(), paused_until = NULL, updated_at = now()
 WHERE j.id IN (
     SELECT a.id FROM tenants t JOIN scheduled_jobs a ON a.tenant_id = t.id
-    WHERE t.status <> 'active' AND a.status = 'active' AND a.deleted_at IS NULL
+    WHERE t.id = @tenant_id AND t.status IN ('suspended', 'deleting') AND a.status = 'active' AND a.deleted_at IS NULL
     LIMIT 2000 FOR NO KEY UPDATE OF a SKIP LOCKED);
 
+-- name: ListTenantsToFree :many
+-- Cross-tenant: the promoters. Tenants that are active again and have jobs that
+-- HoldJobs paused; steps from tenant to tenant through scheduled_jobs_held.
+WITH RECURSIVE held AS (
+    (SELECT a.tenant_id FROM scheduled_jobs a WHERE a.status = 'paused' AND a.status_by = 'platform' ORDER BY a.tenant_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT a.tenant_id FROM scheduled_jobs a
+            WHERE a.status = 'paused' AND a.status_by = 'platform' AND a.tenant_id > h.tenant_id ORDER BY a.tenant_id LIMIT 1)
+    FROM held h WHERE h.tenant_id IS NOT NULL
+)
+SELECT t.id FROM held h JOIN tenants t ON t.id = h.tenant_id WHERE t.status = 'active' ORDER BY random() LIMIT @batch_size;
+
 -- name: FreeJobs :execrows
--- Cross-tenant: the promoters resume, in pieces, what HoldJobs paused, once the
--- tenant is active again; what was held back meanwhile is treated as each job's
--- misfire policy says.
+-- The promoters resume, in pieces, what HoldJobs paused, once the tenant is
+-- active again; what was held back meanwhile is treated as each job's misfire
+-- policy says.
 UPDATE scheduled_jobs j SET status = 'active', status_reason = '', status_by = 'platform', status_at = now(),
        resume_policy = CASE WHEN j.next_execution_at <= now() THEN j.misfire_policy END, updated_at = now()
 WHERE j.id IN (
     SELECT a.id FROM scheduled_jobs a JOIN tenants t ON t.id = a.tenant_id
-    WHERE a.status = 'paused' AND a.status_by = 'platform' AND t.status = 'active' AND a.deleted_at IS NULL
+    WHERE t.id = @tenant_id AND a.status = 'paused' AND a.status_by = 'platform' AND t.status = 'active' AND a.deleted_at IS NULL
     LIMIT 2000 FOR NO KEY UPDATE OF a SKIP LOCKED);
-
--- name: ListHeldExecutionsOfTenants :many
--- Cross-tenant: the promoters, of tenants that are suspended or being deleted.
-SELECT DISTINCT e.tenant_id, e.job_id FROM active_executions e JOIN tenants t ON t.id = e.tenant_id
-WHERE t.status <> 'active' AND (e.status IN ('pending', 'retrying') OR e.status = 'running' AND e.cancel_requested_at IS NULL) LIMIT 200;
 
 -- name: ListDeletingTenants :many
 -- Cross-tenant: the promoters, one of which purges them. Not within half a
 -- minute: a request that a process admitted before it learned of the deletion
 -- (two seconds at most) may take fifteen more, and must not leave behind what
--- nothing would remove.
-SELECT id FROM tenants WHERE status = 'deleting' AND updated_at < now() - interval '30 seconds' ORDER BY updated_at LIMIT 10;
-
--- name: CountActiveOfTenant :one
-SELECT count(*) FROM active_executions WHERE tenant_id = @tenant_id;
+-- nothing would remove. In any order, so that none that cannot be purged stands
+-- before the others for ever.
+SELECT t.id FROM tenants t
+WHERE t.status = 'deleting' AND t.updated_at < now() - interval '30 seconds'
+  AND NOT EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id)
+ORDER BY random() LIMIT @batch_size;
 
 -- name: PurgeHistory :execrows
 DELETE FROM job_executions h USING (

@@ -125,6 +125,7 @@ func request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (
 		ID: id, TenantID: who.TenantID, JobID: d.job, JobVersion: j.Version, ScheduledAt: tx.At,
 		TriggerType: string(d.trigger), TriggeredBy: who.Subject, JobType: j.JobType, Priority: j.Priority, Parameters: d.parameters,
 		MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: tx.At, SweepAt: tx.At.Add(SweepAfter),
+		Generation:       j.Generation,
 		ConcurrencyLimit: gate(admission, j.MaxConcurrent), ConcurrencyKey: key, Pooled: !admission.Gated && key == nil,
 	})
 	if err != nil {

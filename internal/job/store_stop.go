@@ -12,10 +12,15 @@ import (
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
+// CancelAtOnce is how many executions of a job are cancelled in the request that
+// asks for it. Of a job with more, the request leaves an order behind, which
+// every claim obeys at once, and promoters cancel them in pieces.
+const CancelAtOnce = 1000
+
 // Stop makes a job inactive, cancels what waits of it, asks what runs to end
 // and ends its backfills, in one step: once it returned, no promotion and no
-// backfill makes a run of it. One that is inactive already keeps its reason. An
-// empty reason is "stopped".
+// backfill makes a run of it, and nothing that it has starts. One that is inactive
+// already keeps its reason. An empty reason is "stopped".
 func (s *Store) Stop(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string) (job Job, err error) {
 	reason = cmp.Or(reason, "stopped")
 	err = s.change(ctx, who, id, func(tx *postgres.Tx, old Job) (db.ScheduledJob, error) {
@@ -37,9 +42,21 @@ func (s *Store) Stop(ctx context.Context, who tenant.Actor, id uuid.UUID, reason
 }
 
 // cancelAll ends what waits of a job whose row is held locked, and asks what
-// runs to end. The order matters: the first locks all of them, so the second
-// finds what the first saw running.
+// runs to end, or orders both where they are many. The order of the two
+// statements matters: the first locks all of them, so the second finds what the
+// first saw running.
 func cancelAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID, reason string) error {
+	n, err := tx.CountExecutionsOfJob(ctx, db.CountExecutionsOfJobParams{TenantID: who.TenantID, JobID: id, Most: CancelAtOnce + 1})
+	if err != nil {
+		return fmt.Errorf("count executions: %w", err)
+	}
+	if n > CancelAtOnce {
+		order := db.OrderCancellationParams{TenantID: who.TenantID, JobID: id, Now: tx.At, Reason: reason, CancelledBy: who.Subject}
+		if err := tx.OrderCancellation(ctx, order); err != nil {
+			return fmt.Errorf("order executions to be cancelled: %w", err)
+		}
+		return nil
+	}
 	waiting := db.CancelWaitingByJobParams{TenantID: who.TenantID, JobID: id, Now: tx.At, Reason: reason, CancelledBy: who.Subject}
 	if _, err := tx.CancelWaitingByJob(ctx, waiting); err != nil {
 		return fmt.Errorf("cancel waiting executions: %w", err)

@@ -45,7 +45,7 @@ func engine(t *testing.T) (d *postgres.DB, taken func() []string) {
 }
 
 func read(t *testing.T, tx *postgres.Tx) error {
-	_, err := tx.ListDeletingTenants(t.Context())
+	_, err := tx.ListDeletingTenants(t.Context(), 10)
 	return err
 }
 

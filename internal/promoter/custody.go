@@ -2,50 +2,84 @@ package promoter
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
 )
 
-// custodyRounds is how many pieces of one kind a pass does at most: 20,000 jobs
-// and 2,000 jobs with executions.
-const custodyRounds = 10
+// custodyBudget is how long one step of a pass goes on, and custodyBatch how many
+// tenants it takes.
+const (
+	custodyBudget = time.Second
+	custodyBatch  = 100
+)
 
 // CustodyReport is what a pass did to tenants that may not act.
 type CustodyReport struct {
 	Held, Freed int // jobs paused because of their tenant, and resumed again
-	Cancelled   int // jobs whose executions were cancelled or asked to end
 	Purged      int // tenants of which nothing is left
 }
 
-// Custody pauses the jobs of tenants that are suspended or being deleted,
-// cancels what waits and asks what runs to end; resumes what it paused once the
-// tenant is active again; and removes, in bounded pieces, what a deleted tenant
-// left. Any number of promoters may do so at once.
+// Custody pauses the jobs of tenants that are suspended or being deleted; resumes
+// what it paused once the tenant is active again; and removes, in bounded pieces,
+// what a deleted tenant left (Cancel ends what of it is active). Tenants have
+// turns, and what fails for one of them is in the error and holds up nobody else.
+// Any number of promoters may do so at once.
 func (p *Promoter) Custody(ctx context.Context) (report CustodyReport, err error) {
+	var errs []error
 	for _, step := range []struct {
-		do   func(context.Context) (int, error)
+		what string
+		list func(context.Context) ([]uuid.UUID, error)
+		do   func(context.Context, uuid.UUID) (count int, more bool, err error)
 		into *int
 	}{
-		{p.store.holdJobs, &report.Held}, {p.store.freeJobs, &report.Freed}, {p.store.cancelHeld, &report.Cancelled}, {p.store.purge, &report.Purged},
+		{"pause the jobs of a suspended tenant", p.store.tenantsToHold, p.store.holdJobs, &report.Held},
+		{"resume the jobs of a tenant", p.store.tenantsToFree, p.store.freeJobs, &report.Freed},
+		{"purge a deleted tenant", p.store.tenantsToPurge, p.store.purge, &report.Purged},
 	} {
-		for range custodyRounds {
-			n, err := step.do(ctx)
-			if err != nil {
-				return report, err
-			}
-			*step.into += n
-			if n == 0 {
-				break
-			}
+		ids, err := step.list(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", step.what, err))
+			continue
+		}
+		n, failed := tenantByTenant(ctx, ids, step.do)
+		*step.into = n
+		for id, err := range failed {
+			errs = append(errs, fmt.Errorf("%s: tenant %s: %w", step.what, id, err))
 		}
 	}
 	if report != (CustodyReport{}) {
-		p.Log.InfoContext(ctx, "tenants in custody", "held_jobs", report.Held, "freed_jobs", report.Freed,
-			"cancelled_jobs", report.Cancelled, "purged_tenants", report.Purged)
+		p.Log.InfoContext(ctx, "tenants in custody", "held_jobs", report.Held, "freed_jobs", report.Freed, "purged_tenants", report.Purged)
 	}
-	return report, nil
+	return report, errors.Join(errs...)
+}
+
+// tenantByTenant does one piece for each tenant, then the next for those that have more,
+// until none has or the time is over. A tenant whose piece fails is left alone.
+func tenantByTenant(ctx context.Context, tenants []uuid.UUID, do func(context.Context, uuid.UUID) (int, bool, error)) (count int, failed map[uuid.UUID]error) {
+	failed = map[uuid.UUID]error{}
+	for began := clock.Start(); len(tenants) > 0; {
+		left := tenants[:0]
+		for _, id := range tenants {
+			if began.Elapsed() > custodyBudget || ctx.Err() != nil {
+				return count, failed
+			}
+			n, more, err := do(ctx, id)
+			count += n
+			if err != nil {
+				failed[id] = err
+			} else if more {
+				left = append(left, id)
+			}
+		}
+		tenants = left
+	}
+	return count, failed
 }
 
 func (p *Promoter) custodyNow(ctx context.Context) error {

@@ -19,11 +19,15 @@ func (b *bundle) tenants(t *testing.T) *tenant.Store {
 
 func (b *bundle) custody(t *testing.T) (held, freed, cancelled, purged int) {
 	t.Helper()
+	cancelled, err := b.promoter.Cancel(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	r, err := b.promoter.Custody(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.Held, r.Freed, r.Cancelled, r.Purged
+	return r.Held, r.Freed, cancelled, r.Purged
 }
 
 func (b *bundle) number(t *testing.T, sql string, args ...any) (n int) {
@@ -75,8 +79,8 @@ func TestASuspendedTenant(t *testing.T) {
 	if _, err := tenants.Suspend(t.Context(), b.who.TenantID, "unpaid"); err != nil {
 		t.Fatal(err)
 	}
-	if held, _, cancelled, _ := b.custody(t); held != 1 || cancelled != 1 {
-		t.Errorf("%d jobs were held and %d cancelled", held, cancelled)
+	if held, _, cancelled, _ := b.custody(t); held != 1 || cancelled != 2 {
+		t.Errorf("%d jobs were held and %d executions cancelled", held, cancelled)
 	}
 	if n := b.number(t, "SELECT count(*) FROM active_executions WHERE status <> 'running' OR cancel_requested_at IS NULL"); n != 0 {
 		t.Errorf("%d executions wait or were not asked to end", n)
@@ -124,7 +128,7 @@ func TestADeletedTenant(t *testing.T) {
 	if _, err := tenants.Delete(t.Context(), b.who.TenantID); err != nil {
 		t.Fatal(err)
 	}
-	if held, _, cancelled, purged := b.custody(t); held != 1 || cancelled != 1 || purged != 0 {
+	if held, _, cancelled, purged := b.custody(t); held != 1 || cancelled != 2 || purged != 0 {
 		t.Errorf("held %d, cancelled %d, purged %d", held, cancelled, purged)
 	}
 	if _, err := b.engine.Pool().Exec(t.Context(), `INSERT INTO outcome_rollups (tenant_id, part, span, at, cells)

@@ -24,6 +24,9 @@ type dueJob struct {
 	until       time.Time         // up to when its misfire policy has decided, see advance.until
 	places      job.Places
 	crowded     bool // its tenant has a line in the pool
+	generation  int32
+	active      int  // executions that take a place or wait for one, before this pass
+	cancelling  bool // earlier ones of it are being cancelled in pieces
 }
 
 // run is one execution to insert.

@@ -122,7 +122,8 @@ type Promoter struct {
 	fullScan   clock.Mark
 	state      atomic.Pointer[string] // why it is not ready; nil: it is
 	late       catchup
-	rows       int // passRows but in tests
+	rows       int                  // passRows but in tests
+	cancelling map[target]*progress // of Cancel
 
 	partitionsKept clock.Mark
 	partitionsOnce bool
@@ -134,6 +135,7 @@ func New(d Deps) *Promoter {
 		Deps: d, store: &store{db: d.DB}, fleet: fleet.NewStore(d.DB), parking: parking.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(),
 		backfilled: newCompiled(), fullScan: clock.Start(),
 		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))}, rows: passRows,
+		cancelling: map[target]*progress{},
 	}
 	starting := "the first promotion is not done yet"
 	p.state.Store(&starting)
@@ -249,6 +251,7 @@ func (p *Promoter) Run(ctx context.Context) error {
 	group.Go(func() error { p.tick(ctx, "sweep", sweepEvery, p.sweepNow); return nil })
 	group.Go(func() error { p.tick(ctx, "upkeep", upkeepEvery, p.upkeepNow); return nil })
 	group.Go(func() error { p.tick(ctx, "autopilot", sweepEvery, p.autopilotNow); return nil })
+	group.Go(func() error { p.tick(ctx, "cancel", sweepEvery, p.cancelNow); return nil })
 	group.Go(func() error { p.tick(ctx, "custody", sweepEvery, p.custodyNow); return nil })
 	group.Go(func() error { p.tick(ctx, "audit", auditEvery, p.auditNow); return nil })
 	group.Go(func() error { p.tick(ctx, "recount", recountEvery, p.recountNow); return nil })

@@ -1,14 +1,17 @@
 package promoter
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/parking"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -88,13 +91,8 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 // write writes the plan, and reads when the next job is due where there is no
 // more now.
 func write(ctx context.Context, q *db.Queries, p *plan, at time.Time, d due) error {
-	if err := lockActive(ctx, q, p.cancels); err != nil {
+	if err := cancelActive(ctx, q, p.cancels, at); err != nil {
 		return err
-	}
-	for _, j := range p.cancels {
-		if err := cancelActive(ctx, q, j, at); err != nil {
-			return err
-		}
 	}
 	if len(p.runs) > 0 {
 		if err := q.InsertDueExecutions(ctx, insertDue(p.runs, d.now)); err != nil {
@@ -138,18 +136,40 @@ func lockActive(ctx context.Context, q *db.Queries, jobs []*dueJob) error {
 	return nil
 }
 
-// cancelActive ends what waits of a job and asks for the end of what runs.
-func cancelActive(ctx context.Context, q *db.Queries, j *dueJob, at time.Time) error {
+// cancelActive ends what waits of jobs and asks for the end of what runs. What
+// is more than a promotion should do it orders to be cancelled in pieces: after
+// the others, because the order locks the tenant's count, and everybody locks
+// executions first and counts after them, in the order of tenants.
+func cancelActive(ctx context.Context, q *db.Queries, jobs []*dueJob, at time.Time) error {
 	const reason, by = "a later due instant took its place (overlapPolicy cancel_running)", "system"
-	_, err := q.CancelWaitingByJob(ctx, db.CancelWaitingByJobParams{
-		TenantID: j.tenant, JobID: j.id, Now: at, SpareBackfills: true, Reason: reason, CancelledBy: by,
-	})
-	if err != nil {
-		return fmt.Errorf("cancel waiting executions: %w", err)
+	var few, many []*dueJob
+	for _, j := range jobs {
+		if j.cancelling || j.active > job.CancelAtOnce {
+			many = append(many, j)
+		} else {
+			few = append(few, j)
+		}
 	}
-	running := db.RequestCancelByJobParams{TenantID: j.tenant, JobID: j.id, Now: at, Reason: reason, CancelledBy: by}
-	if _, err := q.RequestCancelByJob(ctx, running); err != nil {
-		return fmt.Errorf("cancel running executions: %w", err)
+	if err := lockActive(ctx, q, few); err != nil {
+		return err
+	}
+	for _, j := range few {
+		waiting := db.CancelWaitingByJobParams{TenantID: j.tenant, JobID: j.id, Now: at, SpareBackfills: true, Reason: reason, CancelledBy: by}
+		if _, err := q.CancelWaitingByJob(ctx, waiting); err != nil {
+			return fmt.Errorf("cancel waiting executions: %w", err)
+		}
+		running := db.RequestCancelByJobParams{TenantID: j.tenant, JobID: j.id, Now: at, Reason: reason, CancelledBy: by}
+		if _, err := q.RequestCancelByJob(ctx, running); err != nil {
+			return fmt.Errorf("cancel running executions: %w", err)
+		}
+	}
+	slices.SortFunc(many, func(a, b *dueJob) int { return bytes.Compare(a.tenant[:], b.tenant[:]) })
+	for _, j := range many {
+		order := db.OrderCancellationParams{TenantID: j.tenant, JobID: j.id, Now: at, SpareBackfills: true, Reason: reason, CancelledBy: by}
+		if err := q.OrderCancellation(ctx, order); err != nil {
+			return fmt.Errorf("order executions to be cancelled: %w", err)
+		}
+		j.generation++
 	}
 	return nil
 }

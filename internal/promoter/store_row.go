@@ -25,6 +25,7 @@ func dueJobs(rows []db.ClaimDueJobsRow) ([]dueJob, error) {
 			id: r.ID, tenant: r.TenantID, version: int(r.Version), jobType: r.JobType, maxAttempts: int(r.MaxAttempts),
 			anchor: r.AnchorAt.UTC(), count: r.ExecutionCount, resume: job.MisfirePolicy(orZero(r.ResumePolicy)), due: r.NextExecutionAt.UTC(), until: orZero(r.CatchUpUntil).UTC(),
 			places: job.Places{Taken: int(r.Taken), Waiting: int(r.Waiting)}, crowded: r.Crowded,
+			generation: r.Generation, active: int(r.Taken + r.Waiting), cancelling: r.Cancelling,
 			spec: job.Spec{
 				CronExpression: orZero(r.CronExpression), Interval: job.Duration(time.Duration(orZero(r.IntervalMs)) * time.Millisecond),
 				RunAt: r.RunAt, Timezone: r.Timezone, StartDate: r.StartDate, EndDate: r.EndDate,
@@ -59,12 +60,13 @@ func insertDue(runs []run, now time.Time) db.InsertDueExecutionsParams {
 		Now: postgres.At(now), Ids: make([]uuid.UUID, n), TenantIds: make([]uuid.UUID, n), JobIds: make([]uuid.UUID, n),
 		JobVersions: make([]int32, n), ScheduledAt: make([]time.Time, n), JobTypes: make([]string, n), Priorities: make([]int16, n),
 		MaxAttempts: make([]int32, n), TimeoutsMs: make([]int32, n), ConcurrencyLimits: make([]int16, n), ConcurrencyKeys: make([]string, n),
-		Pooled: make([]bool, n), AvailableAt: make([]time.Time, n),
+		Generations: make([]int32, n), Pooled: make([]bool, n), AvailableAt: make([]time.Time, n),
 	}
 	for i, r := range runs {
 		p.Ids[i], p.TenantIds[i], p.JobIds[i], p.JobVersions[i] = r.id, r.job.tenant, r.job.id, int32(r.job.version)
 		p.ScheduledAt[i], p.JobTypes[i], p.Priorities[i] = r.at, r.job.jobType, int16(r.job.spec.Priority)
 		p.MaxAttempts[i], p.TimeoutsMs[i] = int32(r.job.maxAttempts), int32(r.job.spec.Timeout)*1000
+		p.Generations[i] = r.job.generation
 		p.ConcurrencyLimits[i], p.ConcurrencyKeys[i], p.Pooled[i], p.AvailableAt[i] = int16(r.gate), r.key(), r.pooled, r.available
 	}
 	return p

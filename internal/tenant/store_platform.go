@@ -144,8 +144,9 @@ func change(ctx context.Context, tx *postgres.Tx, id uuid.UUID, spec Spec) (Tena
 	return fromRow(row)
 }
 
-// Suspend refuses the tenant's calls within two seconds; the promoters pause
-// its jobs, cancel what waits and ask what runs to end, within five.
+// Suspend lets nothing of the tenant start from now on, and refuses its calls
+// within two seconds; the promoters pause its jobs, cancel what waits and ask what
+// runs to end, in pieces.
 func (s *Store) Suspend(ctx context.Context, id uuid.UUID, reason string) (Tenant, error) {
 	return s.become(ctx, id, Suspended, reason, Active, Suspended)
 }
@@ -177,6 +178,9 @@ func (s *Store) become(ctx context.Context, id uuid.UUID, status Status, reason 
 		}
 		if err != nil {
 			return fmt.Errorf("change the status of a tenant: %w", err)
+		}
+		if err := tx.SetTenantSuspended(ctx, db.SetTenantSuspendedParams{TenantID: id, Suspended: status != Active}); err != nil {
+			return fmt.Errorf("have claims obey the status of a tenant: %w", err)
 		}
 		t, err = fromRow(row)
 		return err
