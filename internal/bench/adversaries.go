@@ -26,9 +26,9 @@ type adversary struct {
 	after   func(ctx context.Context, a *arena) error // notes what is left
 }
 
-// adversaries are in the order of the points that they belong to.
+// adversaries are those whose outages have been seen, and then the others.
 func adversaries() []adversary {
-	return []adversary{
+	return append([]adversary{
 		{"nobody", "nobody else", nil, idly, nil},
 		{"storm", "500 per-second `fire_all` jobs, resumed in bulk after 7 minutes", prepareStorm, resumeAll, leftOver},
 		{"outage", "500 per-second `fire_all` jobs with misfireLimit 250, after 10 minutes without a promoter", prepareOutage, outage, leftOver},
@@ -42,7 +42,7 @@ func adversaries() []adversary {
 		{"flood", "20,000 per-second jobs, more than the installation can promote", prepareFlood, flood, leftOver},
 		{"key", "100,000 waiting on one concurrency key", prepareKey, idly, leftOver},
 		{"keys", "250,000 expired idempotency keys, and 100 keyed triggers a second", prepareKeys, keyedTriggers, keysLeft},
-	}
+	}, unnamed()...)
 }
 
 // idly does nothing.
@@ -247,7 +247,7 @@ func prepareLists(ctx context.Context, a *arena) error {
 
 func greedyLists(ctx context.Context, a *arena) error {
 	paths := []string{
-		"/executions?triggeredBy=nobody", "/executions?status=cancelled&triggerType=backfill", "/jobs?q=nowhere&sort=name", "/executions?jobType=http&sort=-durationMs",
+		"/executions?triggeredBy=nobody", "/executions?status=cancelled&triggerType=backfill", "/jobs?q=nowhere&sort=name", "/executions?jobType=http&sort=scheduledAt",
 		"/executions?createdTo=2001-01-01T00:00:00Z",
 	}
 	return a.clients(ctx, 100, func(n int) call { return call{http.MethodGet, a.url + paths[n%len(paths)], "", a.noisy.viewer} })

@@ -87,9 +87,10 @@ type arena struct {
 	quiet, noisy resident
 	platform     string // token of an administrator of the platform
 	tick         uuid.UUID
-	lateSince    time.Time   // when single runs of the quiet tenant were made late; zero: none were
-	aims         []uuid.UUID // that the adversary is about
-	notes        []string    // what else there is to say, for the table
+	lateSince    time.Time      // when single runs of the quiet tenant were made late; zero: none were
+	aims         []uuid.UUID    // that the adversary is about
+	ends         []func() error // of what an adversary has started
+	notes        []string       // what else there is to say, for the table
 }
 
 // note keeps what an adversary saw.
@@ -211,6 +212,9 @@ func (a *arena) startAPIAt(ctx context.Context, address string) error {
 // close ends what the arena started. What is still under way is of no use to
 // anybody, so its processes are killed.
 func (a *arena) close() (err error) {
+	for _, end := range a.ends {
+		err = errors.Join(err, end())
+	}
 	for _, p := range a.running {
 		err = errors.Join(err, p.Stop(child.Step{Signal: syscall.SIGKILL, Within: 10 * time.Second}))
 	}

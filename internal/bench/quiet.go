@@ -188,6 +188,9 @@ func (a *arena) judge(ctx context.Context, w *watched) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
+	if err := a.explain(ctx, w, due); err != nil {
+		return outcome{}, err
+	}
 	o := outcome{starts: slices.Concat(due, asked), reads: w.reads, failed: w.failed}
 	if !a.lateSince.IsZero() {
 		late, err := a.state.startsOfName(ctx, a.quiet.TenantID, lateName, a.lateSince)
@@ -199,4 +202,26 @@ func (a *arena) judge(ctx context.Context, w *watched) (outcome, error) {
 	slices.Sort(o.starts)
 	slices.Sort(o.reads)
 	return o, nil
+}
+
+// explain notes which of the due runs were too late, and whether it was their
+// promotion that was.
+func (a *arena) explain(ctx context.Context, w *watched, due []time.Duration) error {
+	late := func(d time.Duration) bool { return d > startBar }
+	first := slices.IndexFunc(due, late)
+	if first < 0 {
+		return nil
+	}
+	made, err := a.state.promotionsOf(ctx, a.tick, w.from, w.to)
+	if err != nil {
+		return err
+	}
+	last, n := first, 0
+	for i, d := range due {
+		if late(d) {
+			last, n = i, n+1
+		}
+	}
+	a.note("%d due runs too late, those of second %d to %d; the latest was made %s ms after it was due", n, first+1, last+1, millis(slices.Max(made)))
+	return nil
 }

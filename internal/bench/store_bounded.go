@@ -172,6 +172,12 @@ func (s *setup) refuse(ctx context.Context, table, event string, job uuid.UUID, 
 	return s.do(ctx, "refuse rows", r.Begin())
 }
 
+// keepSnapshot begins a transaction that sees what there is now for as long as
+// the connection lives.
+func (s *setup) keepSnapshot(ctx context.Context) error {
+	return s.do(ctx, "keep a snapshot", "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM workers")
+}
+
 // count asks for one number.
 func (s *setup) count(ctx context.Context, sql string, args ...any) (n int, err error) {
 	err = s.conn.QueryRow(ctx, sql, args...).Scan(&n)
@@ -204,6 +210,13 @@ func (s *setup) done(ctx context.Context, tenant uuid.UUID, since time.Time) (in
 // instants.
 func (s *setup) startsOf(ctx context.Context, job uuid.UUID, from, to time.Time) ([]time.Duration, error) {
 	const sql = `SELECT extract(epoch FROM coalesce((SELECT e.started_at FROM executions e WHERE e.job_id = $1 AND e.scheduled_at = s.at), clock_timestamp()) - s.at)::float8
+		FROM generate_series($2::timestamptz, $3::timestamptz - interval '1 microsecond', interval '1 second') s (at)`
+	return s.durations(ctx, sql, job, from, to)
+}
+
+// promotionsOf is how late the runs of such a job were made.
+func (s *setup) promotionsOf(ctx context.Context, job uuid.UUID, from, to time.Time) ([]time.Duration, error) {
+	const sql = `SELECT extract(epoch FROM coalesce((SELECT e.created_at FROM executions e WHERE e.job_id = $1 AND e.scheduled_at = s.at), clock_timestamp()) - s.at)::float8
 		FROM generate_series($2::timestamptz, $3::timestamptz - interval '1 microsecond', interval '1 second') s (at)`
 	return s.durations(ctx, sql, job, from, to)
 }

@@ -1,0 +1,162 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+)
+
+// unnamed are adversaries that no report has named yet: what else a tenant with
+// an ordinary token can do.
+func unnamed() []adversary {
+	return []adversary{
+		{"million", "1,000,000 waiting of one tenant", prepareMillion, idly, leftOver},
+		{"slots", "2,000 waiting runs of 20 s and the highest priority", prepareSlots, idly, leftOver},
+		{"backfills", "backfills of 100 jobs, 6,000 a minute each", prepareBackfills, startBackfills, leftOver},
+		{"writers", "50 clients that create and change jobs of 100 kB", nil, greedyWriters, nil},
+		{"statistics", "50 clients of statistics, schedules and validations over 300,000 executions", prepareStatistics, greedyStatistics, nil},
+		{"snapshot", "1,000 per-second jobs while somebody keeps an old snapshot", prepareSnapshot, underSnapshot, leftOver},
+		{"results", "100 per-second jobs that answer 200 kB", prepareResults, idly, leftOver},
+		{"cancels", "10 clients that cancel 100,000 waiting runs in bulk", prepareCancels, greedyCancels, leftOver},
+	}
+}
+
+func prepareMillion(ctx context.Context, a *arena) error {
+	id, err := a.makeJob(ctx, a.noisy, `{"name":"million","overlapPolicy":"allow",`+noop+`}`)
+	if err != nil {
+		return err
+	}
+	return a.state.waiting(ctx, id, 1_000_000, "")
+}
+
+func prepareSlots(ctx context.Context, a *arena) error {
+	id, err := a.makeJob(ctx, a.noisy, `{"name":"slots","overlapPolicy":"allow","priority":9,`+sleeping(20*time.Second)+`}`)
+	if err != nil {
+		return err
+	}
+	return a.state.waiting(ctx, id, 2000, "")
+}
+
+func prepareBackfills(ctx context.Context, a *arena) error {
+	for n := range 100 {
+		body := fmt.Sprintf(`{"name":"backfill %d","cronExpression":"*/10 * * * * *","overlapPolicy":"allow",%s}`, n, noop)
+		id, err := a.makeJob(ctx, a.noisy, body)
+		if err != nil {
+			return err
+		}
+		a.aims = append(a.aims, id)
+	}
+	return nil
+}
+
+func startBackfills(ctx context.Context, a *arena) error {
+	to := clock.Now().Add(-time.Hour)
+	body := fmt.Sprintf(`{"from":%q,"to":%q,"ratePerMinute":6000}`, to.Add(-27*time.Hour).Format(time.RFC3339), to.Format(time.RFC3339))
+	begun := 0
+	for _, id := range a.aims {
+		if _, err := a.ask(ctx, call{http.MethodPost, a.url + "/jobs/" + id.String() + "/backfills", body, a.noisy.token}, nil); err != nil {
+			a.note("%s", oneLine(err))
+			break
+		}
+		begun++
+	}
+	a.note("%d backfills begun", begun)
+	return idly(ctx, a)
+}
+
+func greedyWriters(ctx context.Context, a *arena) error {
+	text := strings.Repeat("x", 100_000)
+	body := func(name string) string {
+		return fmt.Sprintf(`{"name":%q,"cronExpression":"0 0 2 1 1 *","jobType":"function","config":{"modulePath":"builtin","functionName":"noop","parameters":{"text":"%s%s"}}}`,
+			name, uuid.NewString(), text)
+	}
+	id, err := a.makeJob(ctx, a.noisy, body("changed"))
+	if err != nil {
+		return err
+	}
+	return a.clients(ctx, 50, func(n int) call {
+		if n%2 == 0 {
+			return call{http.MethodPost, a.url + "/jobs", body("created"), a.noisy.token}
+		}
+		return call{http.MethodPut, a.url + "/jobs/" + id.String(), body("changed"), a.noisy.token}
+	})
+}
+
+func prepareStatistics(ctx context.Context, a *arena) error {
+	id, err := a.makeJob(ctx, a.noisy, `{"name":"listed","cronExpression":"*/7 * * * * *","startDate":"2030-01-01T00:00:00Z",`+noop+`}`)
+	if err != nil {
+		return err
+	}
+	a.aims = append(a.aims, id)
+	if err := a.state.copies(ctx, id, 2999); err != nil {
+		return err
+	}
+	return a.state.history(ctx, id, 300_000)
+}
+
+func greedyStatistics(ctx context.Context, a *arena) error {
+	check := secondly("checked", "")
+	return a.clients(ctx, 50, func(n int) call {
+		switch n % 4 {
+		case 0:
+			return call{http.MethodGet, a.url + month31() + "&groupBy=job", "", a.noisy.viewer}
+		case 1:
+			return call{http.MethodGet, a.url + month31() + "&groupBy=day&timezone=Europe/Berlin", "", a.noisy.viewer}
+		case 2:
+			return call{http.MethodGet, a.url + "/jobs/" + a.aims[0].String() + "/schedule", "", a.noisy.viewer}
+		default:
+			return call{http.MethodPost, a.url + "/jobs/validate", check, a.noisy.token}
+		}
+	})
+}
+
+func prepareSnapshot(ctx context.Context, a *arena) error {
+	return a.many(ctx, 1000, secondly("busy", ""))
+}
+
+// underSnapshot keeps dead rows from being removed, as a dump of the database
+// does.
+func underSnapshot(ctx context.Context, a *arena) error {
+	old, err := newSetup(ctx, a.postgres.URL(database("snapshot"), "postgres"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(old.keepSnapshot(ctx), idly(ctx, a), old.close(context.WithoutCancel(ctx)))
+}
+
+func prepareResults(ctx context.Context, a *arena) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	text := []byte(strings.Repeat("0123456789abcdef", 200_000/16))
+	target := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = w.Write(text)
+	})}
+	go func() { _ = target.Serve(listener) }() // ends by Close
+	a.ends = append(a.ends, target.Close)
+	return a.many(ctx, 100, fmt.Sprintf(`{"name":"results","cronExpression":"* * * * * *","overlapPolicy":"allow","jobType":"http","config":{"url":"http://%s/","method":"GET"}}`, listener.Addr()))
+}
+
+func prepareCancels(ctx context.Context, a *arena) error {
+	id, err := a.makeJob(ctx, a.noisy, `{"name":"cancelled","overlapPolicy":"allow",`+sleeping(time.Second)+`}`)
+	if err != nil {
+		return err
+	}
+	return a.state.waiting(ctx, id, 100_000, "")
+}
+
+func greedyCancels(ctx context.Context, a *arena) error {
+	return a.clients(ctx, 10, func(int) call {
+		return call{http.MethodPost, a.url + "/executions/bulk/cancel", `{"all":true}`, a.noisy.token}
+	})
+}
