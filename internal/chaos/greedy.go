@@ -77,49 +77,65 @@ func (l *load) secondly(of string, n int) (*work, api.JobSpec) {
 
 // holdStorm pauses what storms, so that it has something to catch up on.
 func (l *load) holdStorm(ctx context.Context) {
-	for _, w := range l.named(stormName) {
-		code, paused := l.ask(ctx, w.tenant, "pause", func(c *api.ClientWithResponses) (int, error) {
-			answer, err := c.PauseJobWithResponse(ctx, w.id, api.PauseRequest{})
-			if err != nil {
-				return 0, err
-			}
-			return answer.StatusCode(), nil
-		})
-		if code != http.StatusOK {
-			paused.ack = time.Time{}
+	all := l.named(stormName)
+	paused, _ := l.bulk(ctx, all, "pause in bulk", func(c *api.ClientWithResponses, of api.JobBulk) (int, *api.BulkResult, error) {
+		answer, err := c.BulkPauseJobsWithResponse(ctx, of)
+		if err != nil {
+			return 0, nil, err
 		}
-		l.mu.Lock()
+		return answer.StatusCode(), answer.JSON200, nil
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range all {
 		w.pauses = append(w.pauses, pausing{pause: paused, made: -1})
-		l.mu.Unlock()
 	}
 }
 
-// misfireStorm resumes in one request everything that was paused for the longest
-// part of the run, with all of what is owed to be run, and pauses it again when
-// that has been promoted.
-func misfireStorm(ctx context.Context, s *stack, _ *member, f *fault) error {
-	all := s.load.named(stormName)
+// bulk asks for something to be done to several jobs of one tenant. The end of
+// the window is zero where it is not known of all of them.
+func (l *load) bulk(ctx context.Context, all []*work, name string, request func(*api.ClientWithResponses, api.JobBulk) (int, *api.BulkResult, error)) (window, error) {
 	if len(all) == 0 {
-		return errNothingStorms
+		return window{}, errNothingStorms
 	}
-	tenant := all[0].tenant
 	ids := make([]uuid.UUID, len(all))
 	for i, w := range all {
 		ids[i] = w.id
 	}
-	code, resumed := s.load.ask(ctx, tenant, "resume in bulk", func(c *api.ClientWithResponses) (int, error) {
-		answer, err := c.BulkResumeJobsWithResponse(ctx, api.JobBulk{Ids: &ids})
-		if err != nil {
-			return 0, err
+	done := 0
+	code, asked := l.ask(ctx, all[0].tenant, name, func(c *api.ClientWithResponses) (int, error) {
+		code, result, err := request(c, api.JobBulk{Ids: &ids})
+		if result != nil {
+			done = len(result.Done)
 		}
-		return answer.StatusCode(), nil
+		return code, err
 	})
-	if code != http.StatusOK {
-		resumed.ack = time.Time{} // some may be resumed
+	if code != http.StatusOK || done < len(all) {
+		asked.ack = time.Time{}
+	}
+	return asked, nil
+}
+
+// misfireStorm resumes in one request everything that was paused for the longest
+// part of the run, with all of what it missed to be run, and pauses it again
+// when that has been promoted.
+func misfireStorm(ctx context.Context, s *stack, _ *member, f *fault) error {
+	all := s.load.named(stormName)
+	resumed, err := s.load.bulk(ctx, all, "resume in bulk", func(c *api.ClientWithResponses, of api.JobBulk) (int, *api.BulkResult, error) {
+		answer, err := c.BulkResumeJobsWithResponse(ctx, of)
+		if err != nil {
+			return 0, nil, err
+		}
+		return answer.StatusCode(), answer.JSON200, nil
+	})
+	if err != nil {
+		return err
 	}
 	s.load.mu.Lock()
 	for _, w := range all {
-		w.pauses[len(w.pauses)-1].resume = resumed
+		if last := len(w.pauses) - 1; last >= 0 {
+			w.pauses[last].resume = resumed
+		}
 	}
 	s.load.mu.Unlock()
 	rest(ctx, f.lasts+time.Second)
