@@ -1174,7 +1174,7 @@ type Backfill struct {
 	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
 	From       time.Time                    `json:"from"`
 
-	// HeldBy The limit of the tenant because of which a running backfill makes nothing now; it goes on by itself. Null where none holds it.
+	// HeldBy Why a running backfill makes nothing now: the name of a limit of the tenant, or a sentence about a month that was taken out of the history or about what the database refused. It is tried again within a minute and goes on by itself. Null where nothing holds it.
 	//
 	// Example: maxExecutionsPerDay
 	HeldBy nullable.Nullable[string] `json:"heldBy"`
@@ -1295,7 +1295,7 @@ type BackfillSummary struct {
 	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
 	From       time.Time                    `json:"from"`
 
-	// HeldBy The limit of the tenant because of which a running backfill makes nothing now; it goes on by itself. Null where none holds it.
+	// HeldBy Why a running backfill makes nothing now: the name of a limit of the tenant, or a sentence about a month that was taken out of the history or about what the database refused. It is tried again within a minute and goes on by itself. Null where nothing holds it.
 	//
 	// Example: maxExecutionsPerDay
 	HeldBy nullable.Nullable[string] `json:"heldBy"`

@@ -149,12 +149,15 @@ JOIN scheduled_jobs j ON j.id = b.job_id
 JOIN job_versions v ON v.job_id = b.job_id AND v.version = b.job_version
 WHERE b.status = 'running' AND b.next_batch_at <= coalesce($1::timestamptz, now())
   AND NOT EXISTS (SELECT 1 FROM tenants t WHERE t.id = b.tenant_id AND t.status <> 'active')
-ORDER BY b.next_batch_at LIMIT $2 FOR NO KEY UPDATE OF b, j SKIP LOCKED
+  AND ($2::uuid[] IS NULL OR b.id = ANY ($2::uuid[])) AND b.id <> ALL ($3::uuid[])
+ORDER BY b.next_batch_at LIMIT $4 FOR NO KEY UPDATE OF b, j SKIP LOCKED
 `
 
 type ClaimBackfillsParams struct {
-	Now       *time.Time
-	BatchSize int32
+	Now        *time.Time
+	Ids        []uuid.UUID
+	PassedOver []uuid.UUID
+	BatchSize  int32
 }
 
 type ClaimBackfillsRow struct {
@@ -170,11 +173,17 @@ type ClaimBackfillsRow struct {
 // Cross-tenant: the promoter. Backfills whose next batch is due, with the
 // definition that each was made with and what its job allows now. Locks the
 // jobs too, so that a deletion comes before the batch or cancels it; skips what
-// somebody works on, here or there. A backfill that a process of the version
+// somebody works on, here or there. With ids, of these alone: the caller divides
+// what fails. A backfill that a process of the version
 // before made has no anchor: its interval counts from the version that
 // introduced it, as far as retention left that.
 func (q *Queries) ClaimBackfills(ctx context.Context, arg ClaimBackfillsParams) ([]ClaimBackfillsRow, error) {
-	rows, err := q.db.Query(ctx, ClaimBackfills, arg.Now, arg.BatchSize)
+	rows, err := q.db.Query(ctx, ClaimBackfills,
+		arg.Now,
+		arg.Ids,
+		arg.PassedOver,
+		arg.BatchSize,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -386,6 +395,24 @@ func (q *Queries) GetBackfill(ctx context.Context, arg GetBackfillParams) (GetBa
 		&i.Active,
 	)
 	return i, err
+}
+
+const HoldBackfill = `-- name: HoldBackfill :exec
+UPDATE backfills SET held_by = $1, next_batch_at = coalesce($2::timestamptz, now()) + interval '1 minute'
+WHERE id = $3 AND status = 'running'
+`
+
+type HoldBackfillParams struct {
+	HeldBy string
+	Now    *time.Time
+	ID     uuid.UUID
+}
+
+// Cross-tenant: the promoter, for one that fails alone: why, and when it is tried
+// again.
+func (q *Queries) HoldBackfill(ctx context.Context, arg HoldBackfillParams) error {
+	_, err := q.db.Exec(ctx, HoldBackfill, arg.HeldBy, arg.Now, arg.ID)
+	return err
 }
 
 const InsertBackfill = `-- name: InsertBackfill :one

@@ -206,6 +206,38 @@ func (q *Queries) ListMissedRangesOfJob(ctx context.Context, arg ListMissedRange
 	return items, nil
 }
 
+const ListMissingMonths = `-- name: ListMissingMonths :many
+SELECT coalesce(m.month)::timestamptz AS month, coalesce(m.detached, '')::text AS detached FROM job_executions_missing($1::timestamptz[]) m
+`
+
+type ListMissingMonthsRow struct {
+	Month    time.Time
+	Detached string
+}
+
+// Of the given beginnings of months those that have no partition, and the table
+// with the month's name where there is one: somebody detached it by hand. What
+// retention detached is about to be dropped and counts as gone.
+func (q *Queries) ListMissingMonths(ctx context.Context, months []time.Time) ([]ListMissingMonthsRow, error) {
+	rows, err := q.db.Query(ctx, ListMissingMonths, months)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListMissingMonthsRow
+	for rows.Next() {
+		var i ListMissingMonthsRow
+		if err := rows.Scan(&i.Month, &i.Detached); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const SummarizeOutcomes = `-- name: SummarizeOutcomes :many
 SELECT (CASE WHEN $1::boolean THEN h.job_id ELSE '00000000-0000-0000-0000-000000000000' END)::uuid AS job_id, (CASE WHEN $2::boolean THEN h.job_type ELSE '' END)::text AS job_type,
        (CASE WHEN $3::boolean THEN h.trigger_type ELSE '' END)::text AS trigger_type, h.status,

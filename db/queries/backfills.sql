@@ -69,7 +69,8 @@ WHERE tenant_id = @tenant_id AND job_id = @job_id AND backfill_id = @backfill_id
 -- Cross-tenant: the promoter. Backfills whose next batch is due, with the
 -- definition that each was made with and what its job allows now. Locks the
 -- jobs too, so that a deletion comes before the batch or cancels it; skips what
--- somebody works on, here or there. A backfill that a process of the version
+-- somebody works on, here or there. With ids, of these alone: the caller divides
+-- what fails. A backfill that a process of the version
 -- before made has no anchor: its interval counts from the version that
 -- introduced it, as far as retention left that.
 SELECT sqlc.embed(b), v.spec, (j.deleted_at IS NOT NULL)::boolean AS deleted, j.overlap_policy, j.max_concurrent,
@@ -84,6 +85,7 @@ JOIN scheduled_jobs j ON j.id = b.job_id
 JOIN job_versions v ON v.job_id = b.job_id AND v.version = b.job_version
 WHERE b.status = 'running' AND b.next_batch_at <= coalesce(sqlc.narg(now)::timestamptz, now())
   AND NOT EXISTS (SELECT 1 FROM tenants t WHERE t.id = b.tenant_id AND t.status <> 'active')
+  AND (sqlc.narg(ids)::uuid[] IS NULL OR b.id = ANY (sqlc.narg(ids)::uuid[])) AND b.id <> ALL (@passed_over::uuid[])
 ORDER BY b.next_batch_at LIMIT @batch_size FOR NO KEY UPDATE OF b, j SKIP LOCKED;
 
 -- name: CountActiveByBackfills :many
@@ -119,6 +121,12 @@ UPDATE backfills SET cursor_at = @cursor_at, created = created + @made::int, nex
        total = CASE WHEN @status = 'completed' THEN created + @made::int ELSE total END,
        finished_at = CASE WHEN @status <> 'running' THEN @now::timestamptz END
 WHERE id = @id;
+
+-- name: HoldBackfill :exec
+-- Cross-tenant: the promoter, for one that fails alone: why, and when it is tried
+-- again.
+UPDATE backfills SET held_by = @held_by, next_batch_at = coalesce(sqlc.narg(now)::timestamptz, now()) + interval '1 minute'
+WHERE id = @id AND status = 'running';
 
 -- name: CancelBackfillsByJob :execrows
 -- For a job that the caller holds locked; waits for a batch that is being made.

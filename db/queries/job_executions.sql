@@ -17,6 +17,12 @@ ON CONFLICT (id, scheduled_at) DO NOTHING;
 -- the table's shape.
 SELECT create_job_executions_partition(@at::timestamptz) AS created;
 
+-- name: ListMissingMonths :many
+-- Of the given beginnings of months those that have no partition, and the table
+-- with the month's name where there is one: somebody detached it by hand. What
+-- retention detached is about to be dropped and counts as gone.
+SELECT coalesce(m.month)::timestamptz AS month, coalesce(m.detached, '')::text AS detached FROM job_executions_missing(@months::timestamptz[]) m;
+
 -- name: ListFailingJobs :many
 -- Cross-tenant: the automatic stop. Jobs that failed lately, as often in a row
 -- as they allow since somebody last set their status; a backfill of old

@@ -60,7 +60,7 @@ secret            | db:store.go fault postgres secret/keyring tenant | |
 calendar          | db:store.go fault idempotency postgres schedule tenant                                     |                      |
 job               | calendar concurrency db:store.go fault idempotency postgres schedule secret secret/keyring tenant |                      |
 execution         | db:store.go fault idempotency job postgres secret tenant |                      |
-backfill          | calendar db:store.go execution fault idempotency job postgres schedule secret tenant |                      |
+backfill          | calendar db:store.go execution fault idempotency job partition postgres schedule secret tenant |                      |
 executor          | fault                                                                                      |                      |
 egress            |                                                                                            | ssrf                 |
 quota             | clock                                                                                      | go-redis             |

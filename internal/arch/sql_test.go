@@ -27,6 +27,7 @@ var crossTenant = map[string]string{
 	"CountActiveByBackfills":   "promoter, for backfills that it holds locked",
 	"InsertBackfillExecutions": "promoter, for backfills that it holds locked",
 	"AdvanceBackfill":          "promoter, for the row that it holds locked",
+	"HoldBackfill":             "promoter: one that fails alone",
 
 	"ResumePausedJobs":      "autopilot: pauses end by themselves",
 	"ListFailingJobs":       "autopilot: jobs that fail stop",

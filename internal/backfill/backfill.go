@@ -16,6 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
@@ -70,8 +71,8 @@ type Backfill struct {
 	Total         int // instants
 	Created       int // executions made so far
 	Active        int // of these, how many are not over
-	// HeldBy is the limit because of which a running one makes nothing now;
-	// empty: none.
+	// HeldBy is why a running one makes nothing now: a limit, a month that is not
+	// in the history, or what the database said; empty: nothing holds it.
 	HeldBy      string
 	RequestedBy string
 	CreatedAt   time.Time
@@ -151,6 +152,28 @@ func (r Request) plan(s *schedule.Schedule) (Plan, error) {
 		p.First = p.Last
 	}
 	return p, nil
+}
+
+// months are instants of the plan, the first of each month of UTC.
+func (p Plan) months(s *schedule.Schedule) (first []time.Time) {
+	for at, ok := p.First, p.Total > 0; ok && !at.After(p.Last); {
+		first = append(first, at)
+		utc := at.UTC()
+		at, ok = s.Next(time.Date(utc.Year(), utc.Month()+1, 1, 0, 0, 0, 0, time.UTC).Add(-time.Microsecond))
+	}
+	return first
+}
+
+// detached refuses a range of which a month is not in the history.
+func detached(months []partition.Month) error {
+	var fields []fault.Field
+	for _, m := range months {
+		fields = append(fields, fault.Field{
+			Path: "from", Rule: "detached",
+			Message: fmt.Sprintf("the executions of %s were taken out of the history (table %s): ask for a range without that month, or have the operator attach the table again", m, m.Detached),
+		})
+	}
+	return wrong(fields)
 }
 
 func tooMany(count string) error {

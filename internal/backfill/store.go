@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 	"github.com/scheduler-service/scheduler/internal/secret"
@@ -137,8 +139,20 @@ func prepare(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.
 	if err != nil {
 		return row, p, fmt.Errorf("compile the schedule of job %s: %w", jobID, err)
 	}
-	p, err = r.plan(compiled)
-	return row, p, err
+	if p, err = r.plan(compiled); err != nil {
+		return row, p, err
+	}
+	return row, p, inHistory(ctx, tx, p.months(compiled))
+}
+
+// inHistory refuses instants of a month that somebody took out of the history: a
+// record of them would stand beside those that were taken out.
+func inHistory(ctx context.Context, tx *postgres.Tx, instants []time.Time) error {
+	missing, err := partition.Missing(ctx, tx.Queries, instants)
+	if err != nil {
+		return err
+	}
+	return detached(slices.DeleteFunc(missing, func(m partition.Month) bool { return m.Detached == "" }))
 }
 
 // contents are the calendars that the definition names, as they are now.

@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/scheduler-service/scheduler/db"
@@ -20,20 +21,56 @@ func Keep(ctx context.Context, q *db.Queries, ahead int, now time.Time) (made in
 	return Make(ctx, q, Plan(row.Oldest, row.At, ahead))
 }
 
+// Month is a month of UTC that has no partition.
+type Month struct {
+	Start time.Time
+	// Detached is the table with the month's name that is no partition: somebody
+	// detached the month by hand. Empty: there is none.
+	Detached string
+}
+
+// String names the month.
+func (m Month) String() string { return m.Start.Format("2006-01") }
+
+// Holds says whether an instant is of the month.
+func (m Month) Holds(at time.Time) bool { return monthOf(at).Equal(m.Start) }
+
+// Missing lists the months of the given instants that have no partition, oldest
+// first. The catalogue says so, and not the name of a table.
+func Missing(ctx context.Context, q *db.Queries, instants []time.Time) ([]Month, error) {
+	var asked []time.Time
+	for _, at := range instants {
+		if month := monthOf(at); !slices.ContainsFunc(asked, month.Equal) {
+			asked = append(asked, month)
+		}
+	}
+	if len(asked) == 0 {
+		return nil, nil
+	}
+	rows, err := q.ListMissingMonths(ctx, asked)
+	if err != nil {
+		return nil, fmt.Errorf("look for missing partitions: %w", postgres.Fault(err))
+	}
+	missing := make([]Month, len(rows))
+	for i, r := range rows {
+		missing[i] = Month{r.Month.UTC(), r.Detached}
+	}
+	return missing, nil
+}
+
 // Make makes the partitions that are missing for rows of the given instants,
 // and answers how many it made. It is for rows of the past that are about to be
-// written; Keep makes the others ahead.
+// written; Keep makes the others ahead. A month that somebody detached by hand
+// gets a partition of another name.
 func Make(ctx context.Context, q *db.Queries, instants []time.Time) (made int, err error) {
-	asked := make(map[time.Time]bool)
-	for _, at := range instants {
-		month := monthOf(at)
-		if asked[month] {
-			continue
-		}
-		asked[month] = true
-		fresh, err := q.CreatePartition(ctx, month)
+	missing, err := Missing(ctx, q, instants)
+	if err != nil {
+		return 0, err
+	}
+	for _, month := range missing {
+		fresh, err := q.CreatePartition(ctx, month.Start)
 		if err != nil {
-			return made, fmt.Errorf("make the partition of %s: %w", month.Format("2006-01"), postgres.Fault(err))
+			return made, fmt.Errorf("make the partition of %s: %w", month, postgres.Fault(err))
 		}
 		if fresh {
 			made++

@@ -2,6 +2,7 @@ package promoter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,8 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/backfill"
 	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
@@ -30,40 +33,83 @@ type BackfillReport struct {
 	Claimed  int // backfills taken
 	Created  int // executions made
 	Finished int // backfills that are over
+	Held     int // backfills that failed alone and wait
 }
 
 // Backfill makes the executions that running backfills are due at now, as many
 // as their rates allow; a zero now means the database's clock. One transaction
 // inserts the executions and moves the cursors, and the ids are arithmetic, so
 // any number of promoters make each instant once, whenever one of them stops.
+// Where some fail, they are divided until each that fails is alone: that one is
+// held, with the reason, and the others go on.
 func (p *Promoter) Backfill(ctx context.Context, now time.Time) (report BackfillReport, err error) {
+	which := dueBackfills{now: now}
 	for range maxRounds {
-		made, err := p.store.advanceBackfills(ctx, now, p.decideBackfills)
-		if err != nil {
-			return report, err
+		claimed, failed := p.backfillSome(ctx, which, &report)
+		if failed != nil && passesByItself(failed) {
+			return report, failed
 		}
-		var hints []waiting
-		for _, b := range made {
-			report.Created += len(b.instants)
-			if b.status != backfill.Running {
-				report.Finished++
+		if failed != nil {
+			d := divided[uuid.UUID]{
+				is: func(err error) bool { return !passesByItself(err) },
+				do: func(ids []uuid.UUID) error {
+					_, err := p.backfillSome(ctx, dueBackfills{now: now, ids: ids}, &report)
+					return err
+				},
+				alone: func(id uuid.UUID, why error) error {
+					report.Held++
+					which.passedOver = append(which.passedOver, id)
+					p.Log.ErrorContext(ctx, "a backfill fails and is held", "backfill_id", id, "error", why)
+					return p.store.holdBackfill(ctx, now, id, "it fails: "+reasonOf(why))
+				},
 			}
-			for _, at := range b.instants {
-				if b.gate > 0 || b.job.spec.ConcurrencyKey != "" {
-					hints = append(hints, waiting{id: execution.BackfillID(b.id, at), priority: b.job.spec.Priority})
-				}
-			}
+			err = errors.Join(err, d.all(claimed))
 		}
-		p.hint(ctx, hints)
-		report.Claimed += len(made)
-		if len(made) < backfillBatch {
+		if len(claimed) < backfillBatch {
 			break
 		}
 	}
 	if report.Claimed > 0 {
 		p.Metrics.Batch("backfill", report.Created)
 	}
-	return report, nil
+	return report, err
+}
+
+// passesByItself says that an error is none of what was written or read.
+func passesByItself(err error) bool {
+	return fault.KindOf(err) == fault.Unavailable || errors.Is(err, context.Canceled)
+}
+
+// reasonOf is what a tenant may know of an error.
+func reasonOf(err error) string {
+	if postgres.Refused(err) {
+		return postgres.Why(err)
+	}
+	return "something that it is made of cannot be read; the log says what"
+}
+
+// backfillSome advances one batch, and answers which backfills it claimed also
+// where it failed.
+func (p *Promoter) backfillSome(ctx context.Context, which dueBackfills, report *BackfillReport) (claimed []uuid.UUID, err error) {
+	made, claimed, err := p.store.advanceBackfills(ctx, which, p.decideBackfills)
+	if err != nil {
+		return claimed, err
+	}
+	var hints []waiting
+	for _, b := range made {
+		report.Created += len(b.instants)
+		if b.status != backfill.Running {
+			report.Finished++
+		}
+		for _, at := range b.instants {
+			if b.gate > 0 || b.job.spec.ConcurrencyKey != "" {
+				hints = append(hints, waiting{id: execution.BackfillID(b.id, at), priority: b.job.spec.Priority})
+			}
+		}
+	}
+	p.hint(ctx, hints)
+	report.Claimed += len(made)
+	return claimed, nil
 }
 
 // runningBackfill is a backfill that is due, and what it must know to go on.
@@ -79,6 +125,8 @@ type runningBackfill struct {
 	key      string        // the concurrency key of its runs; empty: none
 	active   int           // executions that are not over
 	waiting  int           // of these, those that do not run
+
+	unreadable error // why its definition cannot be read; nil: it can
 }
 
 // backfillStep is what becomes of one backfill in a pass.
@@ -92,29 +140,39 @@ type backfillStep struct {
 	heldBy   string    // the limit because of which it makes less than it could; empty: none
 }
 
-// heldFor is when to look again, at the latest, whether a backfill that used up
-// the day's executions may go on: the limit may have been raised.
+// heldFor is when to look again, at the latest, whether a backfill that is held
+// may go on: the limit may have been raised, what is broken mended.
 const heldFor = time.Minute
 
-// hold leaves the last n instants for later: for the next day, which may have
-// room for them.
-func (s *backfillStep) hold(n int, at time.Time) {
+// hold leaves the last n instants for later, and says why.
+func (s *backfillStep) hold(n int, by string, next time.Time) {
 	s.instants = s.instants[:len(s.instants)-n]
 	s.cursor = s.from
 	if kept := len(s.instants); kept > 0 {
 		s.cursor = s.instants[kept-1]
 	}
-	s.status, s.heldBy = backfill.Running, "maxExecutionsPerDay"
-	s.next = at.Add(heldFor)
-	if tomorrow := at.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour); tomorrow.Before(s.next) {
-		s.next = tomorrow
+	s.status, s.heldBy, s.next = backfill.Running, by, next
+}
+
+// nextDay is when to look again for what used up the day's executions.
+func nextDay(at time.Time) time.Time {
+	next := at.Add(heldFor)
+	if tomorrow := at.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour); tomorrow.Before(next) {
+		return tomorrow
 	}
+	return next
 }
 
 // decideBackfills plans a batch.
 func (p *Promoter) decideBackfills(ctx context.Context, due []runningBackfill, sets calendars, at time.Time) []backfillStep {
 	steps := make([]backfillStep, len(due))
 	for i, b := range due {
+		if b.unreadable != nil {
+			p.Log.ErrorContext(ctx, "a backfill is held: its definition cannot be read", "backfill_id", b.id, "job_id", b.job.id,
+				"tenant_id", b.job.tenant, "error", b.unreadable)
+			steps[i] = backfillStep{runningBackfill: b, status: backfill.Running, heldBy: "its definition cannot be read", next: at.Add(heldFor)}
+			continue
+		}
 		named, versions := sets.of(&b.job)
 		s, err := p.backfilled.of(&b.job, named, versions)
 		if err != nil {

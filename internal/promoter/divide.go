@@ -14,6 +14,7 @@ const divideMost = 400
 // halves, down to single items. alone is told of those that are refused by
 // themselves. An error that passes ends the half in which it came.
 type divided[T any] struct {
+	is    func(error) bool // a refusal; nil: postgres.Refused
 	do    func([]T) error
 	alone func(T, error) error
 	sent  int
@@ -24,9 +25,13 @@ func (d *divided[T]) all(items []T) error {
 		return nil
 	}
 	d.sent++
+	refused := d.is
+	if refused == nil {
+		refused = postgres.Refused
+	}
 	err := d.do(items)
 	switch {
-	case err == nil || !postgres.Refused(err):
+	case err == nil || !refused(err):
 		return err
 	case len(items) == 1:
 		return d.alone(items[0], err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,25 +20,35 @@ import (
 // decideBackfills says what becomes of claimed backfills.
 type decideBackfills func(ctx context.Context, due []runningBackfill, sets calendars, at time.Time) []backfillStep
 
+// dueBackfills says which backfills to claim.
+type dueBackfills struct {
+	now        time.Time   // zero: the database's clock
+	ids        []uuid.UUID // of these alone; nil: of all
+	passedOver []uuid.UUID // none of these
+}
+
 // advanceBackfills claims backfills whose next batch is due, lets decide plan
-// it, and writes executions and cursors in the same transaction.
-func (s *store) advanceBackfills(ctx context.Context, now time.Time, decide decideBackfills) (made []backfillStep, err error) {
+// it, and writes executions and cursors in the same transaction. It answers which
+// it claimed also where it failed.
+func (s *store) advanceBackfills(ctx context.Context, which dueBackfills, decide decideBackfills) (made []backfillStep, claimed []uuid.UUID, err error) {
 	of, err := s.dailyBounds(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("advance backfills: %w", postgres.Fault(err))
+		return nil, nil, fmt.Errorf("advance backfills: %w", postgres.Fault(err))
 	}
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		rows, err := tx.ClaimBackfills(ctx, db.ClaimBackfillsParams{Now: postgres.At(now), BatchSize: backfillBatch})
+		rows, err := tx.ClaimBackfills(ctx, db.ClaimBackfillsParams{
+			Now: postgres.At(which.now), BatchSize: backfillBatch, Ids: which.ids, PassedOver: append([]uuid.UUID{}, which.passedOver...),
+		})
 		if err != nil {
 			return fmt.Errorf("claim backfills: %w", err)
 		}
 		if len(rows) == 0 {
 			return nil
 		}
-		due, err := runningBackfills(rows)
-		if err != nil {
-			return err
+		for _, r := range rows {
+			claimed = append(claimed, r.Backfill.ID)
 		}
+		due := runningBackfills(rows)
 		if err := countBackfilled(ctx, tx, due); err != nil {
 			return err
 		}
@@ -51,32 +62,56 @@ func (s *store) advanceBackfills(ctx context.Context, now time.Time, decide deci
 		}
 		at := rows[0].At.UTC()
 		made = decide(ctx, due, sets, at)
-		if err := countDailySteps(ctx, tx, made, of, at); err != nil {
+		if err := makeMonths(ctx, tx, made, at); err != nil {
 			return err
 		}
-		// An execution that ends needs the partition of its instant, which may
-		// be long past.
-		if _, err := partition.Make(ctx, tx.Queries, instantsOf(made)); err != nil {
+		if err := countDailySteps(ctx, tx, made, of, at); err != nil {
 			return err
 		}
 		return tx.CommitWith(ctx, func(q *db.Queries) error { return writeBackfills(ctx, q, made, at) })
 	})
 	if err != nil {
-		return nil, fmt.Errorf("advance backfills: %w", err)
+		return nil, claimed, fmt.Errorf("advance backfills: %w", err)
 	}
-	return made, nil
+	return made, claimed, nil
 }
 
-func runningBackfills(rows []db.ClaimBackfillsRow) ([]runningBackfill, error) {
+// makeMonths makes the partitions that the executions will need once they end,
+// which may be long past. A month that somebody took out of the history holds up
+// the backfills that come to it.
+func makeMonths(ctx context.Context, tx *postgres.Tx, steps []backfillStep, at time.Time) error {
+	missing, err := partition.Missing(ctx, tx.Queries, instantsOf(steps))
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	for _, m := range missing {
+		for i := range steps {
+			if first := slices.IndexFunc(steps[i].instants, m.Holds); m.Detached != "" && first >= 0 {
+				steps[i].hold(len(steps[i].instants)-first, "the executions of "+m.String()+" were taken out of the history (table "+m.Detached+")", at.Add(heldFor))
+			}
+		}
+	}
+	_, err = partition.Make(ctx, tx.Queries, instantsOf(steps))
+	return err
+}
+
+// holdBackfill has one that failed alone wait, and say why.
+func (s *store) holdBackfill(ctx context.Context, now time.Time, id uuid.UUID, why string) error {
+	if err := s.queries().HoldBackfill(ctx, db.HoldBackfillParams{ID: id, HeldBy: why, Now: postgres.At(now)}); err != nil {
+		return fmt.Errorf("hold a backfill: %w", postgres.Fault(err))
+	}
+	return nil
+}
+
+func runningBackfills(rows []db.ClaimBackfillsRow) []runningBackfill {
 	out := make([]runningBackfill, len(rows))
 	for i, r := range rows {
 		b := r.Backfill
 		var spec job.Spec
-		if err := json.Unmarshal(r.Spec, &spec); err != nil {
-			return nil, fmt.Errorf("read version %d of job %s: %w", b.JobVersion, b.JobID, err)
-		}
+		unreadable := json.Unmarshal(r.Spec, &spec)
 		out[i] = runningBackfill{
-			id: b.ID, cursor: b.CursorAt.UTC(), to: b.ToAt.UTC(), due: b.NextBatchAt.UTC(), deleted: r.Deleted,
+			unreadable: unreadable,
+			id:         b.ID, cursor: b.CursorAt.UTC(), to: b.ToAt.UTC(), due: b.NextBatchAt.UTC(), deleted: r.Deleted,
 			distance: time.Minute / time.Duration(b.RatePerMinute), gate: int(r.MaxConcurrent), key: spec.KeyOf(b.JobID, b.Parameters),
 			job: dueJob{
 				id: b.JobID, tenant: b.TenantID, version: int(b.JobVersion), jobType: spec.Type, maxAttempts: spec.Retry.MaxRetries + 1,
@@ -87,7 +122,7 @@ func runningBackfills(rows []db.ClaimBackfillsRow) ([]runningBackfill, error) {
 			out[i].gate = 0
 		}
 	}
-	return out, nil
+	return out
 }
 
 // countBackfilled counts what backfills have made that is not over.

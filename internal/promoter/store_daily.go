@@ -117,7 +117,7 @@ func countDailySteps(ctx context.Context, tx *postgres.Tx, steps []backfillStep,
 	for i := len(steps) - 1; i >= 0; i-- {
 		id := steps[i].job.tenant
 		if n := min(over[id], len(steps[i].instants)); n > 0 {
-			steps[i].hold(n, at)
+			steps[i].hold(n, "maxExecutionsPerDay", nextDay(at))
 			over[id] -= n
 		}
 	}

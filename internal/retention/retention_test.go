@@ -265,3 +265,21 @@ func TestAnInterruptedRemovalIsFinished(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// TestMonthsWithOtherNamesGoToo has a month whose name a detached table took: its
+// partition has another name, goes with its month, and the table stays.
+func TestMonthsWithOtherNamesGoToo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.history(15)
+	kept := b.name(15)
+	b.exec("ALTER TABLE job_executions DETACH PARTITION " + kept)
+	b.exec("SELECT create_job_executions_partition($1)", b.month.AddDate(0, -15, 0))
+	b.exec(insertExecution, b.month.AddDate(0, -15, 3), b.tenant)
+	if r := b.pass(13); !slices.Contains(r.Partitions, kept+"_2") {
+		t.Errorf("removed %v", r.Partitions)
+	}
+	if left := b.tables(); !slices.Contains(left, kept) || slices.Contains(left, kept+"_2") {
+		t.Errorf("left: %v", left)
+	}
+}

@@ -1613,7 +1613,7 @@ export interface components {
             /** Format: date-time */
             from: string;
             /**
-             * @description The limit of the tenant because of which a running backfill makes nothing now; it goes on by itself. Null where none holds it.
+             * @description Why a running backfill makes nothing now: the name of a limit of the tenant, or a sentence about a month that was taken out of the history or about what the database refused. It is tried again within a minute and goes on by itself. Null where nothing holds it.
              * @example maxExecutionsPerDay
              */
             heldBy: string | null;
