@@ -943,9 +943,10 @@ type ListHeldExecutionsRow struct {
 	Cancelling bool
 }
 
-// Cross-tenant: the worker's heartbeat. What the database says this worker
-// runs. Walks active_executions_sweep: whatever runs has its sweep_at within
-// 5 s of its claim.
+// Cross-tenant: the worker, now and then. What the database says this worker
+// runs. Walks active_executions_sweep, and so reads what all workers run: whatever
+// runs has its sweep_at within 5 s of its claim. An index by worker would cost
+// each claim its HOT update.
 func (q *Queries) ListHeldExecutions(ctx context.Context, arg ListHeldExecutionsParams) ([]ListHeldExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ListHeldExecutions, arg.Now, arg.WorkerID)
 	if err != nil {

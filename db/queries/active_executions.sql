@@ -645,9 +645,10 @@ FROM clock WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l))
 RETURNING e.id, e.priority;
 
 -- name: ListHeldExecutions :many
--- Cross-tenant: the worker's heartbeat. What the database says this worker
--- runs. Walks active_executions_sweep: whatever runs has its sweep_at within
--- 5 s of its claim.
+-- Cross-tenant: the worker, now and then. What the database says this worker
+-- runs. Walks active_executions_sweep, and so reads what all workers run: whatever
+-- runs has its sweep_at within 5 s of its claim. An index by worker would cost
+-- each claim its HOT update.
 SELECT id, lease_token, attempt, (cancel_requested_at IS NOT NULL)::boolean AS cancelling
 FROM active_executions
 WHERE sweep_at <= coalesce(sqlc.narg(now)::timestamptz, now()) + interval '5 seconds'

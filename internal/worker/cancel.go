@@ -7,7 +7,7 @@ import (
 
 // cancelLook is how often a worker that runs something asks whether somebody
 // wants a run to end. It is one index look-up that finds nothing most of the
-// time; the heartbeat would find it too, later.
+// time; a look that fails is repeated after as long.
 const cancelLook = 500 * time.Millisecond
 
 // attend ends runs soon after somebody asked for it, until the lease is lost.
@@ -26,7 +26,7 @@ func (w *Worker) endCancelled(inc *incarnation) {
 	defer cancel()
 	rows, err := w.store.cancelled(ctx, inc.member.ID)
 	if err != nil {
-		w.Log.DebugContext(ctx, "cancelled executions not read; the heartbeat reads them", "error", err)
+		w.Log.DebugContext(ctx, "cancelled executions not read; the next look reads them", "error", err)
 		return
 	}
 	inc.mu.Lock()

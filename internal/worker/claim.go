@@ -108,6 +108,7 @@ func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token
 			return nil, nil
 		}
 		w.Log.WarnContext(ctx, "claim failed, asking again", "error", err, "executions", len(wishes))
+		w.doubt()
 		pause(inc.ctx, wait)
 		wait = min(2*wait, askAgain)
 	}

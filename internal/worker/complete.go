@@ -72,6 +72,7 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 			return
 		}
 		w.Log.WarnContext(ctx, "outcomes not written, trying again", "error", err, "executions", len(healthy))
+		w.doubt()
 		pause(ctx, wait)
 		wait = min(2*wait, askAgain)
 	}

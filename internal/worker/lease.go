@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -25,8 +26,11 @@ type incarnation struct {
 	// sending, so that this side always lets go before the database does.
 	good clock.Mark
 	// unknown are rows that the database says run here and do not, as the last
-	// heartbeat found them: by execution, the lease token.
+	// comparison found them: by execution, the lease token.
 	unknown map[uuid.UUID]uuid.UUID
+	// compared is when the last comparison ended, and calm how long none follows it.
+	compared clock.Mark
+	calm     time.Duration
 	// claiming are the lease tokens of claims under way. A claim may take several
 	// round trips and wait for a job's lock: what its first statement took is no
 	// run yet when the heartbeat finds it, and to give it back would have it run
@@ -64,6 +68,8 @@ func (w *Worker) incarnate(ctx context.Context) (*incarnation, error) {
 	inc := &incarnation{
 		member:  fleet.Member{ID: uuid.New(), Host: w.Host, PID: w.PID, Slots: w.Slots, Types: w.Executor.Types(), Lease: w.Lease},
 		running: map[uuid.UUID]held{}, claiming: map[uuid.UUID]bool{}, good: clock.Start(),
+		// Workers that start together do not compare together.
+		compared: clock.Start(), calm: rand.N(w.Compare),
 	}
 	if err := w.members.Register(ctx, inc.member); err != nil {
 		return nil, err
@@ -117,6 +123,7 @@ func (w *Worker) beat(inc *incarnation) {
 			return
 		case err != nil:
 			w.Log.WarnContext(inc.ctx, "heartbeat not answered", "error", err)
+			w.doubt()
 		case !stands:
 			w.Log.ErrorContext(inc.ctx, "lease lost: the database counts this worker as dead", "worker_id", inc.member.ID)
 			inc.end(errLeaseLost)
@@ -135,20 +142,47 @@ func (w *Worker) renew(inc *incarnation) (stands bool, err error) {
 	return w.members.Renew(ctx, inc.member, inc.count())
 }
 
-// compare reads the rows that the database says this worker runs.
+const (
+	// compareRest is how many times its own length a comparison is followed by none:
+	// it reads what all workers run, so a hundred of them take a tenth of one of the
+	// database's cores at most, however much runs.
+	compareRest = 1000
+	// doubtWithin is within how many heartbeats a worker compares after a request
+	// to the database failed. It draws one of them, because all workers are in
+	// doubt when the database was away.
+	doubtWithin = 5
+)
+
+// compare reads the rows that the database says this worker runs, now and then:
+// at its distance, soon after a request failed, and at once when the last
+// comparison found a row that is unknown here.
 func (w *Worker) compare(inc *incarnation) {
-	ctx, cancel := context.WithTimeout(inc.ctx, w.Heartbeat)
-	defer cancel()
-	rows, err := w.store.held(ctx, inc.member.ID)
-	if err != nil {
-		w.Log.WarnContext(ctx, "held executions not read; the next heartbeat reads them", "error", err)
+	if !inc.comparesNow() {
 		return
 	}
+	ctx, cancel := context.WithTimeout(inc.ctx, w.Heartbeat)
+	defer cancel()
+	mark := clock.Start()
+	rows, err := w.store.held(ctx, inc.member.ID)
+	if err != nil {
+		w.Log.WarnContext(ctx, "held executions not read; a later heartbeat reads them", "error", err)
+		inc.comparesAfter(doubtWithin * w.Heartbeat)
+		return
+	}
+	inc.comparesAfter(max(w.Compare, compareRest*mark.Elapsed()))
 	w.giveUp(ctx, inc, rows)
 }
 
+// doubt has the next comparison come soon: a request to the database failed, and
+// may have been carried out.
+func (w *Worker) doubt() {
+	if inc := w.current.Load(); inc != nil {
+		inc.comparesWithin(doubtWithin * w.Heartbeat)
+	}
+}
+
 // giveUp ends the runs whose cancellation was asked for, and gives back rows
-// that two heartbeats in a row found here without a run: a claim whose answer
+// that two comparisons in a row found here without a run: a claim whose answer
 // was lost, or what a failover brought back.
 func (w *Worker) giveUp(ctx context.Context, inc *incarnation, rows []heldRow) {
 	var disowned []heldRow
@@ -184,7 +218,8 @@ func (w *Worker) handBack(ctx context.Context, rows []heldRow) {
 	}
 	released, err := w.store.release(ctx, rows)
 	if err != nil {
-		w.Log.WarnContext(ctx, "executions not handed back; the sweeper takes them when the lease ran out", "error", err, "executions", len(rows))
+		w.Log.WarnContext(ctx, "executions not handed back; the next comparison finds them, or the sweeper when the lease ran out", "error", err, "executions", len(rows))
+		w.doubt()
 		return
 	}
 	for lane, ids := range released {
@@ -253,6 +288,27 @@ func (inc *incarnation) count() int {
 	inc.mu.Lock()
 	defer inc.mu.Unlock()
 	return len(inc.running)
+}
+
+// comparesNow says whether a comparison is due.
+func (inc *incarnation) comparesNow() bool {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	return len(inc.unknown) > 0 || inc.compared.Elapsed() >= inc.calm
+}
+
+// comparesAfter notes that a comparison ended, and how long none follows.
+func (inc *incarnation) comparesAfter(calm time.Duration) {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	inc.compared, inc.calm = clock.Start(), calm
+}
+
+// comparesWithin has the next comparison come at some moment within d.
+func (inc *incarnation) comparesWithin(d time.Duration) {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	inc.calm = min(inc.calm, inc.compared.Elapsed()+rand.N(d))
 }
 
 func (inc *incarnation) lastGood() clock.Mark {

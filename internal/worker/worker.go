@@ -76,6 +76,7 @@ type Config struct {
 	// process.
 	TenantMaxRunning int
 	Heartbeat        time.Duration // distance between heartbeats
+	Compare          time.Duration // distance between two comparisons with the database; 0: 15 heartbeats
 	Fence            time.Duration // stops itself so long after it sent the last good one
 	Lease            time.Duration // how long the database believes in it
 	Drain            time.Duration // how long what runs may finish after a stop
@@ -134,6 +135,9 @@ type Worker struct {
 
 // New makes a worker.
 func New(c Config, d Deps) *Worker {
+	if c.Compare == 0 {
+		c.Compare = 15 * c.Heartbeat
+	}
 	s := &store{db: d.DB, beat: d.Beat, maxRunning: int32(c.TenantMaxRunning), types: d.Executor.Types()}
 	w := &Worker{
 		Config: c, Deps: d, store: s, members: fleet.NewStore(d.Beat), slots: newSlots(c.Slots),

@@ -76,7 +76,8 @@ type bundle struct {
 	run        func(ctx context.Context, run executor.Run) executor.Outcome
 	away       func() bool // what its workers believe about hints
 	keys       *keyring.Ring
-	types      []string // that its workers run; none: function
+	types      []string     // that its workers run; none: function
+	beat       *postgres.DB // of its workers' heartbeats; nil: each has its own
 }
 
 func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
@@ -138,7 +139,7 @@ func (b *bundle) start(edit func(*worker.Config)) member {
 func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worker, context.Context) error) member {
 	b.t.Helper()
 	c := worker.Config{
-		Host: "test", PID: 1, Slots: 10, Heartbeat: 250 * time.Millisecond, Fence: 30 * time.Second, Lease: limit, Drain: limit,
+		Host: "test", PID: 1, Slots: 10, Heartbeat: 250 * time.Millisecond, Compare: 250 * time.Millisecond, Fence: 30 * time.Second, Lease: limit, Drain: limit,
 		TenantMaxRunning: 1000,
 	}
 	if edit != nil {
@@ -148,8 +149,12 @@ func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worke
 	for _, one := range append(b.types, "function")[:max(1, len(b.types))] {
 		executors[one] = scripted(b.run)
 	}
+	beat := b.beat
+	if beat == nil {
+		beat = open(b.t, b.database.URL, postgres.Engine)
+	}
 	w := worker.New(c, worker.Deps{
-		DB: b.engine, Beat: open(b.t, b.database.URL, postgres.Engine), Hints: b.hints,
+		DB: b.engine, Beat: beat, Hints: b.hints,
 		Executor: executor.NewRegistry(executors),
 		Metrics:  telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), Away: b.away,
 		Secrets: secret.NewResolver(b.engine, b.keys),
