@@ -48,3 +48,24 @@ func (q *Queries) SetGauges(ctx context.Context, arg SetGaugesParams) error {
 	_, err := q.db.Exec(ctx, SetGauges, arg.Names, arg.Values)
 	return err
 }
+
+const TakeGaugeTurn = `-- name: TakeGaugeTurn :execrows
+INSERT INTO service_gauges (name, value, taken_at) VALUES ($1, 0, now())
+ON CONFLICT (name) DO UPDATE SET taken_at = now()
+WHERE service_gauges.taken_at <= now() - make_interval(secs => $2::float8)
+`
+
+type TakeGaugeTurnParams struct {
+	Name    string
+	Seconds float64
+}
+
+// One row if the gauges were not counted within so long: whoever gets it counts
+// them, and for as long nobody else does. The row is kept, also when the count fails.
+func (q *Queries) TakeGaugeTurn(ctx context.Context, arg TakeGaugeTurnParams) (int64, error) {
+	result, err := q.db.Exec(ctx, TakeGaugeTurn, arg.Name, arg.Seconds)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}

@@ -828,7 +828,9 @@ UPDATE active_executions SET cancel_requested_at = @now::timestamptz, cancel_rea
 WHERE tenant_id = @tenant_id AND job_id = @job_id AND status IN ('running', 'parked') AND cancel_requested_at IS NULL;
 
 -- name: CountActiveExecutions :many
--- Cross-tenant: the service's gauges.
+-- Cross-tenant: the service's gauges. Reads all that is pending or running (0.4 s
+-- of a core for a million), so one promoter at a time asks it, and then nobody for
+-- a hundred times as long as it took.
 SELECT priority, count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status IN ('pending', 'retrying')) AS waiting
 FROM active_executions GROUP BY priority;
 

@@ -35,4 +35,9 @@ type Corpse struct {
 const (
 	GaugeRunning = "running_executions"
 	GaugeWaiting = "waiting_executions"
+	// GaugeWaitingIn, followed by a lane, is those of it that wait.
+	GaugeWaitingIn = "waiting_executions_"
+	// GaugeCounted is when the others were counted last, and how many milliseconds
+	// that took.
+	GaugeCounted = "counted"
 )

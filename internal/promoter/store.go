@@ -10,12 +10,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
-	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/parking"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
-	"github.com/scheduler-service/scheduler/internal/queue"
 )
 
 // store is the promoter's and the sweeper's door to the database. Its queries
@@ -305,30 +303,6 @@ func (s *store) pool(ctx context.Context, ids []uuid.UUID) error {
 		return fmt.Errorf("pool executions: %w", postgres.Fault(err))
 	}
 	return nil
-}
-
-// gauge takes the numbers about the whole service, keeps them where every
-// process may read them, and answers how many executions wait in each lane.
-func (s *store) gauge(ctx context.Context) (map[queue.Lane]int, error) {
-	q := db.New(s.db.Pool())
-	counts, err := q.CountActiveExecutions(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("count active executions: %w", postgres.Fault(err))
-	}
-	var running, waiting int64
-	lanes := map[queue.Lane]int{queue.High: 0, queue.Normal: 0, queue.Low: 0}
-	for _, c := range counts {
-		running, waiting = running+c.Running, waiting+c.Waiting
-		lanes[queue.LaneFor(int(c.Priority))] += int(c.Waiting)
-	}
-	err = q.SetGauges(ctx, db.SetGaugesParams{
-		Names:  []string{fleet.GaugeRunning, fleet.GaugeWaiting},
-		Values: []int64{running, waiting},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("keep the gauges: %w", postgres.Fault(err))
-	}
-	return lanes, nil
 }
 
 func (s *store) queries() *db.Queries { return db.New(s.db.Pool()) }

@@ -250,8 +250,9 @@ func (p *Promoter) Upkeep(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Gauge takes the numbers about the whole service. Without Redis the queue is
-// what waits in the database.
+// Gauge takes the numbers about the whole service, those of the database from
+// whichever promoter counted them last. Without Redis the queue is what waits in
+// the database.
 func (p *Promoter) Gauge(ctx context.Context) error {
 	waiting, err := p.store.gauge(ctx)
 	if err != nil {

@@ -1,0 +1,50 @@
+package promoter_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/scheduler-service/scheduler/internal/fleet"
+)
+
+// What waits is counted by one promoter, and after a count that took long by none
+// for long; the others read what it kept.
+func TestOnePromoterCountsForAll(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, nil)
+	b.pass(t, b.promoter, *j.NextExecutionAt)
+	first, ofFirst := b.counted(t)
+	second, ofSecond := b.counted(t)
+	counts := func() (n int) {
+		t.Helper()
+		for _, p := range []interface{ Gauge(context.Context) error }{first, second} {
+			if err := p.Gauge(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return len(slices.DeleteFunc(append(ofFirst(), ofSecond()...), func(s string) bool { return s != "CountActiveExecutions" }))
+	}
+	if n := counts(); n != 1 {
+		t.Errorf("two promoters counted %d times, want once", n)
+	}
+	gauges, err := fleet.NewStore(b.engine).Gauges(t.Context())
+	if err != nil || gauges[fleet.GaugeWaiting] != 1 || gauges[fleet.GaugeWaitingIn+"low"] != 1 {
+		t.Errorf("kept %v (%v), want one that waits", gauges, err)
+	}
+	for _, test := range []struct {
+		tookMS, agoSeconds, want int
+	}{
+		{10, 3, 0},
+		{10, 6, 1},
+		{800, 60, 0},
+		{800, 90, 1},
+	} {
+		exec(t, b.database.AdminURL, fmt.Sprintf("UPDATE service_gauges SET value = %d, taken_at = now() - %d * interval '1 second' WHERE name = 'counted'", test.tookMS, test.agoSeconds))
+		if n := counts(); n != test.want {
+			t.Errorf("counted %d times %d s after a count that took %d ms, want %d", n, test.agoSeconds, test.tookMS, test.want)
+		}
+	}
+}
