@@ -146,14 +146,6 @@ type MetricHistory struct {
 	DurationMs int64
 }
 
-type OutcomeRollup struct {
-	TenantID uuid.UUID
-	Part     int16
-	Span     int16
-	At       time.Time
-	Cells    []byte
-}
-
 type ScheduledJob struct {
 	ID                   uuid.UUID
 	TenantID             uuid.UUID

@@ -12,6 +12,33 @@ import (
 	"github.com/google/uuid"
 )
 
+const ClaimFold = `-- name: ClaimFold :one
+SELECT d.tenant_id FROM (
+    SELECT b.tenant_id FROM fold_backlogs b
+    WHERE b.rows > 0 AND NOT b.tenant_id = ANY ($1::uuid[])
+      AND (b.outcomes >= greatest(20000, least(400000, b.folded / 96)) OR b.rows >= 1000
+           OR b.since < coalesce($2::timestamptz, now()) - interval '6 hours')
+    ORDER BY b.since, b.tenant_id LIMIT 100
+) d WHERE pg_try_advisory_xact_lock(hashtext('outcome_deltas'), hashtext(d.tenant_id::text)) LIMIT 1
+`
+
+type ClaimFoldParams struct {
+	But []uuid.UUID
+	Now *time.Time
+}
+
+// Cross-tenant: whoever folds. The tenant that has waited longest among those with
+// enough to fold, but for some and for those that somebody else folds. Enough is a
+// quarter of what the roll-ups hold, at some 24 bytes for each, within bounds, so that what a fold
+// rewrites is a small multiple of what it adds. The lock is an advisory one, so that the
+// collector goes on to add to the row.
+func (q *Queries) ClaimFold(ctx context.Context, arg ClaimFoldParams) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, ClaimFold, arg.But, arg.Now)
+	var tenant_id uuid.UUID
+	err := row.Scan(&tenant_id)
+	return tenant_id, err
+}
+
 const DeleteOldRollups = `-- name: DeleteOldRollups :execrows
 DELETE FROM outcome_rollups o USING (
     SELECT r.tenant_id, r.part, r.span, r.at FROM outcome_rollups r
@@ -96,6 +123,91 @@ func (q *Queries) GetRolledSpan(ctx context.Context) (GetRolledSpanRow, error) {
 	return i, err
 }
 
+const GetRollupsByKeys = `-- name: GetRollupsByKeys :many
+SELECT o.part, o.span, o.at, o.cells
+FROM (SELECT unnest($1::smallint[]) AS part, unnest($2::smallint[]) AS span, unnest($3::timestamptz[]) AS at) k
+JOIN outcome_rollups o ON o.tenant_id = $4 AND o.part = k.part AND o.span = k.span AND o.at = k.at
+`
+
+type GetRollupsByKeysParams struct {
+	Parts    []int16
+	Spans    []int16
+	Ats      []time.Time
+	TenantID uuid.UUID
+}
+
+type GetRollupsByKeysRow struct {
+	Part  int16
+	Span  int16
+	At    time.Time
+	Cells []byte
+}
+
+// By whoever folds, some roll-ups of one tenant.
+func (q *Queries) GetRollupsByKeys(ctx context.Context, arg GetRollupsByKeysParams) ([]GetRollupsByKeysRow, error) {
+	rows, err := q.db.Query(ctx, GetRollupsByKeys,
+		arg.Parts,
+		arg.Spans,
+		arg.Ats,
+		arg.TenantID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []GetRollupsByKeysRow
+	for rows.Next() {
+		var i GetRollupsByKeysRow
+		if err := rows.Scan(
+			&i.Part,
+			&i.Span,
+			&i.At,
+			&i.Cells,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const InsertOutcomeDeltas = `-- name: InsertOutcomeDeltas :exec
+WITH fresh AS (
+    INSERT INTO outcome_deltas (tenant_id, at, outcomes, cells)
+    SELECT u.tenant_id, u.at, u.outcomes, u.cells
+    FROM (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::timestamptz[]) AS at,
+                 unnest($3::bigint[]) AS outcomes, unnest($4::bytea[]) AS cells) u
+    WHERE NOT EXISTS (SELECT FROM tenants t WHERE t.id = u.tenant_id AND t.status IN ('deleting', 'deleted'))
+    RETURNING tenant_id, outcomes
+)
+INSERT INTO fold_backlogs AS b (tenant_id, rows, outcomes, since)
+SELECT f.tenant_id, count(*), sum(f.outcomes)::bigint, now() FROM fresh f GROUP BY f.tenant_id ORDER BY f.tenant_id
+ON CONFLICT (tenant_id) DO UPDATE SET rows = b.rows + EXCLUDED.rows, outcomes = b.outcomes + EXCLUDED.outcomes,
+    since = CASE WHEN b.rows = 0 THEN EXCLUDED.since ELSE b.since END
+`
+
+type InsertOutcomeDeltasParams struct {
+	TenantIds []uuid.UUID
+	Ats       []time.Time
+	Outcomes  []int64
+	Cells     [][]byte
+}
+
+// Cross-tenant: the collector of metrics. Nothing of a tenant that is being
+// deleted, because its rows may have been purged a moment ago.
+func (q *Queries) InsertOutcomeDeltas(ctx context.Context, arg InsertOutcomeDeltasParams) error {
+	_, err := q.db.Exec(ctx, InsertOutcomeDeltas,
+		arg.TenantIds,
+		arg.Ats,
+		arg.Outcomes,
+		arg.Cells,
+	)
+	return err
+}
+
 const ListOutcomeCells = `-- name: ListOutcomeCells :many
 SELECT h.tenant_id, h.job_id, date_bin('15 minutes', h.scheduled_at, '2000-01-01 00:00:00+00')::timestamptz AS at, h.job_type, h.trigger_type, h.status,
        (CASE WHEN h.duration_ms IS NULL OR h.status NOT IN ('completed', 'failed') THEN -1
@@ -149,6 +261,44 @@ func (q *Queries) ListOutcomeCells(ctx context.Context, arg ListOutcomeCellsPara
 			&i.Retried,
 			&i.DurationMs,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListOutcomeDeltas = `-- name: ListOutcomeDeltas :many
+SELECT d.at, d.cells FROM outcome_deltas d
+WHERE d.tenant_id = $1 AND d.at >= $2::timestamptz AND d.at < $3::timestamptz
+`
+
+type ListOutcomeDeltasParams struct {
+	TenantID uuid.UUID
+	FromAt   time.Time
+	ToAt     time.Time
+}
+
+type ListOutcomeDeltasRow struct {
+	At    time.Time
+	Cells []byte
+}
+
+// What of a tenant's outcomes is counted and not folded into its roll-ups yet, by hours;
+// walks the key.
+func (q *Queries) ListOutcomeDeltas(ctx context.Context, arg ListOutcomeDeltasParams) ([]ListOutcomeDeltasRow, error) {
+	rows, err := q.db.Query(ctx, ListOutcomeDeltas, arg.TenantID, arg.FromAt, arg.ToAt)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListOutcomeDeltasRow
+	for rows.Next() {
+		var i ListOutcomeDeltasRow
+		if err := rows.Scan(&i.At, &i.Cells); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -236,53 +386,6 @@ func (q *Queries) ListRollups(ctx context.Context, arg ListRollupsParams) ([]Lis
 	return items, nil
 }
 
-const ListRollupsByKeys = `-- name: ListRollupsByKeys :many
-SELECT o.tenant_id, o.part, o.span, o.at, o.cells
-FROM (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::smallint[]) AS part,
-             unnest($3::smallint[]) AS span, unnest($4::timestamptz[]) AS at) k
-JOIN outcome_rollups o ON o.tenant_id = k.tenant_id AND o.part = k.part AND o.span = k.span AND o.at = k.at
-`
-
-type ListRollupsByKeysParams struct {
-	TenantIds []uuid.UUID
-	Parts     []int16
-	Spans     []int16
-	Ats       []time.Time
-}
-
-// Cross-tenant: the collector of metrics, which alone writes them, by the lock of
-// its cursor.
-func (q *Queries) ListRollupsByKeys(ctx context.Context, arg ListRollupsByKeysParams) ([]OutcomeRollup, error) {
-	rows, err := q.db.Query(ctx, ListRollupsByKeys,
-		arg.TenantIds,
-		arg.Parts,
-		arg.Spans,
-		arg.Ats,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []OutcomeRollup
-	for rows.Next() {
-		var i OutcomeRollup
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.Part,
-			&i.Span,
-			&i.At,
-			&i.Cells,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const LockRolledSpan = `-- name: LockRolledSpan :one
 SELECT rolled_from, rolled_to FROM rollup_cursor FOR UPDATE
 `
@@ -313,6 +416,8 @@ SELECT coalesce(sum(l.bytes), 0)::bigint AS bytes FROM (
     SELECT octet_length(o.cells) FROM outcome_rollups o
     WHERE o.tenant_id = $1 AND o.part = ANY ($2::smallint[]) AND o.span = 0
       AND (o.at >= $7::timestamptz AND o.at < $5::timestamptz OR o.at >= $6::timestamptz AND o.at < $8::timestamptz)
+    UNION ALL
+    SELECT octet_length(d.cells) FROM outcome_deltas d WHERE d.tenant_id = $1 AND d.at >= $7 AND d.at < $8
 ) l
 `
 
@@ -360,9 +465,18 @@ func (q *Queries) MoveRolledSpan(ctx context.Context, arg MoveRolledSpanParams) 
 }
 
 const PurgeRollups = `-- name: PurgeRollups :execrows
-DELETE FROM outcome_rollups o USING (
-    SELECT r.part, r.span, r.at FROM outcome_rollups r WHERE r.tenant_id = $1 LIMIT 1000
-) old WHERE o.tenant_id = $1 AND o.part = old.part AND o.span = old.span AND o.at = old.at
+WITH backlog AS (DELETE FROM fold_backlogs b WHERE b.tenant_id = $1),
+deltas AS (
+    DELETE FROM outcome_deltas d USING (
+        SELECT r.at, r.seq FROM outcome_deltas r WHERE r.tenant_id = $1 LIMIT 1000
+    ) old WHERE d.tenant_id = $1 AND d.at = old.at AND d.seq = old.seq RETURNING 1
+),
+rollups AS (
+    DELETE FROM outcome_rollups o USING (
+        SELECT r.part, r.span, r.at FROM outcome_rollups r WHERE r.tenant_id = $1 LIMIT 1000
+    ) old WHERE o.tenant_id = $1 AND o.part = old.part AND o.span = old.span AND o.at = old.at RETURNING 1
+)
+SELECT 1 FROM rollups UNION ALL SELECT 1 FROM deltas
 `
 
 func (q *Queries) PurgeRollups(ctx context.Context, tenantID uuid.UUID) (int64, error) {
@@ -373,28 +487,105 @@ func (q *Queries) PurgeRollups(ctx context.Context, tenantID uuid.UUID) (int64, 
 	return result.RowsAffected(), nil
 }
 
+const SettleFold = `-- name: SettleFold :exec
+UPDATE fold_backlogs b SET rows = greatest(0, b.rows - $1::bigint), outcomes = greatest(0, b.outcomes - $2::bigint), folded = $3, since = now()
+WHERE b.tenant_id = $4
+`
+
+type SettleFoldParams struct {
+	Rows     int64
+	Outcomes int64
+	Folded   int64
+	TenantID uuid.UUID
+}
+
+// By whoever folded, at the end, so that the row is not locked for long.
+func (q *Queries) SettleFold(ctx context.Context, arg SettleFoldParams) error {
+	_, err := q.db.Exec(ctx, SettleFold,
+		arg.Rows,
+		arg.Outcomes,
+		arg.Folded,
+		arg.TenantID,
+	)
+	return err
+}
+
+const ShareRolledSpan = `-- name: ShareRolledSpan :one
+SELECT one FROM rollup_cursor FOR SHARE
+`
+
+// By whoever folds: a collector of the version before, which writes roll-ups itself,
+// holds this row for as long.
+func (q *Queries) ShareRolledSpan(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, ShareRolledSpan)
+	var one bool
+	err := row.Scan(&one)
+	return one, err
+}
+
+const TakeOutcomeDeltas = `-- name: TakeOutcomeDeltas :many
+DELETE FROM outcome_deltas d USING (
+    SELECT s.at, s.seq, sum(octet_length(s.cells)) OVER (ORDER BY s.at, s.seq) - octet_length(s.cells) AS bytes_before
+    FROM outcome_deltas s WHERE s.tenant_id = $1
+) sized
+WHERE d.tenant_id = $1 AND d.at = sized.at AND d.seq = sized.seq AND sized.bytes_before < $2::bigint
+RETURNING d.at, d.outcomes, d.cells
+`
+
+type TakeOutcomeDeltasParams struct {
+	TenantID  uuid.UUID
+	MostBytes int64
+}
+
+type TakeOutcomeDeltasRow struct {
+	At       time.Time
+	Outcomes int64
+	Cells    []byte
+}
+
+// By whoever folds, who holds the tenant's lock: at most so many bytes, and one row at
+// least, those of the oldest hours first.
+func (q *Queries) TakeOutcomeDeltas(ctx context.Context, arg TakeOutcomeDeltasParams) ([]TakeOutcomeDeltasRow, error) {
+	rows, err := q.db.Query(ctx, TakeOutcomeDeltas, arg.TenantID, arg.MostBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TakeOutcomeDeltasRow
+	for rows.Next() {
+		var i TakeOutcomeDeltasRow
+		if err := rows.Scan(&i.At, &i.Outcomes, &i.Cells); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const UpsertRollups = `-- name: UpsertRollups :exec
 INSERT INTO outcome_rollups (tenant_id, part, span, at, cells)
-SELECT u.tenant_id, u.part, u.span, u.at, u.cells
-FROM (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::smallint[]) AS part,
-             unnest($3::smallint[]) AS span, unnest($4::timestamptz[]) AS at, unnest($5::bytea[]) AS cells) u
-WHERE NOT EXISTS (SELECT FROM tenants t WHERE t.id = u.tenant_id AND t.status IN ('deleting', 'deleted'))
+SELECT $1, u.part, u.span, u.at, u.cells
+FROM (SELECT unnest($2::smallint[]) AS part, unnest($3::smallint[]) AS span, unnest($4::timestamptz[]) AS at, unnest($5::bytea[]) AS cells) u
+WHERE NOT EXISTS (SELECT FROM tenants t WHERE t.id = $1 AND t.status IN ('deleting', 'deleted'))
 ON CONFLICT (tenant_id, part, span, at) DO UPDATE SET cells = EXCLUDED.cells
 `
 
 type UpsertRollupsParams struct {
-	TenantIds []uuid.UUID
-	Parts     []int16
-	Spans     []int16
-	Ats       []time.Time
-	Cells     [][]byte
+	TenantID uuid.UUID
+	Parts    []int16
+	Spans    []int16
+	Ats      []time.Time
+	Cells    [][]byte
 }
 
-// Cross-tenant: the collector of metrics. Nothing of a tenant that is being
-// deleted, because its roll-ups may have been purged a moment ago.
+// By whoever folds, those of one tenant: nothing where it is being deleted, because
+// its roll-ups may have been purged a moment ago.
 func (q *Queries) UpsertRollups(ctx context.Context, arg UpsertRollupsParams) error {
 	_, err := q.db.Exec(ctx, UpsertRollups,
-		arg.TenantIds,
+		arg.TenantID,
 		arg.Parts,
 		arg.Spans,
 		arg.Ats,

@@ -60,9 +60,12 @@ func (p process) duties(c config.Promoter, db *postgres.DB) []promoter.Duty {
 		_, err = numbers.Pass(ctx, held)
 		return false, err
 	}
+	folding := func(ctx context.Context, _ lease.Lease) (more bool, err error) { return numbers.Fold(ctx, time.Time{}) }
 	return []promoter.Duty{
 		{Name: lease.Upkeep, Every: retentionEvery, Pass: removal},
 		// Often enough that no half minute is left out.
 		{Name: lease.Metrics, Every: metric.Every / 3, Pass: collection},
+		{Name: lease.Fold1, Every: metric.Every, Pass: folding},
+		{Name: lease.Fold2, Every: metric.Every, Pass: folding},
 	}
 }

@@ -46,7 +46,7 @@ lease             | clock db:store.go fault postgres telemetry                  
 tenant            | clock db:store.go fault postgres                                                           |                      |
 partition         | db:store.go postgres                                                                       |                      |
 fleet             | db:store.go postgres                                                                       |                      |
-metric            | db:store.go fault lease postgres rollup                                                           |                      |
+metric            | clock db:store.go fault lease postgres rollup                                                           |                      |
 retention         | clock db:store.go fleet partition postgres                                                |                      |
 postgres/refusal  |                                                                                            |                      |
 postgres/pgtest   | devstack devstack/leaktest migrations partition postgres                                   | pgx                  |

@@ -26,7 +26,9 @@ import (
 const (
 	Upkeep  = "upkeep"  // partitions and retention
 	Metrics = "metrics" // the history of metrics
-	Health  = "health"  // taken and released to see whether leases work
+	Fold1   = "fold-1"  // roll-ups; what is counted is folded by two processes at once
+	Fold2   = "fold-2"
+	Health  = "health" // taken and released to see whether leases work
 )
 
 // Both are of kind Conflict.

@@ -2,8 +2,13 @@ package metric
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
@@ -58,4 +63,32 @@ func (c *Collector) back(ctx context.Context, held lease.Lease) error {
 		}
 	}
 	return nil
+}
+
+// foldBudget is how long a pass of folding goes on.
+const foldBudget = time.Second
+
+// Fold moves what is counted into the roll-ups, tenant by tenant, of those that
+// have enough of it at now; a zero now means the database's clock. It says whether
+// its budget ended before the work did. Any number of processes may fold at once, each
+// another tenant. A tenant whose roll-ups cannot be folded keeps what is counted,
+// which statistics read, and stops no other.
+func (c *Collector) Fold(ctx context.Context, now time.Time) (more bool, err error) {
+	begin, failed := clock.Start(), []uuid.UUID{}
+	var faults []error
+	for ctx.Err() == nil {
+		tenant, err := c.store.fold(ctx, now, failed)
+		switch {
+		case err != nil && (tenant == uuid.Nil || !postgres.Refused(err) && fault.KindOf(err) == fault.Unavailable):
+			return false, errors.Join(append(faults, err)...)
+		case err != nil:
+			failed, faults = append(failed, tenant), append(faults, err)
+		case tenant == uuid.Nil:
+			return false, errors.Join(faults...)
+		}
+		if begin.Elapsed() >= foldBudget {
+			return true, errors.Join(faults...)
+		}
+	}
+	return false, errors.Join(faults...)
 }

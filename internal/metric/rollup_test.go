@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/rollup"
 )
@@ -17,9 +18,21 @@ type ways [6]int64
 
 func every(n int64) ways { return ways{n, n, n, n, n, n} }
 
+// fold folds everything that is counted.
+func (b *bundle) fold() {
+	b.t.Helper()
+	for more := true; more; {
+		var err error
+		if more, err = b.collector.Fold(b.t.Context(), clock.Now().AddDate(0, 0, 1)); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
 // rolled counts a tenant's executions in each of them.
 func (b *bundle) rolled(tenant uuid.UUID) (counts ways) {
 	b.t.Helper()
+	b.fold()
 	rows, err := b.admin.Query(b.t.Context(), "SELECT part, span, cells FROM outcome_rollups WHERE tenant_id = $1", tenant)
 	if err != nil {
 		b.t.Fatal(err)

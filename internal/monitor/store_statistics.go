@@ -19,8 +19,8 @@ import (
 const fewRuns = 2000
 
 // maxPacked bounds the roll-ups that one answer by job holds at once, in bytes.
-// One of 100,000 jobs over a month takes some 25 MiB.
-const maxPacked = 64 << 20
+// One of 90,000 jobs over a month takes as much.
+const maxPacked = 24 << 20
 
 // Statistics counts what a tenant's executions came to, exactly, as of one
 // instant: from the roll-ups for whole quarters of an hour, and one by one for
@@ -53,6 +53,8 @@ type counter struct {
 	// Of a query by job, what is to be ranked.
 	rollups []packed
 	single  []rollup.Cell
+
+	unfolded []db.ListOutcomeDeltasRow // what is counted and not folded into the roll-ups yet
 }
 
 func (c *counter) count(ctx context.Context) error {
@@ -68,6 +70,13 @@ func (c *counter) count(ctx context.Context) error {
 
 // gather reads what there is to count, and counts it but for what is to be ranked.
 func (c *counter) gather(ctx context.Context, r reading) error {
+	if r.from.Before(r.to) {
+		var err error
+		c.unfolded, err = c.ListOutcomeDeltas(ctx, db.ListOutcomeDeltasParams{TenantID: c.tenant, FromAt: r.hours.from, ToAt: r.hours.to})
+		if err != nil {
+			return fmt.Errorf("read what is not folded yet: %w", err)
+		}
+	}
 	if r.from.Before(r.to) && c.JobID != nil {
 		busy, err := c.busy(ctx, r)
 		if err != nil {
@@ -127,8 +136,15 @@ func (c *counter) busy(ctx context.Context, r reading) (bool, error) {
 		return false, fmt.Errorf("read the roll-ups of days: %w", err)
 	}
 	var runs int64
+	packed := make([][]byte, 0, len(rows)+len(c.unfolded))
 	for _, row := range rows {
-		err := rollup.Walk(row.Cells, c.wanted(), func(cell *rollup.Cell, _ bool) { runs += cell.Rows })
+		packed = append(packed, row.Cells)
+	}
+	for _, row := range c.unfolded {
+		packed = append(packed, row.Cells)
+	}
+	for _, cells := range packed {
+		err := rollup.Walk(cells, c.wanted(), func(cell *rollup.Cell, _ bool) { runs += cell.Rows })
 		if err != nil {
 			return false, err
 		}
@@ -165,6 +181,27 @@ func (c *counter) rolled(ctx context.Context, r reading) error {
 		}
 		if err := c.unpack(r, &p); err != nil {
 			return fmt.Errorf("part %d at %v: %w", row.Part, row.At, err)
+		}
+	}
+	return c.deltas(r)
+}
+
+// deltas adds what is counted and not folded into the roll-ups yet.
+func (c *counter) deltas(r reading) error {
+	for _, row := range c.unfolded {
+		at := row.At.UTC()
+		if err := c.unpack(r, &packed{span: rollup.Hour, at: at, cells: row.Cells}); err != nil {
+			return fmt.Errorf("outcomes of %v: %w", at, err)
+		}
+		if c.Group != ByJob {
+			continue
+		}
+		parts, err := rollup.Split(row.Cells)
+		if err != nil {
+			return fmt.Errorf("outcomes of %v: %w", at, err)
+		}
+		for part, cells := range parts {
+			c.rollups = append(c.rollups, packed{part: part, span: rollup.Hour, at: at, cells: cells})
 		}
 	}
 	return nil

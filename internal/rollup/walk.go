@@ -28,6 +28,24 @@ func Jobs(packed []byte, visit func(job uuid.UUID, rows int64)) error {
 	})
 }
 
+// Split divides what is packed of many jobs by their parts.
+func Split(packed []byte) (map[int16][]byte, error) {
+	parts := map[int16][]byte{}
+	err := each(packed, func(job []byte, rows int64, runs []byte) bool {
+		part := PartOf(uuid.UUID(job))
+		out, begun := parts[part]
+		if !begun {
+			out = append(out, version)
+		}
+		out = append(out, job...)
+		out = binary.AppendUvarint(out, uint64(rows))
+		out = binary.AppendUvarint(out, uint64(len(runs)))
+		parts[part] = append(out, runs...)
+		return true
+	})
+	return parts, err
+}
+
 // each goes from job to job.
 func each(packed []byte, visit func(job []byte, rows int64, runs []byte) bool) error {
 	if len(packed) == 0 || packed[0] != version {
