@@ -3,10 +3,12 @@ package app
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -16,40 +18,61 @@ import (
 // in front of it.
 const answerWithin = 30 * time.Second
 
-// confirm tells the person who started the program what it is going to install.
-// On a terminal it asks first; elsewhere the line is all.
-func confirm(ctx context.Context, sentence string) bool {
-	if !foreground(os.Stdin) || !foreground(os.Stderr) {
-		_, err := fmt.Fprintln(os.Stderr, sentence)
+// person is who started the program.
+type person struct {
+	in    io.Reader
+	out   io.Writer
+	start sync.Once
+	lines chan string // closed at the end of in
+}
+
+func newPerson(in io.Reader, out io.Writer) *person {
+	return &person{in: in, out: out, lines: make(chan string)}
+}
+
+// confirm tells the person what is going to be installed. On a terminal it asks
+// first; elsewhere the line is all.
+func (p *person) confirm(ctx context.Context, sentence string) bool {
+	if !foreground(p.in) || !foreground(p.out) {
+		_, err := fmt.Fprintln(p.out, sentence)
 		return err == nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	return ask(ctx, os.Stdin, os.Stderr, sentence)
+	return p.ask(ctx, sentence)
 }
 
-// ask puts a question whose answer is yes unless somebody says no. It gives up
+// ask puts a question whose answer is yes unless the person says no. It gives up
 // with its context: yes when nobody answered in time, no when the program is
-// told to stop.
-func ask(ctx context.Context, in io.Reader, out io.Writer, sentence string) bool {
-	fmt.Fprintf(out, "%s. Go on? [Y/n] ", sentence)
-	answer := make(chan string, 1)
-	go func() { // it may wait for a line that never comes, until the program ends
-		line, _ := bufio.NewReader(in).ReadString('\n') // the end of the input is no answer
-		answer <- strings.ToLower(strings.TrimSpace(line))
-	}()
+// told to stop. A late answer is one to the next question.
+func (p *person) ask(ctx context.Context, sentence string) bool {
+	fmt.Fprintf(p.out, "%s. Go on? [Y/n] ", sentence)
+	p.start.Do(func() { go p.read() })
 	select {
-	case said := <-answer:
-		return !strings.HasPrefix(said, "n")
+	case said := <-p.lines:
+		return !strings.HasPrefix(strings.ToLower(strings.TrimSpace(said)), "n")
 	case <-ctx.Done():
-		fmt.Fprintln(out)
-		return ctx.Err() == context.DeadlineExceeded
+		fmt.Fprintln(p.out)
+		return errors.Is(ctx.Err(), context.DeadlineExceeded)
 	}
 }
 
-// foreground reports whether a file is a terminal that we may read from: a
-// process in the background would be stopped by it.
-func foreground(f *os.File) bool {
+// read waits for lines until the program ends: nothing ends the wait for a
+// terminal.
+func (p *person) read() {
+	defer close(p.lines)
+	for lines := bufio.NewScanner(p.in); lines.Scan(); {
+		p.lines <- lines.Text()
+	}
+}
+
+// foreground reports whether a stream is a terminal that we may read from: it
+// stops a process in the background.
+func foreground(stream any) bool {
+	f, file := stream.(*os.File)
+	if !file {
+		return false
+	}
 	var group int32
 	_, _, failed := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group)))
 	return failed == 0 && int(group) == syscall.Getpgrp()

@@ -14,7 +14,7 @@ func TestAsk(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]bool{"\n": true, "y\n": true, "Yes\n": true, "": true, "n\n": false, " NO \n": false, "n": false} {
 		var out strings.Builder
-		if got := ask(t.Context(), strings.NewReader(answer), &out, "Redis is not installed; apt-get installs it: x"); got != want {
+		if got := newPerson(strings.NewReader(answer), &out).ask(t.Context(), "Redis is not installed; apt-get installs it: x"); got != want {
 			t.Errorf("%q: %v, want %v", answer, got, want)
 		}
 		if got := out.String(); got != "Redis is not installed; apt-get installs it: x. Go on? [Y/n] " {
@@ -45,8 +45,14 @@ func TestNobodyAnswers(t *testing.T) {
 				defer end.Close()
 				ctx, cancel := tc.ends(t.Context())
 				defer cancel()
-				if got := ask(ctx, silent, io.Discard, "x"); got != tc.want {
+				p := newPerson(silent, io.Discard)
+				if got := p.ask(ctx, "x"); got != tc.want {
 					t.Errorf("got %v", got)
+				}
+				// The question after it gets its answer.
+				go func() { _, _ = io.WriteString(end, "no\n") }()
+				if p.ask(t.Context(), "y") {
+					t.Error("a no is taken for a yes")
 				}
 			})
 		})

@@ -89,7 +89,7 @@ type stores struct {
 // after an error.
 func privateStores(ctx context.Context, c config.Standalone, log *slog.Logger) (config.Standalone, *stores, error) {
 	s := &stores{log: log}
-	options := devstack.Options{Dir: c.DataDir, Log: log, Durable: true, Confirm: confirm}
+	options := devstack.Options{Dir: c.DataDir, Log: log, Durable: true, Confirm: newPerson(os.Stdin, os.Stderr).confirm}
 	database, owner, redis := c.API.DatabaseURL.Reveal(), c.Migrate.OwnerURL.Reveal(), c.API.RedisURL.Reveal()
 	var err error
 	if database == "" {
