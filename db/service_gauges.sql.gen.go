@@ -33,6 +33,31 @@ func (q *Queries) ListGauges(ctx context.Context) ([]ServiceGauge, error) {
 	return items, nil
 }
 
+const OldestSnapshot = `-- name: OldestSnapshot :one
+SELECT o.holder::text AS holder, o.xmin::text AS snapshot, age(o.xmin)::bigint AS transactions
+FROM (SELECT 'the session with pid ' || a.pid AS holder, a.backend_xmin AS xmin FROM pg_catalog.pg_stat_activity a WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid()
+      UNION ALL SELECT 'the prepared transaction ' || p.gid, p.transaction FROM pg_catalog.pg_prepared_xacts p
+      UNION ALL SELECT 'the replication slot ' || s.slot_name, s.xmin FROM pg_catalog.pg_replication_slots s WHERE s.xmin IS NOT NULL) o
+ORDER BY age(o.xmin) DESC LIMIT 1
+`
+
+type OldestSnapshotRow struct {
+	Holder       string
+	Snapshot     string
+	Transactions int64
+}
+
+// Who keeps vacuum from removing dead rows: the session, prepared transaction or
+// replication slot with the oldest snapshot, and how many transactions began since.
+// No row where nobody has one. The role need not be of pg_monitor: these columns
+// of other sessions are visible to everybody.
+func (q *Queries) OldestSnapshot(ctx context.Context) (OldestSnapshotRow, error) {
+	row := q.db.QueryRow(ctx, OldestSnapshot)
+	var i OldestSnapshotRow
+	err := row.Scan(&i.Holder, &i.Snapshot, &i.Transactions)
+	return i, err
+}
+
 const SetGauges = `-- name: SetGauges :exec
 INSERT INTO service_gauges (name, value, taken_at)
 SELECT unnest($1::text[]), unnest($2::bigint[]), now()

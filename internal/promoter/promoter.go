@@ -64,6 +64,10 @@ const (
 	// bound, see ClaimDueJobs: how late a job may be whose row another promoter
 	// held locked and let go without advancing it, because it died.
 	fullScanEvery = time.Second
+	// fullScanRest is how many times its own length a pass without the bound is
+	// followed by none: it reads past the index entries of all jobs advanced since the
+	// oldest snapshot began, and whatever is due waits for it.
+	fullScanRest = 5
 	// pauseAfterError is how long a promoter rests after a pass that failed. What
 	// is due waits for it once the database is back.
 	pauseAfterError = 500 * time.Millisecond
@@ -120,6 +124,7 @@ type Promoter struct {
 	backfilled *compiled // of Backfill, likewise
 	since      time.Time // lower bound of the next scan; zero scans all
 	fullScan   clock.Mark
+	fullRest   time.Duration          // from one scan without a lower bound to the next
 	state      atomic.Pointer[string] // why it is not ready; nil: it is
 	late       catchup
 	rows       int                  // passRows but in tests
@@ -133,7 +138,7 @@ type Promoter struct {
 func New(d Deps) *Promoter {
 	p := &Promoter{
 		Deps: d, store: &store{db: d.DB}, fleet: fleet.NewStore(d.DB), parking: parking.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(),
-		backfilled: newCompiled(), fullScan: clock.Start(),
+		backfilled: newCompiled(), fullScan: clock.Start(), fullRest: fullScanEvery,
 		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))}, rows: passRows,
 		cancelling: map[target]*progress{},
 	}
@@ -157,12 +162,16 @@ type Report struct {
 func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 	seen := p.seeLanes(ctx)
 	d := due{now: now, since: p.lowerBound(), crowds: !seen.none}
+	mark := clock.Start()
 	made, err := p.store.promote(ctx, d, func(c claim) (plan, error) { return p.decide(c, seen) })
 	if fault.KindOf(err) == fault.Internal && isNoPartition(err) {
 		return Report{}, errors.Join(err, p.Upkeep(ctx, now))
 	}
 	if err != nil {
 		return Report{}, err
+	}
+	if d.since.IsZero() {
+		p.fullScan, p.fullRest = clock.Start(), max(fullScanEvery, fullScanRest*mark.Elapsed())
 	}
 	made.places.commit(made.at) // what a pass that failed handed out, nobody has
 	p.raiseLowerBound(made)
@@ -215,7 +224,7 @@ func (p *Promoter) checkClock(database time.Time) error {
 }
 
 func (p *Promoter) lowerBound() time.Time {
-	if p.fullScan.Elapsed() >= fullScanEvery {
+	if p.fullScan.Elapsed() >= p.fullRest {
 		p.fullScan = clock.Start()
 		return time.Time{}
 	}
@@ -250,6 +259,7 @@ func (p *Promoter) Run(ctx context.Context) error {
 	group.Go(func() error { p.promoteLoop(ctx); return nil })
 	group.Go(func() error { p.tick(ctx, "sweep", sweepEvery, p.sweepNow); return nil })
 	group.Go(func() error { p.tick(ctx, "upkeep", upkeepEvery, p.upkeepNow); return nil })
+	group.Go(func() error { p.tick(ctx, "snapshot", snapshotEvery, p.watchSnapshotsNow); return nil })
 	group.Go(func() error { p.tick(ctx, "autopilot", sweepEvery, p.autopilotNow); return nil })
 	group.Go(func() error { p.tick(ctx, "cancel", sweepEvery, p.cancelNow); return nil })
 	group.Go(func() error { p.tick(ctx, "custody", sweepEvery, p.custodyNow); return nil })

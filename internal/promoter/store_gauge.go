@@ -7,6 +7,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
@@ -37,6 +38,24 @@ func (s *store) gauge(ctx context.Context) (map[queue.Lane]int, error) {
 		lanes[lane] = int(kept[fleet.GaugeWaitingIn+string(lane)])
 	}
 	return lanes, nil
+}
+
+// oldSnapshot is who keeps PostgreSQL from removing dead rows.
+type oldSnapshot struct {
+	holder       string
+	transactions int64 // that began since
+}
+
+// oldestSnapshot finds the oldest one; the zero value where there is none.
+func (s *store) oldestSnapshot(ctx context.Context) (oldSnapshot, error) {
+	row, err := s.queries().OldestSnapshot(ctx)
+	switch {
+	case fault.KindOf(postgres.Fault(err)) == fault.NotFound:
+		return oldSnapshot{}, nil
+	case err != nil:
+		return oldSnapshot{}, fmt.Errorf("look for old snapshots: %w", postgres.Fault(err))
+	}
+	return oldSnapshot{holder: row.Holder, transactions: row.Transactions}, nil
 }
 
 // count counts what waits and runs, and keeps it.

@@ -31,6 +31,7 @@ type Metrics struct {
 	reclaimed     *prometheus.CounterVec
 	redispatched  *prometheus.CounterVec
 	parked        prometheus.Gauge
+	oldSnapshot   prometheus.Gauge
 	disowned      prometheus.Counter
 	selfFence     prometheus.Counter
 	strays        prometheus.Gauge
@@ -112,6 +113,8 @@ func (m *Metrics) registerProtocol(in promauto.Factory) {
 		"Executions that workers look for because their hint did not come or is lost."), []string{"reason"})
 	m.parked = in.NewGauge(gauge("scheduler_parked_executions",
 		"Executions whose end the database refuses to store; every process that reports it sees the same, so take the maximum."))
+	m.oldSnapshot = in.NewGauge(gauge("scheduler_oldest_snapshot_transactions",
+		"Transactions that began since the oldest snapshot that keeps PostgreSQL from removing dead rows; every promoter sees the same, so take the maximum."))
 	m.disowned = in.NewCounter(counter("scheduler_disowned_total",
 		"Executions that the database gave to a worker which does not run them."))
 	m.selfFence = in.NewCounter(counter("scheduler_self_fence_total",
@@ -211,6 +214,9 @@ func (m *Metrics) Redispatched(reason string, n int) {
 
 // SetParked says how many executions are parked.
 func (m *Metrics) SetParked(n int) { m.parked.Set(float64(n)) }
+
+// SetOldestSnapshot says how many transactions began since the oldest snapshot.
+func (m *Metrics) SetOldestSnapshot(transactions int64) { m.oldSnapshot.Set(float64(transactions)) }
 
 // Disowned counts rows given back because the worker named in them does not
 // run them.

@@ -115,7 +115,7 @@ func TestEveryMetricOfTheContractExists(t *testing.T) {
 		"scheduler_active_jobs": {}, "scheduler_executions_total": {}, "scheduler_job_executions_total": {},
 		"scheduler_execution_duration_seconds": {.1, 300}, "scheduler_queue_size": {}, "scheduler_memory_usage_bytes": {},
 		"scheduler_due_lag_seconds": {.001, 60}, "scheduler_dispatch_lateness_seconds": {.001, 60},
-		"scheduler_stale_completions_total": {}, "scheduler_reclaimed_total": {}, "scheduler_redispatched_total": {}, "scheduler_parked_executions": {},
+		"scheduler_stale_completions_total": {}, "scheduler_reclaimed_total": {}, "scheduler_redispatched_total": {}, "scheduler_parked_executions": {}, "scheduler_oldest_snapshot_transactions": {},
 		"scheduler_disowned_total": {}, "scheduler_stray_runs": {}, "scheduler_self_fence_total": {}, "scheduler_redis_generation_changes_total": {},
 		"scheduler_missed_total": {}, "scheduler_promotion_halted": {}, "scheduler_clock_disagreement_seconds": {},
 		"scheduler_batch_size": {1, 512}, "scheduler_build_info": {}, "scheduler_database_round_trips_total": {},
