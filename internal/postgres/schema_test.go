@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
@@ -100,6 +103,35 @@ func TestMigratorsAtOnceApplyOnce(t *testing.T) {
 	want := migrationCount(t)
 	if sum := applied[0] + applied[1] + applied[2]; sum != want {
 		t.Errorf("applied %v, want %d in all", applied, want)
+	}
+}
+
+// Each table of the schema has a line in docs/operations.md that says what bounds it
+// and who removes its rows, and each line a table.
+func TestEveryTableSaysWhatBoundsIt(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, pgtest.New(t).AdminURL)
+	rows, err := conn.Query(t.Context(), `SELECT relname::text FROM pg_class
+		WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition AND relname <> 'goose_db_version' ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "## What bounds each table")
+	section, _, _ := strings.Cut(after, "\n## ")
+	var lines []string
+	for _, line := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(section, -1) {
+		lines = append(lines, line[1])
+	}
+	if diff := cmp.Diff(tables, lines); diff != "" {
+		t.Errorf("tables and their lines in docs/operations.md, in order (-schema +docs):\n%s", diff)
 	}
 }
 
