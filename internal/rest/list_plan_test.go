@@ -57,7 +57,7 @@ func TestListsReadAPage(t *testing.T) {
 	entries := db.ListAuditEntriesParams{TenantID: tenantID, BeforeAt: far, BeforeStrand: 8, PageSize: page}
 	ofObject := entries
 	ofObject.ObjectID = &object
-	empty := map[string]bool{"active_executions": true, "audit_heads": true}
+	empty := map[string]bool{"active_executions": true, "audit_anchors": true, "audit_heads": true, "outcome_deltas": true}
 	for _, test := range []struct {
 		name string
 		most float64 // rows that one step touches
