@@ -57,7 +57,7 @@ chaos: ## break a private installation for a minute and check what is promised
 
 chaos-long: ## every fault in turn, three seeds of five minutes, with Redis and without: some 35 minutes
 	@for backend in auto postgres; do for seed in 1 2 3; do \
-		fleet=; if [ $$seed = 3 ]; then fleet="-workers 16 -promoters 4 -backlog 150000 -storm 150"; fi; \
+		fleet=; if [ $$seed = 3 ]; then fleet="-workers 16 -promoters 4 -backlog 40000 -storm 150"; fi; \
 		$(GO) run ./cmd/chaos -backend $$backend -seed $$seed -duration 5m -apart 3s $$fleet || exit 1; \
 	done; done
 
