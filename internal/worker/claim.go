@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
 // wish is an execution that a hint named and a slot is held for.
@@ -49,14 +51,15 @@ type claimed struct {
 func (w *Worker) claim(ctx context.Context, wishes []wish) {
 	var inc *incarnation
 	live := wishes[:0:0]
+	var ids []uuid.UUID
 	for _, x := range wishes {
-		if x.inc.ctx.Err() != nil {
+		if x.inc.ctx.Err() != nil || w.unclaimable.has(x.id) {
 			x.decided.Done()
 			w.free()
 			continue
 		}
 		inc = x.inc // all live wishes are of the one live incarnation
-		live = append(live, x)
+		live, ids = append(live, x), append(ids, x.id)
 	}
 	if len(live) == 0 {
 		return
@@ -64,7 +67,7 @@ func (w *Worker) claim(ctx context.Context, wishes []wish) {
 	token := uuid.New()
 	inc.claims(token, true)
 	defer inc.claims(token, false)
-	rows, specs := w.claimUntilAnswered(ctx, inc, token, live)
+	rows, specs := w.claimUntilAnswered(ctx, inc, token, ids)
 	won := make(map[uuid.UUID]claimed, len(rows))
 	for _, r := range rows {
 		won[r.id] = r
@@ -92,22 +95,31 @@ func (w *Worker) claim(ctx context.Context, wishes []wish) {
 }
 
 // claimUntilAnswered asks until the database answers or the incarnation is
-// over. While it waits the slots stay taken: that is the backpressure.
-func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token uuid.UUID, wishes []wish) ([]claimed, map[versionKey]definition) {
-	ids := make([]uuid.UUID, len(wishes))
-	for i, x := range wishes {
-		ids[i] = x.id
-	}
+// over. While it waits the slots stay taken: that is the backpressure. Where the
+// database refuses it asks for the halves, down to the execution that cannot be
+// claimed, which this worker then leaves alone for a while.
+func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[versionKey]definition) {
 	wait := 250 * time.Millisecond
 	for {
 		rows, specs, err := w.claimOnce(inc.ctx, inc, token, ids)
-		if err == nil {
+		switch {
+		case err == nil:
 			return rows, specs
-		}
-		if inc.ctx.Err() != nil {
+		case inc.ctx.Err() != nil:
 			return nil, nil
+		case postgres.Refused(err) && len(ids) == 1:
+			w.unclaimable.add(ids[0])
+			w.Log.ErrorContext(ctx, "an execution cannot be claimed: the database refuses it", "execution_id", ids[0], "error", err)
+			return nil, nil
+		case postgres.Refused(err):
+			rows, specs = w.claimUntilAnswered(ctx, inc, token, ids[:len(ids)/2])
+			others, theirs := w.claimUntilAnswered(ctx, inc, token, ids[len(ids)/2:])
+			all := map[versionKey]definition{}
+			maps.Copy(all, specs)
+			maps.Copy(all, theirs)
+			return append(rows, others...), all
 		}
-		w.Log.WarnContext(ctx, "claim failed, asking again", "error", err, "executions", len(wishes))
+		w.Log.WarnContext(ctx, "claim failed, asking again", "error", err, "executions", len(ids))
 		w.doubt()
 		pause(inc.ctx, wait)
 		wait = min(2*wait, askAgain)

@@ -53,7 +53,7 @@ func (w *Worker) outcomesDue(n int, age time.Duration) bool {
 // the database refuses it, or something in it stays locked, the batch goes to
 // the stragglers, so that one outcome never holds up those that come after it.
 func (w *Worker) complete(ctx context.Context, batch []ended) {
-	healthy, suspect := w.suspects.divide(batch)
+	healthy, suspect := w.sorted(batch)
 	w.putAside(ctx, suspect)
 	wait := 100 * time.Millisecond
 	for tries := 1; len(healthy) > 0; tries++ {

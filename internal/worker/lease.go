@@ -10,6 +10,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
 
@@ -211,12 +212,18 @@ func (w *Worker) giveUp(ctx context.Context, inc *incarnation, rows []heldRow) {
 	}
 }
 
-// handBack makes executions pending again and hints them.
+// handBack makes executions pending again and hints them; one that the database
+// refuses holds up none of the others.
 func (w *Worker) handBack(ctx context.Context, rows []heldRow) {
 	if len(rows) == 0 {
 		return
 	}
 	released, err := w.store.release(ctx, rows)
+	if half := len(rows) / 2; half > 0 && postgres.Refused(err) {
+		w.handBack(ctx, rows[:half])
+		w.handBack(ctx, rows[half:])
+		return
+	}
 	if err != nil {
 		w.Log.WarnContext(ctx, "executions not handed back; the next comparison finds them, or the sweeper when the lease ran out", "error", err, "executions", len(rows))
 		w.doubt()

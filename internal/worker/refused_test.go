@@ -250,3 +250,41 @@ func TestOutcomeThatChangesNothingFreesItsSlot(t *testing.T) {
 		t.Errorf("stored: %s", got.Result)
 	}
 }
+
+// TestRefusedClaimHoldsUpNobody has the database refuse the claim of one of three
+// executions of a hint. On the commit before, none of the three was ever claimed,
+// and the worker claimed nothing more.
+func TestRefusedClaimHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.run = func(context.Context, executor.Run) executor.Outcome { return executor.Outcome{} }
+	w := b.start(nil)
+	first, poison, second := b.pending(nil), b.pending(nil), b.pending(nil)
+	refused := refusal.Refusal{Name: "claim", Table: "active_executions", Event: "UPDATE", Rows: "NEW.id = '" + poison.ID.String() + "'", SQLSTATE: "22003"}
+	b.exec(refused.Begin())
+	b.handle(w, first.ID, poison.ID, second.ID)
+	b.reaches(first.ID, execution.Completed)
+	b.reaches(second.ID, execution.Completed)
+	later := b.pending(nil)
+	b.handle(w, poison.ID, later.ID)
+	b.reaches(later.ID, execution.Completed)
+	b.exec(refused.End())
+	b.handle(b.start(nil), poison.ID)
+	b.reaches(poison.ID, execution.Completed)
+}
+
+// TestRefusedReleaseHoldsUpNobody gives the worker three executions that it does
+// not run, of which the database refuses to take one back.
+func TestRefusedReleaseHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.run = func(context.Context, executor.Run) executor.Outcome { return executor.Outcome{} }
+	poison := b.pending(nil)
+	others := []execution.Execution{b.pending(nil), b.pending(nil)}
+	b.start(nil)
+	b.exec(`UPDATE active_executions SET status = 'running', pooled = false, worker_id = (SELECT id FROM workers WHERE NOT dead), lease_token = gen_random_uuid(), sweep_at = now(), deadline_at = 'infinity'`)
+	b.exec(refusal.Refusal{Name: "release", Table: "active_executions", Event: "UPDATE", Rows: "NEW.id = '" + poison.ID.String() + "'", SQLSTATE: "22003"}.Begin())
+	for _, e := range others {
+		b.reaches(e.ID, execution.Pending)
+	}
+}

@@ -19,47 +19,58 @@ const (
 	// statements is tried as it is: a database that stalls as a whole is slow with
 	// each half, too.
 	blockedTries = 2
-	// suspectFor is how long the outcomes of a job are written apart from those of
-	// others after one of them was refused, and suspectMost of how many jobs that
-	// is remembered.
-	suspectFor  = time.Minute
-	suspectMost = 1024
+	// recentFor is how long something that was refused is remembered, so that it
+	// is not tried together with others, and recentMost how many.
+	recentFor  = time.Minute
+	recentMost = 1024
 )
 
-// suspects are jobs of which an outcome was refused lately. What comes of them
-// is not written together with the outcomes of others.
-type suspects struct {
-	mu   sync.Mutex
-	jobs map[uuid.UUID]clock.Mark
+// recent are the ids of what was refused lately.
+type recent struct {
+	mu sync.Mutex
+	at map[uuid.UUID]clock.Mark
 }
 
-func (s *suspects) add(job uuid.UUID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.jobs) >= suspectMost {
-		clear(s.jobs)
+func newRecent() *recent { return &recent{at: map[uuid.UUID]clock.Mark{}} }
+
+func (r *recent) add(id uuid.UUID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.at) >= recentMost {
+		clear(r.at)
 	}
-	s.jobs[job] = clock.Start()
+	r.at[id] = clock.Start()
 }
 
-// divide sorts a batch in place into the outcomes of jobs that are not suspect
-// and the others.
-func (s *suspects) divide(batch []ended) (healthy, suspect []ended) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.jobs) == 0 {
+func (r *recent) has(id uuid.UUID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since, known := r.at[id]
+	if known && since.Elapsed() >= recentFor {
+		delete(r.at, id)
+		known = false
+	}
+	return known
+}
+
+func (r *recent) none() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.at) == 0
+}
+
+// sorted divides a batch into the outcomes of jobs of which none was refused
+// lately, and the others.
+func (w *Worker) sorted(batch []ended) (healthy, suspect []ended) {
+	if w.suspects.none() {
 		return batch, nil
 	}
 	for _, e := range batch {
-		since, known := s.jobs[e.job]
-		switch {
-		case known && since.Elapsed() < suspectFor:
+		if w.suspects.has(e.job) {
 			suspect = append(suspect, e)
-			continue
-		case known:
-			delete(s.jobs, e.job)
+		} else {
+			healthy = append(healthy, e)
 		}
-		healthy = append(healthy, e)
 	}
 	return healthy, suspect
 }

@@ -102,14 +102,15 @@ type Worker struct {
 	Config
 	Deps
 
-	store    *store
-	members  *fleet.Store
-	slots    *slots
-	specs    *specs
-	claims   *batch[wish]
-	outcomes *batch[ended]
-	suspects *suspects
-	parking  *parking.Store
+	store       *store
+	members     *fleet.Store
+	slots       *slots
+	specs       *specs
+	claims      *batch[wish]
+	outcomes    *batch[ended]
+	suspects    *recent // jobs of which an outcome was refused lately
+	unclaimable *recent // executions whose claim was
+	parking     *parking.Store
 	// stragglers are outcomes that could not be written with others, and news what
 	// accepted ones leave to others.
 	stragglers chan ended
@@ -141,7 +142,7 @@ func New(c Config, d Deps) *Worker {
 	s := &store{db: d.DB, beat: d.Beat, maxRunning: int32(c.TenantMaxRunning), types: d.Executor.Types()}
 	w := &Worker{
 		Config: c, Deps: d, store: s, members: fleet.NewStore(d.Beat), slots: newSlots(c.Slots),
-		suspects: &suspects{jobs: map[uuid.UUID]clock.Mark{}}, parking: parking.NewStore(d.DB),
+		suspects: newRecent(), unclaimable: newRecent(), parking: parking.NewStore(d.DB),
 		stragglers: make(chan ended, completeBatch), news: make(chan news, newsWaiting),
 		specs:  &specs{load: s.versions, kept: map[versionKey]definition{}},
 		claims: newBatch[wish](claimBatch, claimLinger, func(_ int, age time.Duration) bool { return age >= claimLinger }),
