@@ -87,7 +87,8 @@ func (s *server) create(t testing.TB, template string) *Database {
 	name := databaseName(t)
 	err := s.exec(t.Context(),
 		fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s %s", quote(name), quote(template), s.owner, s.cloning),
-		fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'", quote(name), zone))
+		fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'", quote(name), zone),
+		fmt.Sprintf("ALTER DATABASE %s SET jit = off", quote(name))) // as the sessions of the processes have it
 	if err != nil {
 		t.Fatalf("make the test's database: %v", err)
 	}
