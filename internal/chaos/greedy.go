@@ -24,7 +24,7 @@ func greedyKinds() []kind {
 	return []kind{
 		{"refuse rows", 3, 2 * sec, 5 * sec, "", "postgres", needNothing, refuseRows},
 		{"misfire storm", 2, 0, sec, "", "", needNothing, misfireStorm},
-		{"backlog", 2, 0, sec, "", "", needNothing, backlog},
+		{"backlog", 2, 0, sec, "", "postgres", needNothing, backlog},
 		{"greedy readers", 2, 2 * sec, 6 * sec, "", "", needNothing, greedyReaders},
 	}
 }
@@ -151,7 +151,7 @@ func backlog(ctx context.Context, s *stack, _ *member, f *fault) error {
 	l := s.load
 	l.mu.Lock()
 	w := l.work(l.tenants-1, fmt.Sprintf("%s %d", backlogName, len(l.jobs)))
-	w.of, w.planted = backlogName, s.backlog
+	w.of = backlogName
 	spec := api.JobSpec{Name: w.name, JobType: api.HTTP, OverlapPolicy: &w.overlap}
 	spec.Config = fmt.Appendf(nil, `{"url":"%s/?tenant=%d&ms=100"}`, l.stack.sink.url, w.tenant)
 	l.mu.Unlock()
@@ -161,6 +161,9 @@ func backlog(ctx context.Context, s *stack, _ *member, f *fault) error {
 	if err := s.store.plant(ctx, w.id, s.backlog); err != nil {
 		return err
 	}
+	l.mu.Lock()
+	w.planted = s.backlog
+	l.mu.Unlock()
 	rest(ctx, f.lasts)
 	if f.draw%2 == 0 {
 		f.what = fmt.Sprintf("%d waiting, deleted", s.backlog)

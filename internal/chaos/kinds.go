@@ -17,10 +17,14 @@ type kind struct {
 	weight   int // 0: only when asked for by its name
 	min, max time.Duration
 	role     string // of the process struck; empty: none; "any"
-	store    string // whose servers it strikes; empty: none
+	store    string // whose servers it strikes, or promoterClocks: one fault at a time; empty: none
 	needs    need
 	strike   strike
 }
+
+// promoterClocks are borne by one fault at a time: the end of one sets clocks
+// right that another has moved.
+const promoterClocks = "promoter clocks"
 
 // strike does a fault and undoes it. The member is nil where none is struck.
 type strike func(ctx context.Context, s *stack, m *member, f *fault) error
@@ -37,8 +41,8 @@ func kinds() []kind {
 		{"freeze promoter", 3, sec, 9 * sec, "promoter", "", needNothing, freeze},
 		{"freeze api", 1, sec, 5 * sec, "api", "", needNothing, freeze},
 		{"restart", 2, sec, 2 * sec, "any", "", needNothing, kill(syscall.SIGTERM)},
-		{"skew promoter", 2, 4 * sec, 10 * sec, "promoter", "", needSkew, skew},
-		{"skew promoters", 1, 8 * sec, 12 * sec, "", "", needSkew, skewAll("promoter")},
+		{"skew promoter", 2, 4 * sec, 10 * sec, "promoter", promoterClocks, needSkew, skew},
+		{"skew promoters", 1, 8 * sec, 12 * sec, "", promoterClocks, needSkew, skewAll("promoter")},
 		{"skew worker", 2, 3 * sec, 10 * sec, "worker", "", needSkew, skew},
 		{"skew api", 1, 3 * sec, 10 * sec, "api", "", needSkew, skew},
 	}, redisKinds(), postgresKinds(), greedyKinds())
