@@ -3062,6 +3062,16 @@ type TenantLimits struct {
 	// Example: 1000
 	MaxSecrets nullable.Nullable[int] `json:"maxSecrets,omitempty"`
 
+	// MaxWaiting Executions that wait; see `maxWaitingPerJob`.
+	//
+	// Example: 1000000
+	MaxWaiting nullable.Nullable[int] `json:"maxWaiting,omitempty"`
+
+	// MaxWaitingPerJob Executions of one job that wait. Where as many wait as may, a trigger, a retry and a new backfill are answered 429, a due instant becomes an execution that is `skipped` and says why, and a running backfill makes nothing until there is room. Exact up to 1000; above that, what waits is counted about every second, and more may wait by what is made meanwhile.
+	//
+	// Example: 100000
+	MaxWaitingPerJob nullable.Nullable[int] `json:"maxWaitingPerJob,omitempty"`
+
 	// MinIntervalSeconds The smallest distance between two instants of a schedule, looked for among its next 100. Jobs that are stored already stay as they are.
 	//
 	// Example: 60
@@ -3124,6 +3134,11 @@ type TenantUsage struct {
 
 	// Secrets Example: 12
 	Secrets int `json:"secrets"`
+
+	// Waiting Executions that wait; where they are 500 or more, as they were counted last, about a second ago.
+	//
+	// Example: 40
+	Waiting int `json:"waiting"`
 }
 
 // TenantWithUsage defines model for TenantWithUsage.

@@ -225,4 +225,6 @@ type Tenant struct {
 	MaxSecrets          *int32
 	MaxApiKeys          *int32
 	Version             int32
+	MaxWaiting          *int32
+	MaxWaitingPerJob    *int32
 }

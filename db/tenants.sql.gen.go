@@ -132,15 +132,39 @@ func (q *Queries) FreeJobs(ctx context.Context, tenantID uuid.UUID) (int64, erro
 	return result.RowsAffected(), nil
 }
 
-const GetDailyBound = `-- name: GetDailyBound :one
-SELECT max_executions_per_day FROM tenants WHERE id = $1
+const GetExecutionBounds = `-- name: GetExecutionBounds :one
+SELECT t.max_executions_per_day, t.max_waiting, t.max_waiting_per_job,
+       coalesce((SELECT w.waiting FROM waiting_counts w WHERE w.tenant_id = t.id AND w.job_id = '00000000-0000-0000-0000-000000000000'), 0)::bigint AS waiting,
+       coalesce((SELECT w.waiting FROM waiting_counts w WHERE w.tenant_id = t.id AND w.job_id = $1), 0)::bigint AS waiting_of_job
+FROM tenants t WHERE t.id = $2
 `
 
-func (q *Queries) GetDailyBound(ctx context.Context, tenantID uuid.UUID) (*int32, error) {
-	row := q.db.QueryRow(ctx, GetDailyBound, tenantID)
-	var max_executions_per_day *int32
-	err := row.Scan(&max_executions_per_day)
-	return max_executions_per_day, err
+type GetExecutionBoundsParams struct {
+	JobID    uuid.UUID
+	TenantID uuid.UUID
+}
+
+type GetExecutionBoundsRow struct {
+	MaxExecutionsPerDay *int32
+	MaxWaiting          *int32
+	MaxWaitingPerJob    *int32
+	Waiting             int64
+	WaitingOfJob        int64
+}
+
+// How many executions a tenant may have in a day, and waiting; and how many of it
+// and of a job waited when they were counted last, where they were many.
+func (q *Queries) GetExecutionBounds(ctx context.Context, arg GetExecutionBoundsParams) (GetExecutionBoundsRow, error) {
+	row := q.db.QueryRow(ctx, GetExecutionBounds, arg.JobID, arg.TenantID)
+	var i GetExecutionBoundsRow
+	err := row.Scan(
+		&i.MaxExecutionsPerDay,
+		&i.MaxWaiting,
+		&i.MaxWaitingPerJob,
+		&i.Waiting,
+		&i.WaitingOfJob,
+	)
+	return i, err
 }
 
 const GetJobBound = `-- name: GetJobBound :one
@@ -155,7 +179,7 @@ func (q *Queries) GetJobBound(ctx context.Context, tenantID uuid.UUID) (*int32, 
 }
 
 const GetTenant = `-- name: GetTenant :one
-SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version FROM tenants WHERE id = $1
+SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version, max_waiting, max_waiting_per_job FROM tenants WHERE id = $1
 `
 
 func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -181,6 +205,8 @@ func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, er
 		&i.MaxSecrets,
 		&i.MaxApiKeys,
 		&i.Version,
+		&i.MaxWaiting,
+		&i.MaxWaitingPerJob,
 	)
 	return i, err
 }
@@ -201,6 +227,8 @@ SELECT coalesce((SELECT sum(j.jobs) FROM job_counts j WHERE j.tenant_id = $1), 0
        coalesce((SELECT r.running FROM running_counts r WHERE r.tenant_id = $1), 0)::int AS running,
        coalesce((SELECT d.executions FROM execution_days d WHERE d.tenant_id = $1
                  AND d.day = (now() AT TIME ZONE 'UTC')::date), 0)::int AS executions_today,
+       coalesce((SELECT w.waiting FROM waiting_counts w WHERE w.tenant_id = $1 AND w.job_id = '00000000-0000-0000-0000-000000000000'),
+                (SELECT count(*) FROM (SELECT 1 FROM active_executions e WHERE e.tenant_id = $1 AND e.status IN ('pending', 'retrying') LIMIT 500) few))::bigint AS waiting,
        (SELECT count(*) FROM calendars c WHERE c.tenant_id = $1)::int AS calendars,
        (SELECT count(*) FROM secrets s WHERE s.tenant_id = $1)::int AS secrets,
        (SELECT count(*) FROM api_keys k WHERE k.tenant_id = $1)::int AS api_keys
@@ -210,6 +238,7 @@ type GetTenantUsageRow struct {
 	Jobs            int32
 	Running         int32
 	ExecutionsToday int32
+	Waiting         int64
 	Calendars       int32
 	Secrets         int32
 	ApiKeys         int32
@@ -222,6 +251,7 @@ func (q *Queries) GetTenantUsage(ctx context.Context, tenantID uuid.UUID) (GetTe
 		&i.Jobs,
 		&i.Running,
 		&i.ExecutionsToday,
+		&i.Waiting,
 		&i.Calendars,
 		&i.Secrets,
 		&i.ApiKeys,
@@ -326,7 +356,7 @@ func (q *Queries) ListDeletingTenants(ctx context.Context, batchSize int32) ([]u
 }
 
 const ListTenants = `-- name: ListTenants :many
-SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version FROM tenants
+SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version, max_waiting, max_waiting_per_job FROM tenants
 WHERE (created_at, id) < ($1::timestamptz, $2::uuid)
   AND ($3::text IS NULL OR status = $3)
 ORDER BY created_at DESC, id DESC LIMIT $4
@@ -374,6 +404,8 @@ func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]Ten
 			&i.MaxSecrets,
 			&i.MaxApiKeys,
 			&i.Version,
+			&i.MaxWaiting,
+			&i.MaxWaitingPerJob,
 		); err != nil {
 			return nil, err
 		}
@@ -616,7 +648,7 @@ func (q *Queries) ReturnExecutionsByTenants(ctx context.Context, arg ReturnExecu
 const SetTenantStatus = `-- name: SetTenantStatus :one
 UPDATE tenants SET status = $1, status_reason = $2,
        updated_at = CASE WHEN status = 'deleting' THEN updated_at ELSE now() END
-WHERE id = $3 AND status = ANY ($4::text[]) RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version
+WHERE id = $3 AND status = ANY ($4::text[]) RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version, max_waiting, max_waiting_per_job
 `
 
 type SetTenantStatusParams struct {
@@ -655,6 +687,8 @@ func (q *Queries) SetTenantStatus(ctx context.Context, arg SetTenantStatusParams
 		&i.MaxSecrets,
 		&i.MaxApiKeys,
 		&i.Version,
+		&i.MaxWaiting,
+		&i.MaxWaitingPerJob,
 	)
 	return i, err
 }
@@ -680,9 +714,10 @@ UPDATE tenants SET name = $1, max_running = $2, max_running_by_type = $3,
        max_jobs = $4, max_executions_per_day = $5,
        requests_per_second = $6, min_interval_seconds = $7,
        max_payload_bytes = $8, max_calendars = $9,
-       max_secrets = $10, max_api_keys = $11, job_types = $12::text[], allowed_ips = $13::text[],
+       max_waiting = $10, max_waiting_per_job = $11,
+       max_secrets = $12, max_api_keys = $13, job_types = $14::text[], allowed_ips = $15::text[],
        version = version + 1, updated_at = now()
-WHERE id = $14 AND status IN ('active', 'suspended') RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version
+WHERE id = $16 AND status IN ('active', 'suspended') RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version, max_waiting, max_waiting_per_job
 `
 
 type UpdateTenantParams struct {
@@ -695,6 +730,8 @@ type UpdateTenantParams struct {
 	MinIntervalSeconds  *int32
 	MaxPayloadBytes     *int32
 	MaxCalendars        *int32
+	MaxWaiting          *int32
+	MaxWaitingPerJob    *int32
 	MaxSecrets          *int32
 	MaxApiKeys          *int32
 	JobTypes            []string
@@ -714,6 +751,8 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		arg.MinIntervalSeconds,
 		arg.MaxPayloadBytes,
 		arg.MaxCalendars,
+		arg.MaxWaiting,
+		arg.MaxWaitingPerJob,
 		arg.MaxSecrets,
 		arg.MaxApiKeys,
 		arg.JobTypes,
@@ -741,6 +780,8 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		&i.MaxSecrets,
 		&i.MaxApiKeys,
 		&i.Version,
+		&i.MaxWaiting,
+		&i.MaxWaitingPerJob,
 	)
 	return i, err
 }

@@ -35,6 +35,7 @@ UPDATE tenants SET name = @name, max_running = sqlc.narg(max_running), max_runni
        max_jobs = sqlc.narg(max_jobs), max_executions_per_day = sqlc.narg(max_executions_per_day),
        requests_per_second = sqlc.narg(requests_per_second), min_interval_seconds = sqlc.narg(min_interval_seconds),
        max_payload_bytes = sqlc.narg(max_payload_bytes), max_calendars = sqlc.narg(max_calendars),
+       max_waiting = sqlc.narg(max_waiting), max_waiting_per_job = sqlc.narg(max_waiting_per_job),
        max_secrets = sqlc.narg(max_secrets), max_api_keys = sqlc.narg(max_api_keys), job_types = sqlc.narg(job_types)::text[], allowed_ips = @allowed_ips::text[],
        version = version + 1, updated_at = now()
 WHERE id = sqlc.arg(tenant_id) AND status IN ('active', 'suspended') RETURNING *;
@@ -50,6 +51,8 @@ SELECT coalesce((SELECT sum(j.jobs) FROM job_counts j WHERE j.tenant_id = sqlc.a
        coalesce((SELECT r.running FROM running_counts r WHERE r.tenant_id = sqlc.arg(tenant_id)), 0)::int AS running,
        coalesce((SELECT d.executions FROM execution_days d WHERE d.tenant_id = sqlc.arg(tenant_id)
                  AND d.day = (now() AT TIME ZONE 'UTC')::date), 0)::int AS executions_today,
+       coalesce((SELECT w.waiting FROM waiting_counts w WHERE w.tenant_id = sqlc.arg(tenant_id) AND w.job_id = '00000000-0000-0000-0000-000000000000'),
+                (SELECT count(*) FROM (SELECT 1 FROM active_executions e WHERE e.tenant_id = sqlc.arg(tenant_id) AND e.status IN ('pending', 'retrying') LIMIT 500) few))::bigint AS waiting,
        (SELECT count(*) FROM calendars c WHERE c.tenant_id = sqlc.arg(tenant_id))::int AS calendars,
        (SELECT count(*) FROM secrets s WHERE s.tenant_id = sqlc.arg(tenant_id))::int AS secrets,
        (SELECT count(*) FROM api_keys k WHERE k.tenant_id = sqlc.arg(tenant_id))::int AS api_keys;
@@ -62,8 +65,13 @@ SELECT max_jobs FROM tenants WHERE id = sqlc.arg(tenant_id);
 -- added some and counted them held it too. The trigger of scheduled_jobs counts.
 SELECT coalesce(sum(jobs), 0)::bigint FROM job_counts WHERE tenant_id = @tenant_id;
 
--- name: GetDailyBound :one
-SELECT max_executions_per_day FROM tenants WHERE id = sqlc.arg(tenant_id);
+-- name: GetExecutionBounds :one
+-- How many executions a tenant may have in a day, and waiting; and how many of it
+-- and of a job waited when they were counted last, where they were many.
+SELECT t.max_executions_per_day, t.max_waiting, t.max_waiting_per_job,
+       coalesce((SELECT w.waiting FROM waiting_counts w WHERE w.tenant_id = t.id AND w.job_id = '00000000-0000-0000-0000-000000000000'), 0)::bigint AS waiting,
+       coalesce((SELECT w.waiting FROM waiting_counts w WHERE w.tenant_id = t.id AND w.job_id = @job_id), 0)::bigint AS waiting_of_job
+FROM tenants t WHERE t.id = sqlc.arg(tenant_id);
 
 -- name: CountExecutions :one
 -- Adds to the number of a tenant's executions of the day (UTC) of an instant and answers the new one;

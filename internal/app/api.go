@@ -74,10 +74,10 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
 	defer buckets.Close()
-	programs := apikey.NewStore(db)
+	programs, backlog := apikey.NewStore(db), tenant.Backlog{Max: c.TenantMaxWaiting, MaxPerJob: c.JobMaxWaiting}
 	serve, err := p.handlers(c, listener, rest.Deps{
 		Jobs: job.NewStore(db).Sealing(ring).Bounded(c.TenantMaxJobs).Keeping(c.VersionsKept), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
-		Executions: execution.NewStore(db).Limited(c.TenantMaxRunning), Backfills: backfill.NewStore(db, c.RetentionMonths), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
+		Executions: execution.NewStore(db).Limited(c.TenantMaxRunning).Waiting(backlog), Backfills: backfill.NewStore(db, c.RetentionMonths).Waiting(backlog), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Monitor: monitor.NewStore(db), Numbers: metric.NewStore(db),
 		Buckets: buckets, Limits: defaultLimits(c), TrustedProxies: c.TrustedProxies, FailuresPerMinute: c.FailuresPerMin,
 		Services: identity.NewPeerTokens(reveal(c.ServiceTokens)...),
@@ -98,6 +98,12 @@ func defaultLimits(c config.API) tenant.Limits {
 	limits := tenant.Limits{RequestsPerSecond: &c.TenantRequests}.WithDefaults(tenant.Fallbacks())
 	if c.TenantMaxJobs > 0 {
 		limits.MaxJobs = &c.TenantMaxJobs
+	}
+	if c.TenantMaxWaiting > 0 {
+		limits.MaxWaiting = &c.TenantMaxWaiting
+	}
+	if c.JobMaxWaiting > 0 {
+		limits.MaxWaitingPerJob = &c.JobMaxWaiting
 	}
 	if c.TenantMaxRunning > 0 {
 		limits.MaxRunning = &c.TenantMaxRunning

@@ -11,6 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/promoter"
 	"github.com/scheduler-service/scheduler/internal/retention"
+	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 // Promoter runs a promoter until ctx is cancelled.
@@ -30,6 +31,7 @@ func (p process) promoter(ctx context.Context, c config.Promoter) error {
 	p.log.InfoContext(ctx, "promoter starts")
 	promotes := promoter.New(promoter.Deps{
 		DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, CatchupPerSecond: c.CatchupPerSecond, TenantMaxRunning: c.TenantMaxRunning,
+		Backlog:         tenant.Backlog{Max: c.TenantMaxWaiting, MaxPerJob: c.JobMaxWaiting},
 		PartitionsAhead: c.PartitionsAhead, Duties: p.duties(c, db), Leases: p.leases(db, c.LockTTL),
 	})
 	p.ready.add(promotes.Ready)

@@ -84,6 +84,8 @@ var crossTenant = map[string]string{
 	"ListTenantsToFree":         "promoter",
 	"ListDeletingTenants":       "promoter",
 	"ListCancellations":         "promoter: what is to be cancelled in pieces",
+	"CountWaiting":              "promoter, one at a time: admissions compare with it",
+	"ListFullBacklogs":          "promoter",
 	"ListSuspendedTenants":      "promoter, likewise",
 
 	"CountActiveExecutions": "the service's gauges",

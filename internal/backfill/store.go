@@ -26,14 +26,21 @@ import (
 // Store keeps a tenant's backfills. Each method acts for one tenant; the id of
 // another tenant's job or backfill is answered as one that does not exist.
 type Store struct {
-	db     *postgres.DB
-	months int
+	db      *postgres.DB
+	months  int
+	backlog tenant.Backlog
 }
 
 // NewStore makes a store. A backfill may begin so many calendar months before now,
 // which is as long as executions are kept: one is kept with the month of its
 // instant.
 func NewStore(db *postgres.DB, months int) *Store { return &Store{db: db, months: months} }
+
+// Waiting is the same store with limits on what may wait, of tenants that have
+// none of their own: where they are met, no backfill begins.
+func (s *Store) Waiting(limits tenant.Backlog) *Store {
+	return &Store{db: s.db, months: s.months, backlog: limits}
+}
 
 // Position is a place in a list of backfills, newest first.
 type Position struct {
@@ -65,14 +72,14 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		store := idempotency.Store{Queries: tx.Queries}
 		b, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Backfill, error) {
-			return create(ctx, tx, who, jobID, r.settled(s.months))
+			return s.create(ctx, tx, who, jobID, r.settled(s.months))
 		})
 		return err
 	})
 	return b, replayed, err
 }
 
-func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.UUID, r Request) (Backfill, error) {
+func (s *Store) create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.UUID, r Request) (Backfill, error) {
 	if fields := secret.Inline(r.Parameters); len(fields) > 0 {
 		return Backfill{}, fault.Wrong("VALIDATION_FAILED", "the parameters are not valid: see details", fields...)
 	}
@@ -85,6 +92,9 @@ func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.U
 	}
 	if p.Total == 0 {
 		return Backfill{}, none()
+	}
+	if _, err := s.backlog.Admit(ctx, tx, who.TenantID, jobID); err != nil {
+		return Backfill{}, err
 	}
 	running, err := tx.CountRunningBackfills(ctx, db.CountRunningBackfillsParams{TenantID: who.TenantID, JobID: jobID})
 	if err != nil {

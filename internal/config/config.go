@@ -116,6 +116,8 @@ type API struct {
 	LockTTL          time.Duration  `env:"SCHEDULER_LOCK_TTL_MS" default:"30000" min:"1000" max:"600000" doc:"a lease by which one process at a time does something, such as upkeep, ends this long after its owner was last heard of"`
 	RetentionMonths  int            `env:"RETENTION_MONTHS" default:"13" min:"1" max:"120" doc:"how many calendar months of executions are kept beside the current one, counted by their due instants; what is older is removed a whole month at a time, and no backfill may begin earlier; the same for API and promoter"`
 	TenantMaxJobs    int            `env:"TENANT_MAX_JOBS" default:"100000" min:"0" max:"10000000" doc:"jobs of a tenant that has no limit of its own; 0: any number"`
+	TenantMaxWaiting int            `env:"TENANT_MAX_WAITING" default:"1000000" min:"0" max:"100000000" doc:"executions of one tenant that may wait, where the tenant has no limit of its own; 0: any number; the same for API and promoter"`
+	JobMaxWaiting    int            `env:"JOB_MAX_WAITING" default:"100000" min:"0" max:"100000000" doc:"executions of one job that may wait, where the tenant has no limit of its own; 0: any number; the same for API and promoter"`
 	VersionsKept     int            `env:"JOB_VERSIONS_KEPT" default:"1000" min:"100" max:"100000" doc:"versions of a job that are kept; the update after them removes the oldest, but none that an active execution or a running backfill needs"`
 	TenantRequests   int            `env:"TENANT_REQUESTS_PER_SECOND" default:"1000" min:"1" max:"1000000" doc:"API requests a second, on all API processes together, of a tenant that has no limit of its own"`
 	FailuresPerMin   int            `env:"AUTH_FAILURES_PER_MINUTE" default:"60" min:"1" max:"1000000" doc:"requests without a good token that one address may make in a minute before it is answered 429"`
@@ -129,6 +131,8 @@ type Promoter struct {
 	Stores
 	LockTTL          time.Duration `env:"SCHEDULER_LOCK_TTL_MS" default:"30000" min:"1000" max:"600000" doc:"see API"`
 	TenantMaxRunning int           `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"see API"`
+	TenantMaxWaiting int           `env:"TENANT_MAX_WAITING" default:"1000000" min:"0" max:"100000000" doc:"see API"`
+	JobMaxWaiting    int           `env:"JOB_MAX_WAITING" default:"100000" min:"0" max:"100000000" doc:"see API"`
 	RetentionMonths  int           `env:"RETENTION_MONTHS" default:"13" min:"1" max:"120" doc:"see API"`
 	MetricsDays      int           `env:"METRICS_RETENTION_DAYS" default:"14" min:"1" max:"400" doc:"for how many days the history of GET /metrics is kept: six hours of them every half minute, then every five minutes"`
 	AuditDays        int           `env:"AUDIT_RETENTION_DAYS" default:"400" min:"0" max:"36500" doc:"for how many days entries of the audit log are kept, 30 and more; 0: for ever"`

@@ -26,6 +26,7 @@ type Store struct {
 	// tenantMaxRunning is how many a tenant may run at once where it has no
 	// limit of its own; 0: any number.
 	tenantMaxRunning int
+	backlog          tenant.Backlog
 }
 
 // NewStore makes a store.
@@ -35,7 +36,13 @@ func NewStore(db *postgres.DB) *Store { return &Store{db: db} }
 // at once where it has no limit of its own (0: any number), to say what others
 // wait for. It is the workers who keep to it.
 func (s *Store) Limited(tenantMaxRunning int) *Store {
-	return &Store{db: s.db, tenantMaxRunning: tenantMaxRunning}
+	return &Store{db: s.db, tenantMaxRunning: tenantMaxRunning, backlog: s.backlog}
+}
+
+// Waiting is the same store with limits on what may wait, of tenants that have
+// none of their own.
+func (s *Store) Waiting(limits tenant.Backlog) *Store {
+	return &Store{db: s.db, tenantMaxRunning: s.tenantMaxRunning, backlog: limits}
 }
 
 // NotFound is the answer for an execution that is not there, or is not the
@@ -79,7 +86,7 @@ func (s *Store) Trigger(ctx context.Context, who tenant.Actor, jobID uuid.UUID, 
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		store := idempotency.Store{Queries: tx.Queries}
 		e, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Execution, error) {
-			return request(ctx, tx, who, demand{job: jobID, trigger: Manual, parameters: parameters})
+			return s.request(ctx, tx, who, demand{job: jobID, trigger: Manual, parameters: parameters})
 		})
 		return err
 	})
@@ -96,7 +103,7 @@ type demand struct {
 	before json.RawMessage
 }
 
-func request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (Execution, error) {
+func (s *Store) request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (Execution, error) {
 	if fields := secret.Inline(d.parameters); len(fields) > 0 {
 		return Execution{}, fault.Wrong("VALIDATION_FAILED", "the parameters are not valid: see details", fields...)
 	}
@@ -114,7 +121,11 @@ func request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (
 	if err != nil {
 		return Execution{}, err
 	}
-	if err := count(ctx, tx, who); err != nil {
+	perDay, err := s.backlog.Admit(ctx, tx, who.TenantID, d.job)
+	if err != nil {
+		return Execution{}, err
+	}
+	if err := count(ctx, tx, who, perDay); err != nil {
 		return Execution{}, err
 	}
 	seed := make([]byte, 16)
@@ -143,11 +154,7 @@ func request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (
 
 // count adds a run to those of the day (UTC), where the tenant has a bound on
 // them, and refuses the one beyond it. A refusal undoes the count.
-func count(ctx context.Context, tx *postgres.Tx, who tenant.Actor) error {
-	bound, err := tx.GetDailyBound(ctx, who.TenantID)
-	if err != nil && fault.KindOf(postgres.Fault(err)) != fault.NotFound {
-		return fmt.Errorf("read the bound on executions: %w", err)
-	}
+func count(ctx context.Context, tx *postgres.Tx, who tenant.Actor, bound *int32) error {
 	if bound == nil {
 		return nil
 	}

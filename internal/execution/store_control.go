@@ -99,14 +99,14 @@ func (s *Store) Retry(ctx context.Context, who tenant.Actor, id uuid.UUID, key i
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		store := idempotency.Store{Queries: tx.Queries}
 		e, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Execution, error) {
-			return retry(ctx, tx, who, id)
+			return s.retry(ctx, tx, who, id)
 		})
 		return err
 	})
 	return e, replayed, err
 }
 
-func retry(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (Execution, error) {
+func (s *Store) retry(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (Execution, error) {
 	old, err := get(ctx, tx, who, id)
 	if err != nil {
 		return Execution{}, err
@@ -124,7 +124,7 @@ func retry(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID)
 			return Execution{}, err
 		}
 	}
-	e, err := request(ctx, tx, who, again)
+	e, err := s.request(ctx, tx, who, again)
 	if fault.KindOf(err) == fault.NotFound {
 		return Execution{}, fault.New(fault.Conflict, "CONFLICT", "the job of this execution was deleted: there is nothing left to run")
 	}

@@ -90,19 +90,20 @@ func (p *Promoter) custodyNow(ctx context.Context) error {
 // overQuota is why an instant is skipped.
 const overQuota = "the tenant has used up its executions of the day (maxExecutionsPerDay); the next day begins at 00:00 UTC"
 
-// cut turns the last n runs of a tenant into skipped rows.
-func (p *plan) cut(tenant uuid.UUID, n int) {
+// cut turns runs into skipped rows where why has a reason for one; it is asked
+// about the last run first.
+func (p *plan) cut(why func(r run) (reason string)) {
 	kept := make([]run, 0, len(p.runs))
 	fewer := map[*dueJob]int{}
 	for i := len(p.runs) - 1; i >= 0; i-- {
 		r := p.runs[i]
-		if n == 0 || r.job.tenant != tenant {
+		reason := why(r)
+		if reason == "" {
 			kept = append(kept, r)
 			continue
 		}
-		n--
 		fewer[r.job]++
-		p.unruns = append(p.unruns, skippedBy(r, overQuota))
+		p.unruns = append(p.unruns, skippedBy(r, reason))
 	}
 	slices.Reverse(kept)
 	p.runs = kept

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 const (
@@ -93,6 +95,9 @@ type Deps struct {
 	// TenantMaxRunning is how many executions a tenant may run at once where it
 	// has no limit of its own; 0: any number. The same in every process.
 	TenantMaxRunning int
+	// Backlog is how many executions may wait where a tenant has no limits of its
+	// own.
+	Backlog tenant.Backlog
 	// PartitionsAhead is for how many months to come there are partitions; at
 	// least one is made.
 	PartitionsAhead int
@@ -129,6 +134,7 @@ type Promoter struct {
 	late       catchup
 	rows       int                  // passRows but in tests
 	cancelling map[target]*progress // of Cancel
+	counting   waitingCount         // of CountWaiting
 
 	partitionsKept clock.Mark
 	partitionsOnce bool
@@ -137,10 +143,10 @@ type Promoter struct {
 // New makes a promoter.
 func New(d Deps) *Promoter {
 	p := &Promoter{
-		Deps: d, store: &store{db: d.DB}, fleet: fleet.NewStore(d.DB), parking: parking.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(),
+		Deps: d, store: &store{db: d.DB, backlog: d.Backlog}, fleet: fleet.NewStore(d.DB), parking: parking.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(),
 		backfilled: newCompiled(), fullScan: clock.Start(), fullRest: fullScanEvery,
 		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))}, rows: passRows,
-		cancelling: map[target]*progress{},
+		cancelling: map[target]*progress{}, counting: waitingCount{tenants: countTenants},
 	}
 	starting := "the first promotion is not done yet"
 	p.state.Store(&starting)
@@ -266,7 +272,11 @@ func (p *Promoter) Run(ctx context.Context) error {
 	group.Go(func() error { p.tick(ctx, "audit", auditEvery, p.auditNow); return nil })
 	group.Go(func() error { p.tick(ctx, "recount", recountEvery, p.recountNow); return nil })
 	group.Go(func() error { p.tick(ctx, "backfill", backfillEvery, p.backfillNow); return nil })
-	for _, d := range p.Duties {
+	counting := Duty{Name: "count waiting", Every: countEvery, Pass: func(ctx context.Context, _ lease.Lease) (more bool, err error) {
+		_, err = p.CountWaiting(ctx)
+		return false, err
+	}}
+	for _, d := range append(slices.Clone(p.Duties), counting) {
 		group.Go(func() error { p.attend(ctx, d); return nil })
 	}
 	return group.Wait()

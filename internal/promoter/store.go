@@ -14,13 +14,15 @@ import (
 	"github.com/scheduler-service/scheduler/internal/parking"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 // store is the promoter's and the sweeper's door to the database. Its queries
 // see all tenants; they are a short, named list in package arch.
 type store struct {
-	db     *postgres.DB
-	bounds bounds
+	db      *postgres.DB
+	bounds  bounds
+	backlog tenant.Backlog // limits of tenants that have none of their own
 }
 
 // never is how the statements write "no further instant".
@@ -44,7 +46,7 @@ type due struct {
 // that: two round trips for up to batchSize jobs, three when one of them has
 // calendars or its tenant a bound on a day's executions.
 func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, error)) (made plan, err error) {
-	of, err := s.dailyBounds(ctx)
+	of, full, err := s.executionBounds(ctx)
 	if err != nil {
 		return plan{}, fmt.Errorf("promote: %w", postgres.Fault(err))
 	}
@@ -68,6 +70,7 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 		if made, err = decide(c); err != nil {
 			return err
 		}
+		made.refuse(full)
 		if err := countDaily(ctx, tx, &made, of, c.at); err != nil {
 			return err
 		}

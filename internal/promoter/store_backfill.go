@@ -31,7 +31,7 @@ type dueBackfills struct {
 // it, and writes executions and cursors in the same transaction. It answers which
 // it claimed also where it failed.
 func (s *store) advanceBackfills(ctx context.Context, which dueBackfills, decide decideBackfills) (made []backfillStep, claimed []uuid.UUID, err error) {
-	of, err := s.dailyBounds(ctx)
+	of, full, err := s.executionBounds(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("advance backfills: %w", postgres.Fault(err))
 	}
@@ -62,6 +62,7 @@ func (s *store) advanceBackfills(ctx context.Context, which dueBackfills, decide
 		}
 		at := rows[0].At.UTC()
 		made = decide(ctx, due, sets, at)
+		full.hold(made, at)
 		if err := makeMonths(ctx, tx, made, at); err != nil {
 			return err
 		}

@@ -24,25 +24,29 @@ type bounds struct {
 	known bool
 	at    clock.Mark
 	of    map[uuid.UUID]int
+	full  backlogs // where as many wait as may
 }
 
-// dailyBounds reads the bounds, every two seconds at most.
-func (s *store) dailyBounds(ctx context.Context) (map[uuid.UUID]int, error) {
+// executionBounds reads the bounds and what is full, every two seconds at most.
+func (s *store) executionBounds(ctx context.Context) (of map[uuid.UUID]int, full backlogs, err error) {
 	s.bounds.mu.Lock()
 	defer s.bounds.mu.Unlock()
 	if s.bounds.known && s.bounds.at.Elapsed() < boundsAge {
-		return s.bounds.of, nil
+		return s.bounds.of, s.bounds.full, nil
 	}
 	rows, err := s.queries().ListDailyBounds(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the bounds on executions: %w", err)
+		return nil, nil, fmt.Errorf("list the bounds on executions: %w", err)
+	}
+	if s.bounds.full, err = s.fullBacklogs(ctx, s.backlog); err != nil {
+		return nil, nil, err
 	}
 	s.bounds.of = make(map[uuid.UUID]int, len(rows))
 	for _, r := range rows {
 		s.bounds.of[r.ID] = int(r.Bound)
 	}
 	s.bounds.known, s.bounds.at = true, clock.Start()
-	return s.bounds.of, nil
+	return s.bounds.of, s.bounds.full, nil
 }
 
 // takeDaily counts executions for tenants with a bound on those of a day, and
@@ -92,8 +96,14 @@ func countDaily(ctx context.Context, tx *postgres.Tx, made *plan, of map[uuid.UU
 	if err != nil {
 		return err
 	}
-	for id, n := range over {
-		made.cut(id, n)
+	if len(over) > 0 {
+		made.cut(func(r run) string {
+			if over[r.job.tenant] == 0 {
+				return ""
+			}
+			over[r.job.tenant]--
+			return overQuota
+		})
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (s *server) tenantWithUsage(ctx context.Context, id uuid.UUID, defaults ten
 		ID: v.ID, Version: v.Version, Name: v.Name, Status: v.Status, StatusReason: v.StatusReason, Limits: v.Limits, AllowedIps: v.AllowedIps,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
 		Usage: api.TenantUsage{
-			Jobs: used.Jobs, Running: used.Running, Calendars: used.Calendars, Secrets: used.Secrets, APIKeys: used.APIKeys,
+			Jobs: used.Jobs, Running: used.Running, Waiting: used.Waiting, Calendars: used.Calendars, Secrets: used.Secrets, APIKeys: used.APIKeys,
 			ExecutionsToday: nullable.NewNullNullable[int](),
 		},
 	}
@@ -180,6 +180,7 @@ func newTenant(body api.TenantSpec) (tenant.Spec, []fault.Field) {
 		MaxJobs: orNil(limits.MaxJobs), MaxRunning: orNil(limits.MaxRunning), MaxRunningByType: orZero(limits.MaxRunningByType),
 		MaxExecutionsPerDay: orNil(limits.MaxExecutionsPerDay), RequestsPerSecond: orNil(limits.RequestsPerSecond),
 		MinIntervalSeconds: orNil(limits.MinIntervalSeconds), MaxPayloadBytes: orNil(limits.MaxPayloadBytes),
+		MaxWaiting: orNil(limits.MaxWaiting), MaxWaitingPerJob: orNil(limits.MaxWaitingPerJob),
 		MaxCalendars: orNil(limits.MaxCalendars), MaxSecrets: orNil(limits.MaxSecrets), MaxAPIKeys: orNil(limits.MaxAPIKeys),
 	}}
 	if types := orNil(limits.JobTypes); types != nil {
@@ -213,7 +214,7 @@ func viewTenant(t tenant.Tenant) api.Tenant {
 		Limits: api.TenantLimits{
 			MaxJobs: orNull(l.MaxJobs), MaxRunning: orNull(l.MaxRunning), MaxExecutionsPerDay: orNull(l.MaxExecutionsPerDay),
 			RequestsPerSecond: orNull(l.RequestsPerSecond), MinIntervalSeconds: orNull(l.MinIntervalSeconds),
-			MaxPayloadBytes: orNull(l.MaxPayloadBytes), MaxCalendars: orNull(l.MaxCalendars), MaxSecrets: orNull(l.MaxSecrets),
+			MaxPayloadBytes: orNull(l.MaxPayloadBytes), MaxWaiting: orNull(l.MaxWaiting), MaxWaitingPerJob: orNull(l.MaxWaitingPerJob), MaxCalendars: orNull(l.MaxCalendars), MaxSecrets: orNull(l.MaxSecrets),
 			MaxAPIKeys: orNull(l.MaxAPIKeys), MaxRunningByType: &l.MaxRunningByType, JobTypes: nullable.NewNullNullable[[]api.JobType](),
 		},
 	}

@@ -126,7 +126,7 @@ func fromRow(r db.Tenant) (Tenant, error) {
 		Spec: Spec{Name: r.Name, Limits: Limits{
 			MaxJobs: wide(r.MaxJobs), MaxRunning: wide(r.MaxRunning), MaxExecutionsPerDay: wide(r.MaxExecutionsPerDay),
 			RequestsPerSecond: wide(r.RequestsPerSecond), MinIntervalSeconds: wide(r.MinIntervalSeconds),
-			MaxPayloadBytes: wide(r.MaxPayloadBytes), MaxCalendars: wide(r.MaxCalendars), MaxSecrets: wide(r.MaxSecrets),
+			MaxPayloadBytes: wide(r.MaxPayloadBytes), MaxCalendars: wide(r.MaxCalendars), MaxWaiting: wide(r.MaxWaiting), MaxWaitingPerJob: wide(r.MaxWaitingPerJob), MaxSecrets: wide(r.MaxSecrets),
 			MaxAPIKeys: wide(r.MaxApiKeys), JobTypes: r.JobTypes,
 		}},
 	}

@@ -60,7 +60,7 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID) (t Tenant, u Usage, err e
 			return fmt.Errorf("count what a tenant uses: %w", err)
 		}
 		u = Usage{
-			Jobs: int(used.Jobs), Running: int(used.Running), ExecutionsToday: int(used.ExecutionsToday),
+			Jobs: int(used.Jobs), Running: int(used.Running), Waiting: int(used.Waiting), ExecutionsToday: int(used.ExecutionsToday),
 			Calendars: int(used.Calendars), Secrets: int(used.Secrets), APIKeys: int(used.ApiKeys),
 		}
 		return nil
@@ -136,6 +136,7 @@ func change(ctx context.Context, tx *postgres.Tx, id uuid.UUID, spec Spec) (Tena
 		TenantID: id, Name: spec.Name, MaxRunning: narrow(l.MaxRunning), MaxRunningByType: running, MaxJobs: narrow(l.MaxJobs),
 		MaxExecutionsPerDay: narrow(l.MaxExecutionsPerDay), RequestsPerSecond: narrow(l.RequestsPerSecond),
 		MinIntervalSeconds: narrow(l.MinIntervalSeconds), MaxPayloadBytes: narrow(l.MaxPayloadBytes),
+		MaxWaiting: narrow(l.MaxWaiting), MaxWaitingPerJob: narrow(l.MaxWaitingPerJob),
 		MaxCalendars: narrow(l.MaxCalendars), MaxSecrets: narrow(l.MaxSecrets), MaxApiKeys: narrow(l.MaxAPIKeys), JobTypes: l.JobTypes, AllowedIps: ips,
 	})
 	if err != nil {

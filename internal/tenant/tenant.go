@@ -45,6 +45,8 @@ type Limits struct {
 	RequestsPerSecond   *int
 	MinIntervalSeconds  *int // the smallest distance between two instants of a schedule
 	MaxPayloadBytes     *int // of the body of a request
+	MaxWaiting          *int // executions that wait, of the tenant
+	MaxWaitingPerJob    *int // and of one job
 	MaxCalendars        *int
 	MaxSecrets          *int
 	MaxAPIKeys          *int
@@ -71,7 +73,7 @@ type Tenant struct {
 
 // Usage is how much of it a tenant uses.
 type Usage struct {
-	Jobs, Running, Calendars, Secrets, APIKeys int
+	Jobs, Running, Waiting, Calendars, Secrets, APIKeys int
 	// ExecutionsToday counts those of a tenant with a bound on them.
 	ExecutionsToday int
 }
@@ -91,6 +93,8 @@ func (l Limits) WithDefaults(d Limits) Limits {
 		{&l.RequestsPerSecond, &d.RequestsPerSecond},
 		{&l.MinIntervalSeconds, &d.MinIntervalSeconds},
 		{&l.MaxPayloadBytes, &d.MaxPayloadBytes},
+		{&l.MaxWaiting, &d.MaxWaiting},
+		{&l.MaxWaitingPerJob, &d.MaxWaitingPerJob},
 		{&l.MaxCalendars, &d.MaxCalendars},
 		{&l.MaxSecrets, &d.MaxSecrets},
 		{&l.MaxAPIKeys, &d.MaxAPIKeys},

@@ -3316,6 +3316,16 @@ export interface components {
              */
             maxSecrets?: number | null;
             /**
+             * @description Executions that wait; see `maxWaitingPerJob`.
+             * @example 1000000
+             */
+            maxWaiting?: number | null;
+            /**
+             * @description Executions of one job that wait. Where as many wait as may, a trigger, a retry and a new backfill are answered 429, a due instant becomes an execution that is `skipped` and says why, and a running backfill makes nothing until there is room. Exact up to 1000; above that, what waits is counted about every second, and more may wait by what is made meanwhile.
+             * @example 100000
+             */
+            maxWaitingPerJob?: number | null;
+            /**
              * @description The smallest distance between two instants of a schedule, looked for among its next 100. Jobs that are stored already stay as they are.
              * @example 60
              */
@@ -3366,6 +3376,11 @@ export interface components {
             running: number;
             /** @example 12 */
             secrets: number;
+            /**
+             * @description Executions that wait; where they are 500 or more, as they were counted last, about a second ago.
+             * @example 40
+             */
+            waiting: number;
         };
         TenantWithUsage: components["schemas"]["Tenant"] & {
             usage: components["schemas"]["TenantUsage"];

@@ -1,0 +1,97 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+// Backlog is how many executions may wait, of a tenant and of one job, where the
+// tenant has no limits of its own; 0: any number. What is being cancelled does not
+// count.
+type Backlog struct{ Max, MaxPerJob int }
+
+// The limits by their names in the contract.
+const (
+	maxWaiting       = "maxWaiting"
+	maxWaitingPerJob = "maxWaitingPerJob"
+)
+
+// exactUpTo is the limit up to which a request counts what waits by itself. Above
+// it, the number is the one that a promoter counted last.
+const exactUpTo = 1000
+
+// askAgain is when a caller may ask again for what a full backlog refused.
+const askAgain = 5 * time.Second
+
+// Admit refuses an execution that would have to wait where as many wait as may.
+// It also answers how many executions the tenant may have in a day; nil: any
+// number.
+func (b Backlog) Admit(ctx context.Context, tx *postgres.Tx, id, job uuid.UUID) (perDay *int32, err error) {
+	row, err := tx.GetExecutionBounds(ctx, db.GetExecutionBoundsParams{TenantID: id, JobID: job})
+	if err != nil && fault.KindOf(postgres.Fault(err)) != fault.NotFound {
+		return nil, fmt.Errorf("read the bounds on executions: %w", err)
+	}
+	of := limit{false, b.Max, row.MaxWaiting != nil, row.Waiting}
+	ofJob := limit{true, b.MaxPerJob, row.MaxWaitingPerJob != nil, row.WaitingOfJob}
+	if of.own {
+		of.most = int(*row.MaxWaiting)
+	}
+	if ofJob.own {
+		ofJob.most = int(*row.MaxWaitingPerJob)
+	}
+	if of.exact() || ofJob.exact() {
+		n, err := tx.CountSomeWaiting(ctx, db.CountSomeWaitingParams{
+			TenantID: id, JobID: job, Most: int32(min(of.most, exactUpTo)), MostOfJob: int32(min(ofJob.most, exactUpTo)),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("count what waits: %w", err)
+		}
+		of.waiting, ofJob.waiting = max(of.waiting, n.OfTenant), max(ofJob.waiting, n.OfJob)
+		if of.exact() {
+			of.waiting = n.OfTenant
+		}
+		if ofJob.exact() {
+			ofJob.waiting = n.OfJob
+		}
+	}
+	for _, l := range []limit{ofJob, of} {
+		if l.most > 0 && l.waiting >= int64(l.most) {
+			name, why := b.Full(l.ofJob, int64(l.most), l.own)
+			e := fault.Exceeded(fault.Limit{Name: name, Value: int64(l.most)}, why, tx.At)
+			e.Kind, e.RetryAfter = fault.TooMany, askAgain
+			return nil, e
+		}
+	}
+	return row.MaxExecutionsPerDay, nil
+}
+
+// limit is one of the two, and how many wait.
+type limit struct {
+	ofJob   bool
+	most    int
+	own     bool // the tenant has it of its own
+	waiting int64
+}
+
+func (l limit) exact() bool { return l.most > 0 && l.most <= exactUpTo }
+
+// Full is the name of a limit that is met, and the sentence about it: its value,
+// who set it and when there is room again.
+func (Backlog) Full(ofJob bool, most int64, own bool) (name, why string) {
+	name, of := maxWaiting, "this tenant"
+	if ofJob {
+		name, of = maxWaitingPerJob, "this job"
+	}
+	by := "the default of this installation"
+	if own {
+		by = "set for this tenant by the platform's administrator"
+	}
+	return name, fmt.Sprintf("%d executions of %s may wait (%s, %s) and as many do: there is room again as soon as some of them start or are cancelled", most, of, name, by)
+}
