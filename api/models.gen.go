@@ -2377,7 +2377,7 @@ type LaneName string
 
 // LimitMet The limit that a request met; absent where it met none.
 type LimitMet struct {
-	// Name As in `TenantLimits`, or `keyRequestsPerSecond`, what one API key may make of the tenant's requests, or `authenticationFailures`.
+	// Name As in `TenantLimits`, or `keyRequestsPerSecond`, what one API key may make of the tenant's requests, or `authenticationFailures`, or `connectionsAtOnce` and `heavyRequestsAtOnce`, what one tenant's requests may do at a time in each API process.
 	//
 	// Example: maxJobs
 	Name string `json:"name"`

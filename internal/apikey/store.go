@@ -17,6 +17,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/tenant"
+	"github.com/scheduler-service/scheduler/internal/turn"
 )
 
 const (
@@ -175,7 +176,7 @@ func (s *Store) authenticate(ctx context.Context, text string) (identity.Princip
 		return who, nil
 	}
 	var found belief
-	err := s.db.InTenant(ctx, tenantID, func(tx *postgres.Tx) error {
+	err := s.db.InTenant(turn.Login(ctx), tenantID, func(tx *postgres.Tx) error {
 		row, err := tx.GetApiKey(ctx, db.GetApiKeyParams{TenantID: tenantID, ID: id})
 		if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
 			return refused()

@@ -50,7 +50,7 @@ func API(ctx context.Context, c config.API, log *slog.Logger) error {
 // configuration allows.
 func (p process) api(ctx context.Context, c config.API, listener net.Listener, endpoints []netip.AddrPort) error {
 	p = p.named("api")
-	db, hints, err := p.stores(ctx, c.Stores, postgres.API, "api", apiConns)
+	db, hints, err := p.stores(ctx, c.Stores, postgres.Config{Role: postgres.API, Name: "api", MaxConns: apiConns, PerTenant: c.TenantMaxConns})
 	if err != nil {
 		return err
 	}

@@ -53,11 +53,11 @@ func (p process) named(name string) process {
 	return p
 }
 
-// stores opens what a process talks to: the database acting as a role, whose
-// schema must be the one that the process needs, and the queue.
-func (p process) stores(ctx context.Context, s config.Stores, role postgres.Role, name string, conns int) (*postgres.DB, *queue.Publisher, error) {
-	c := postgres.Config{URL: s.DatabaseURL.Reveal(), Role: role, Name: "scheduler-" + name, MaxConns: conns}
-	if role == postgres.Engine {
+// stores opens what a process talks to: the database, whose schema must be the
+// one that the process needs, with the rest of how to connect, and the queue.
+func (p process) stores(ctx context.Context, s config.Stores, c postgres.Config) (*postgres.DB, *queue.Publisher, error) {
+	c.URL, c.Name = s.DatabaseURL.Reveal(), "scheduler-"+c.Name
+	if c.Role == postgres.Engine {
 		c.RoundTrip = p.metrics.RoundTrip
 	}
 	db, err := postgres.Open(ctx, c)

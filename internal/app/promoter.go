@@ -22,7 +22,7 @@ func Promoter(ctx context.Context, c config.Promoter, log *slog.Logger) error {
 
 func (p process) promoter(ctx context.Context, c config.Promoter) error {
 	p = p.named("promoter")
-	db, hints, err := p.stores(ctx, c.Stores, postgres.Engine, "promoter", promoterConns)
+	db, hints, err := p.stores(ctx, c.Stores, postgres.Config{Role: postgres.Engine, Name: "promoter", MaxConns: promoterConns})
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func Worker(ctx context.Context, c config.Worker, log *slog.Logger) error {
 // allows.
 func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.AddrPort) error {
 	p = p.named("worker")
-	db, hints, err := p.stores(ctx, c.Stores, postgres.Engine, "worker", workerConns)
+	db, hints, err := p.stores(ctx, c.Stores, postgres.Config{Role: postgres.Engine, Name: "worker", MaxConns: workerConns})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,8 @@ secret/keyring    |                                                             
 # what every process stands on
 config            | secret/keyring |                      |
 telemetry         | version                                                                                    | prometheus           |
-postgres          | db fault migrations                                                                        | goose pgx            | sync
+turn              | fault                                                                                      |                      |
+postgres          | db fault migrations turn                                                                     | goose pgx            | sync
 certificate       |                                                                                            |                      |
 devstack/child    |                                                                                            |                      |
 devstack          | clock devstack/child                                                                       | miniredis            | asynq go-redis
@@ -52,7 +53,7 @@ postgres/refusal  |                                                             
 postgres/pgtest   | devstack devstack/leaktest migrations partition postgres                                   | pgx                  |
 idempotency       | db:store.go fault                                                                          |                      |
 identity          | clock fault tenant                                                                         | jwt                  |
-apikey            | clock db:store.go fault identity postgres tenant                                           |                      |
+apikey            | clock db:store.go fault identity postgres tenant turn                                        |                      |
 identity/jwks     | clock fault                                                                                |                      |
 audit             | db:store.go postgres tenant | |
 # what runs
@@ -77,7 +78,7 @@ rest/patch        |                                                             
 rest/cursor       |                                                                                            |                      |
 rest/contract     | api fault rest/strictjson                                                                  | kin-openapi          |
 rest/reference    |                                                                                            | swgui                |
-rest              | api apikey audit backfill calendar clock execution fault idempotency identity job metric monitor quota rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant | chi oapi             | kin-openapi
+rest              | api apikey audit backfill calendar clock execution fault idempotency identity job metric monitor quota rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring telemetry tenant turn | chi oapi             | kin-openapi
 # wiring, and the programs
 app               | apikey audit backfill calendar certificate clock config devstack egress execution executor executor/function executor/http fleet identity identity/jwks job lease metric monitor partition postgres promoter queue quota rest retention secret secret/keyring telemetry tenant worker | sync                 |
 bench             | app clock config db:store.go devstack devstack/child execution idempotency identity job lease metric postgres postgres/refusal queue telemetry tenant | pgx:store.go         |

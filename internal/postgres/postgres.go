@@ -8,6 +8,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/turn"
 )
 
 // Role is what a process acts as in the database. The login role of
@@ -37,6 +39,9 @@ type Config struct {
 	Role     Role
 	Name     string // application_name, for the operator
 	MaxConns int    // 1 and more
+	// PerTenant is how many connections the transactions of one tenant may hold
+	// at once; zero: any number, and no turns.
+	PerTenant int
 	// StatementTimeout bounds one statement; zero means 5 s.
 	StatementTimeout time.Duration
 	Tracer           pgx.QueryTracer
@@ -46,7 +51,14 @@ type Config struct {
 }
 
 // DB is a pool whose connections act as one role.
-type DB struct{ pool *pgxpool.Pool }
+type DB struct {
+	pool   *pgxpool.Pool
+	places *turn.Places // nil: whoever comes gets a connection
+}
+
+// reserved is how many connections no transaction takes where they are shared
+// out by tenant: health checks find one at once.
+const reserved = 2
 
 // Open makes a pool and checks that it can serve: the database answers, and
 // the role is not one that row-level security does not bind.
@@ -70,6 +82,12 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return nil, fmt.Errorf("open the database pool: %w", err)
 	}
 	db := &DB{pool: pool}
+	if c.PerTenant > 0 {
+		db.places = turn.New(turn.Config{
+			All: c.MaxConns - reserved, Each: c.PerTenant, Limit: "connectionsAtOnce",
+			What: "a tenant may hold %d connections to the database at once in each API process (TENANT_MAX_CONNECTIONS, which the operator sets)",
+		})
+	}
 	if err := db.checkRole(ctx, c.Role); err != nil {
 		pool.Close()
 		return nil, err
@@ -201,6 +219,13 @@ func (o opening) statements() []string {
 // of the commit itself leaves the outcome unknown: it comes back as
 // Unavailable, and a caller that repeats the work must be able to.
 func (d *DB) inTx(ctx context.Context, o opening, fn func(tx *Tx) error) error {
+	if d.places != nil {
+		give, err := d.places.Take(ctx, cmp.Or(o.tenant, "platform"))
+		if err != nil {
+			return Fault(err)
+		}
+		defer give()
+	}
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return Fault(err)

@@ -39,7 +39,7 @@ func (s *server) ListAPIKeys(ctx context.Context, request api.ListAPIKeysRequest
 	if err != nil {
 		return nil, err
 	}
-	list, next := turn(s, page, list, func(k apikey.Key) cursor.Place { return cursor.Place{At: k.CreatedAt, ID: k.ID} })
+	list, next := cut(s, page, list, func(k apikey.Key) cursor.Place { return cursor.Place{At: k.CreatedAt, ID: k.ID} })
 	answer := api.ListAPIKeys200JSONResponse{Items: make([]api.APIKey, len(list)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewKey(one)

@@ -76,7 +76,7 @@ func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObje
 	if err != nil {
 		return nil, err
 	}
-	list, next := turn(s, page, list, func(e audit.Entry) cursor.Place {
+	list, next := cut(s, page, list, func(e audit.Entry) cursor.Place {
 		return cursor.Place{At: e.At, Text: strconv.Itoa(e.Strand) + "." + strconv.FormatInt(e.Seq, 10)}
 	})
 	answer := api.ListAudit200JSONResponse{Items: make([]api.AuditEntry, len(list)), NextCursor: orNull(next), HasMore: next != nil}

@@ -52,7 +52,7 @@ func (s *server) ListBackfills(ctx context.Context, request api.ListBackfillsReq
 	if err != nil {
 		return nil, err
 	}
-	list, next := turn(s, page, list, func(b backfill.Backfill) cursor.Place { return cursor.Place{At: b.CreatedAt, ID: b.ID} })
+	list, next := cut(s, page, list, func(b backfill.Backfill) cursor.Place { return cursor.Place{At: b.CreatedAt, ID: b.ID} })
 	answer := api.ListBackfills200JSONResponse{Items: make([]api.BackfillSummary, len(list)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewSummary(one)

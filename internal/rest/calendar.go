@@ -92,7 +92,7 @@ func (s *server) ListCalendars(ctx context.Context, request api.ListCalendarsReq
 	if err != nil {
 		return nil, err
 	}
-	list, next := turn(s, page, list, func(c calendar.Calendar) cursor.Place { return cursor.Place{At: c.CreatedAt, ID: c.ID} })
+	list, next := cut(s, page, list, func(c calendar.Calendar) cursor.Place { return cursor.Place{At: c.CreatedAt, ID: c.ID} })
 	answer := api.ListCalendars200JSONResponse{Items: make([]api.CalendarSummary, len(list)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = api.CalendarSummary{

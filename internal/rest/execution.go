@@ -91,7 +91,7 @@ func (s *server) listExecutions(ctx context.Context, p api.ListExecutionsParams)
 	if err != nil {
 		return api.ExecutionPage{}, err
 	}
-	list, next := turn(s, page, list, func(e execution.Execution) cursor.Place { return cursor.Place{At: e.ScheduledAt, ID: e.ID} })
+	list, next := cut(s, page, list, func(e execution.Execution) cursor.Place { return cursor.Place{At: e.ScheduledAt, ID: e.ID} })
 	answer := api.ExecutionPage{Items: make([]api.Execution, len(list)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewExecution(one)

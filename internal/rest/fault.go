@@ -78,12 +78,24 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case fault.Unauthenticated:
 		w.Header().Set("WWW-Authenticate", challenge(r))
 	case fault.TooMany, fault.Unavailable:
+		f = s.timed(f)
 		w.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(max(f.RetryAfter, time.Second))))
 	}
 	if status == http.StatusRequestEntityTooLarge {
 		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
 	s.writeError(w, r, status, code, f)
+}
+
+// timed is a fault of a limit whose reset is only known as a wait, with the reset.
+func (s *server) timed(f *fault.Error) *fault.Error {
+	if f.Limit == nil || !f.Limit.Reset.IsZero() || f.RetryAfter == 0 {
+		return f
+	}
+	now := s.Clock()
+	e := fault.Exceeded(fault.Limit{Name: f.Limit.Name, Value: f.Limit.Value, Reset: now.Add(f.RetryAfter)}, f.Message, now)
+	e.Code = f.Code
+	return e
 }
 
 // wholeSeconds rounds up: nobody should come back too early.

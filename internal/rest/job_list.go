@@ -30,7 +30,7 @@ func (s *server) ListJobs(ctx context.Context, request api.ListJobsRequestObject
 	if err != nil {
 		return nil, err
 	}
-	jobs, next := turn(s, page, jobs, func(j job.Listed) cursor.Place { return cursor.Place{At: j.CreatedAt, Text: j.Key, ID: j.ID} })
+	jobs, next := cut(s, page, jobs, func(j job.Listed) cursor.Place { return cursor.Place{At: j.CreatedAt, Text: j.Key, ID: j.ID} })
 	answer := api.ListJobs200JSONResponse{Items: make([]api.Job, len(jobs)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, one := range jobs {
 		answer.Items[i] = viewJob(one.Job)

@@ -25,6 +25,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/rest/reference"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
+	"github.com/scheduler-service/scheduler/internal/turn"
 )
 
 const (
@@ -194,6 +195,33 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 			return
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+const (
+	// heavyEach is how many heavy requests (x-heavy in the contract) of one tenant
+	// are under way in this process, and heavyAll how many of all: each may hold
+	// one connection to the database for long, and a tenant's ordinary requests
+	// find others.
+	heavyEach = 4
+	heavyAll  = 12
+)
+
+// begin makes the rest of a request take turns at the database, as one request;
+// of a heavy one, once it has its turn among those. It stands after check: one
+// whose body is slow to arrive needs nothing yet.
+func (s *server) begin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := callOf(r.Context())
+		if c.operation.Heavy {
+			give, err := s.heavy.Take(r.Context(), c.tenant.ID.String())
+			if err != nil {
+				s.refuse(w, r, err)
+				return
+			}
+			defer give()
+		}
+		next.ServeHTTP(w, r.WithContext(turn.Begin(r.Context(), c.operation.Heavy)))
 	})
 }
 

@@ -48,9 +48,9 @@ func filtersOf(query url.Values) string {
 	return query.Encode()
 }
 
-// turn cuts a list that was read one longer than the page, and makes the cursor
+// cut shortens a list that was read one longer than the page, and makes the cursor
 // of the next page where there is one.
-func turn[T any](s *server, p page, items []T, place func(T) cursor.Place) ([]T, *string) {
+func cut[T any](s *server, p page, items []T, place func(T) cursor.Place) ([]T, *string) {
 	if len(items) <= p.limit {
 		return items, nil
 	}

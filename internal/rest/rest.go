@@ -9,7 +9,6 @@
 package rest
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -40,6 +39,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
+	"github.com/scheduler-service/scheduler/internal/turn"
 )
 
 // base is where the API's paths begin.
@@ -73,9 +73,6 @@ type Deps struct {
 	FailuresPerMinute int
 	// TrustedProxies are the networks whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
-	// HeavyAtOnce is how many heavy requests (x-heavy in the contract) of one
-	// tenant may be under way here; zero means 4.
-	HeavyAtOnce int
 	// Side is the part of the contract to serve.
 	Side Side
 	// CheckConfig lists every fault of a job's config, with paths below
@@ -108,10 +105,10 @@ type Deps struct {
 type server struct {
 	Deps
 	contract *contract.Contract
+	heavy    *turn.Places // of heavy requests
 	cursors  *cursor.Codec
 	// verifying holds one for each verification of the audit log under way.
 	verifying chan struct{}
-	heavy     *heavy
 	health    cached[Health]
 	ready     cached[[]string]
 	started   time.Time
@@ -133,7 +130,10 @@ func New(d Deps) (http.Handler, error) {
 	if d.Jobs != nil {
 		s.Jobs = d.Jobs.Comparing(changedFields)
 	}
-	s.heavy = newHeavy(cmp.Or(d.HeavyAtOnce, heavyAtOnce))
+	s.heavy = turn.New(turn.Config{
+		All: heavyAll, Each: heavyEach, Limit: "heavyRequestsAtOnce",
+		What: "of bulk calls, batches, statistics, verifications, edits of calendars and backfills, a tenant may have %d under way at once in each API process, which is fixed",
+	})
 	document, err := api.GetSpecJSON()
 	if err != nil {
 		return nil, fmt.Errorf("rest: read the contract: %w", err)
@@ -161,7 +161,8 @@ func New(d Deps) (http.Handler, error) {
 //  7. negotiate: whether the caller can read the answer, which is JSON (406)
 //  8. check: the body as strict JSON, then everything against the contract (400,
 //     413, 415), so that handlers see only what it allows
-//  9. ration: no more heavy requests than may be under way (429)
+//  9. begin: a heavy request takes its turn among those (429), and each
+//     takes its turn at the database from here on
 //  10. the handler, which may find more to refuse
 //  11. present: the whole answer gets its ETag, or is a 304
 //
@@ -175,7 +176,7 @@ func (s *server) routes(page http.Handler) http.Handler {
 		router.Method(http.MethodGet, path, page)
 	}
 	router.Group(func(operations chi.Router) {
-		operations.Use(s.authenticate, s.negotiate, s.check, s.ration, s.present)
+		operations.Use(s.authenticate, s.negotiate, s.check, s.begin, s.present)
 		strict := api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{
 			RequestErrorHandlerFunc:  s.refuseUndecoded,
 			ResponseErrorHandlerFunc: s.refuse,

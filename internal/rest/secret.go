@@ -43,7 +43,7 @@ func (s *server) ListSecrets(ctx context.Context, request api.ListSecretsRequest
 	if err != nil {
 		return nil, err
 	}
-	list, next := turn(s, page, list, func(one secret.Secret) cursor.Place { return cursor.Place{At: one.CreatedAt, ID: one.ID} })
+	list, next := cut(s, page, list, func(one secret.Secret) cursor.Place { return cursor.Place{At: one.CreatedAt, ID: one.ID} })
 	answer := api.ListSecrets200JSONResponse{Items: make([]api.Secret, len(list)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewSecret(one)

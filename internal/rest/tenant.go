@@ -118,7 +118,7 @@ func (s *server) ListTenants(ctx context.Context, request api.ListTenantsRequest
 	if err != nil {
 		return nil, err
 	}
-	list, next := turn(s, page, list, func(t tenant.Tenant) cursor.Place { return cursor.Place{At: t.CreatedAt, ID: t.ID} })
+	list, next := cut(s, page, list, func(t tenant.Tenant) cursor.Place { return cursor.Place{At: t.CreatedAt, ID: t.ID} })
 	answer := api.ListTenants200JSONResponse{Items: make([]api.Tenant, len(list)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewTenant(one)

@@ -2704,7 +2704,7 @@ export interface components {
         /** @description The limit that a request met; absent where it met none. */
         LimitMet: {
             /**
-             * @description As in `TenantLimits`, or `keyRequestsPerSecond`, what one API key may make of the tenant's requests, or `authenticationFailures`.
+             * @description As in `TenantLimits`, or `keyRequestsPerSecond`, what one API key may make of the tenant's requests, or `authenticationFailures`, or `connectionsAtOnce` and `heavyRequestsAtOnce`, what one tenant's requests may do at a time in each API process.
              * @example maxJobs
              */
             name: string;

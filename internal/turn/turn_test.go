@@ -1,0 +1,173 @@
+package turn_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/turn"
+)
+
+// taken is what became of somebody who asked for a place.
+type taken struct {
+	give func()
+	err  error
+}
+
+// ask asks for a place in the background, and returns once it is given, waits or
+// was refused.
+func ask(ctx context.Context, p *turn.Places, who string) <-chan taken {
+	done := make(chan taken, 1)
+	go func() {
+		give, err := p.Take(ctx, who)
+		done <- taken{give, err}
+	}()
+	synctest.Wait()
+	return done
+}
+
+// has says whether somebody has a place by now.
+func has(done <-chan taken) (func(), bool) {
+	synctest.Wait()
+	select {
+	case got := <-done:
+		return got.give, got.err == nil
+	default:
+		return nil, false
+	}
+}
+
+func must(t *testing.T, done <-chan taken) func() {
+	t.Helper()
+	give, ok := has(done)
+	if !ok {
+		t.Fatal("somebody has no place")
+	}
+	return give
+}
+
+func refused(t *testing.T, done <-chan taken, kind fault.Kind, name string, value int64) {
+	t.Helper()
+	got := <-done
+	var f *fault.Error
+	if !errors.As(got.err, &f) || f.Kind != kind {
+		t.Fatalf("answered %v, want %v", got.err, kind)
+	}
+	if kind == fault.TooMany && (f.Limit == nil || f.Limit.Name != name || f.Limit.Value != value || f.RetryAfter != time.Second) {
+		t.Errorf("the limit is %+v, again after %v", f.Limit, f.RetryAfter)
+	}
+}
+
+// However many requests of one tenant wait, another's has a place at once.
+func TestOneTenantLeavesPlacesToOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := turn.New(turn.Config{Limit: "placesAtOnce", What: "a tenant may have %d", All: 18, Each: 6})
+		var greedy []<-chan taken
+		for range 100 {
+			greedy = append(greedy, ask(t.Context(), p, "greedy"))
+		}
+		for i := range 6 {
+			must(t, greedy[i])
+		}
+		if _, ok := has(greedy[6]); ok {
+			t.Error("a tenant has more places than it may")
+		}
+		must(t, ask(t.Context(), p, "other"))()
+		for _, one := range greedy[6:] {
+			refused(t, one, fault.TooMany, "placesAtOnce", 6)
+		}
+	})
+}
+
+// Where all places are held, the next goes to the tenant that holds fewest, and
+// then to each in turn, however many of another came first.
+func TestPlacesGoRoundTheTenants(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := turn.New(turn.Config{Limit: "placesAtOnce", What: "a tenant may have %d", All: 4, Each: 2})
+		var gives []func()
+		for _, who := range []string{"a", "a", "b", "b"} {
+			gives = append(gives, must(t, ask(t.Context(), p, who)))
+		}
+		var ofA, ofB []<-chan taken
+		for range 20 {
+			ofA, ofB = append(ofA, ask(t.Context(), p, "a")), append(ofB, ask(t.Context(), p, "b"))
+		}
+		last := ask(t.Context(), p, "c")
+		gives[0]()
+		must(t, last)()
+		must(t, ofA[0])
+		gives[2]()
+		must(t, ofB[0])
+		if _, ok := has(ofA[1]); ok {
+			t.Error("a tenant has more places than it may")
+		}
+	})
+}
+
+// Whoever had a place for a request gets another, however many wait; and waits
+// as long as the request may take.
+func TestWhatBeganIsNotRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := turn.New(turn.Config{Limit: "placesAtOnce", What: "a tenant may have %d", All: 4, Each: 2})
+		bulk, admitted := turn.Begin(t.Context(), false), turn.Begin(t.Context(), true)
+		must(t, ask(bulk, p, "a"))()
+		one, two := must(t, ask(t.Context(), p, "a")), must(t, ask(t.Context(), p, "a"))
+		var queue []<-chan taken
+		for range 32 {
+			queue = append(queue, ask(t.Context(), p, "a"))
+		}
+		refused(t, ask(t.Context(), p, "a"), fault.TooMany, "placesAtOnce", 2)
+		second, third := ask(bulk, p, "a"), ask(admitted, p, "a")
+		for _, waits := range queue {
+			refused(t, waits, fault.TooMany, "placesAtOnce", 2)
+		}
+		<-time.After(10 * time.Second)
+		one()
+		must(t, second)
+		two()
+		must(t, third)
+	})
+}
+
+// Whoever finds the places of all tenants taken is told that it is not to blame,
+// after a second.
+func TestPlacesOfAllAreTaken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := turn.New(turn.Config{Limit: "placesAtOnce", What: "a tenant may have %d", All: 2, Each: 1})
+		must(t, ask(t.Context(), p, "a"))
+		must(t, ask(t.Context(), p, "b"))
+		began := clock.Start()
+		refused(t, ask(t.Context(), p, "c"), fault.Unavailable, "", 0)
+		if began.Elapsed() != time.Second {
+			t.Errorf("refused after %v", began.Elapsed())
+		}
+	})
+}
+
+// Who has gone holds nothing and keeps nobody waiting, and who is not known yet
+// waits in a line of its own.
+func TestWhoHasGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := turn.New(turn.Config{Limit: "placesAtOnce", What: "a tenant may have %d", All: 3, Each: 1})
+		give := must(t, ask(t.Context(), p, "a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		gone, next := ask(ctx, p, "a"), ask(t.Context(), p, "a")
+		cancel()
+		if got := <-gone; !errors.Is(got.err, context.Canceled) {
+			t.Errorf("answered %v", got.err)
+		}
+		must(t, ask(turn.Login(t.Context()), p, "a"))()
+		give()
+		must(t, next)()
+		must(t, ask(t.Context(), p, "a"))()
+	})
+}
