@@ -1354,7 +1354,7 @@ type BulkResult struct {
 		Message string `json:"message"`
 	} `json:"faults"`
 
-	// NextCursor More may fit the filter; null where none is left.
+	// NextCursor More may fit the filter, also where this call found none; null where none is left.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
@@ -3645,7 +3645,7 @@ type ListJobsParams struct {
 	// NextExecutionTo Only active jobs with `nextExecutionAt` before this instant.
 	NextExecutionTo *time.Time `form:"nextExecutionTo,omitempty" json:"nextExecutionTo,omitempty"`
 
-	// Sort What the list is ordered by; with a minus, backwards. `name` regardless of case. By `nextExecutionAt` and `lastExecutionAt`, jobs without one stand last.
+	// Sort What the list is ordered by; with a minus, backwards. `name` regardless of case. By `nextExecutionAt` and `lastExecutionAt`, jobs without one stand last. Other orders than `createdAt` sort 10,000 jobs at most: of more, the call is answered 400 until `createdFrom` and `createdTo` leave fewer.
 	Sort *ListJobsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
 	// Limit How many items a page has at most.

@@ -38,70 +38,95 @@ func (q *Queries) ListAuditChains(ctx context.Context) ([]uuid.UUID, error) {
 }
 
 const ListAuditEntries = `-- name: ListAuditEntries :many
-SELECT tenant_id, strand, seq, at, actor_kind, actor, address, request_id, action, object_type, object_id, change, before, after, prev_hash, hash FROM audit_log
-WHERE tenant_id = $1 AND (at, strand, seq) < ($2::timestamptz, $3::smallint, $4::bigint)
-  AND ($5::text IS NULL OR actor = $5)
-  AND ($6::text IS NULL OR action = $6)
-  AND ($7::text IS NULL OR object_type = $7)
-  AND ($8::text IS NULL OR object_id = $8)
-  AND ($9::timestamptz IS NULL OR at >= $9)
-  AND ($10::timestamptz IS NULL OR at < $10)
-ORDER BY at DESC, strand DESC, seq DESC LIMIT $11
+SELECT audit_log.tenant_id, audit_log.strand, audit_log.seq, audit_log.at, audit_log.actor_kind, audit_log.actor, audit_log.address, audit_log.request_id, audit_log.action, audit_log.object_type, audit_log.object_id, audit_log.change, audit_log.before, audit_log.after, audit_log.prev_hash, audit_log.hash, page.number, page.fits::boolean AS fits
+FROM (
+    SELECT s.strand, s.seq, s.at, s.number, s.fits FROM (
+        SELECT l.strand, l.seq, l.at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($1::text IS NULL OR l.actor = $1)
+            AND ($2::text IS NULL OR l.action = $2)
+            AND ($3::text IS NULL OR l.object_type = $3)) AS fits
+        FROM (
+            SELECT i.strand, i.seq, i.at, i.actor, i.action, i.object_type FROM audit_log i
+            WHERE i.tenant_id = $4 AND (i.at, i.strand, i.seq) < ($5::timestamptz, $6::smallint, $7::bigint)
+              AND ($8::text IS NULL OR i.object_id = $8)
+              AND ($9::timestamptz IS NULL OR i.at >= $9)
+              AND ($10::timestamptz IS NULL OR i.at < $10)
+            ORDER BY i.at DESC, i.strand DESC, i.seq DESC LIMIT $11
+        ) l
+        WINDOW listed AS (ORDER BY l.at DESC, l.strand DESC, l.seq DESC)
+    ) s
+    WHERE s.fits OR s.last
+    ORDER BY s.at DESC, s.strand DESC, s.seq DESC LIMIT $12
+) page
+JOIN audit_log ON audit_log.tenant_id = $4 AND audit_log.strand = page.strand AND audit_log.seq = page.seq
+ORDER BY page.at DESC, page.strand DESC, page.seq DESC
 `
 
 type ListAuditEntriesParams struct {
+	Actor        *string
+	Action       *string
+	ObjectType   *string
 	TenantID     uuid.UUID
 	BeforeAt     time.Time
 	BeforeStrand int16
 	BeforeSeq    int64
-	Actor        *string
-	Action       *string
-	ObjectType   *string
 	ObjectID     *string
 	FromAt       *time.Time
 	ToAt         *time.Time
+	ScanRows     int32
 	PageSize     int32
 }
 
-// Newest first. Walks audit_log_list; of one object, its own index.
-func (q *Queries) ListAuditEntries(ctx context.Context, arg ListAuditEntriesParams) ([]AuditLog, error) {
+type ListAuditEntriesRow struct {
+	AuditLog AuditLog
+	Number   int64
+	Fits     bool
+}
+
+// Newest first, over scan_rows entries at most. Walks audit_log_list; of one
+// object, its own index. The last entry that was read comes back although it may
+// not fit: the next page begins after it.
+func (q *Queries) ListAuditEntries(ctx context.Context, arg ListAuditEntriesParams) ([]ListAuditEntriesRow, error) {
 	rows, err := q.db.Query(ctx, ListAuditEntries,
+		arg.Actor,
+		arg.Action,
+		arg.ObjectType,
 		arg.TenantID,
 		arg.BeforeAt,
 		arg.BeforeStrand,
 		arg.BeforeSeq,
-		arg.Actor,
-		arg.Action,
-		arg.ObjectType,
 		arg.ObjectID,
 		arg.FromAt,
 		arg.ToAt,
+		arg.ScanRows,
 		arg.PageSize,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []AuditLog
+	var items []ListAuditEntriesRow
 	for rows.Next() {
-		var i AuditLog
+		var i ListAuditEntriesRow
 		if err := rows.Scan(
-			&i.TenantID,
-			&i.Strand,
-			&i.Seq,
-			&i.At,
-			&i.ActorKind,
-			&i.Actor,
-			&i.Address,
-			&i.RequestID,
-			&i.Action,
-			&i.ObjectType,
-			&i.ObjectID,
-			&i.Change,
-			&i.Before,
-			&i.After,
-			&i.PrevHash,
-			&i.Hash,
+			&i.AuditLog.TenantID,
+			&i.AuditLog.Strand,
+			&i.AuditLog.Seq,
+			&i.AuditLog.At,
+			&i.AuditLog.ActorKind,
+			&i.AuditLog.Actor,
+			&i.AuditLog.Address,
+			&i.AuditLog.RequestID,
+			&i.AuditLog.Action,
+			&i.AuditLog.ObjectType,
+			&i.AuditLog.ObjectID,
+			&i.AuditLog.Change,
+			&i.AuditLog.Before,
+			&i.AuditLog.After,
+			&i.AuditLog.PrevHash,
+			&i.AuditLog.Hash,
+			&i.Number,
+			&i.Fits,
 		); err != nil {
 			return nil, err
 		}

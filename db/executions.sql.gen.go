@@ -74,37 +74,47 @@ func (q *Queries) GetExecution(ctx context.Context, arg GetExecutionParams) (Exe
 }
 
 const ListExecutions = `-- name: ListExecutions :many
-SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-       status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
-       completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
-FROM executions
-WHERE tenant_id = $2
-  AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
-  AND (scheduled_at, id) < ($5::timestamptz, $6::uuid)
-  AND ($7::text[] IS NULL OR status = ANY ($7::text[]))
-  AND ($8::text[] IS NULL OR trigger_type = ANY ($8::text[]))
-  AND ($9::text[] IS NULL OR job_type = ANY ($9::text[]))
-  AND ($10::text IS NULL OR triggered_by = $10::text)
-  AND ($11::timestamptz IS NULL OR created_at >= $11::timestamptz)
-  AND ($12::timestamptz IS NULL OR created_at < $12::timestamptz)
-ORDER BY scheduled_at DESC, id DESC
-LIMIT $13
+SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters,
+       s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
+       s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
+       s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.number, s.fits::boolean AS fits
+FROM (
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($2::text[] IS NULL OR e.status = ANY ($2::text[]))
+            AND ($3::text[] IS NULL OR e.trigger_type = ANY ($3::text[]))
+            AND ($4::text[] IS NULL OR e.job_type = ANY ($4::text[]))
+            AND ($5::text IS NULL OR e.triggered_by = $5::text)
+            AND ($6::timestamptz IS NULL OR e.created_at >= $6::timestamptz)
+            AND ($7::timestamptz IS NULL OR e.created_at < $7::timestamptz)) AS fits
+    FROM (
+        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
+        WHERE tenant_id = $8
+          AND scheduled_at >= $9::timestamptz AND scheduled_at < $10::timestamptz
+          AND (scheduled_at, id) < ($11::timestamptz, $12::uuid)
+        ORDER BY scheduled_at DESC, id DESC LIMIT $13
+    ) e
+    WINDOW listed AS (ORDER BY e.scheduled_at DESC, e.id DESC)
+) s
+WHERE s.fits OR s.last
+ORDER BY s.scheduled_at DESC, s.id DESC
+LIMIT $14
 `
 
 type ListExecutionsParams struct {
 	WithResult  bool
-	TenantID    uuid.UUID
-	FromAt      time.Time
-	ToAt        time.Time
-	PlaceAt     time.Time
-	PlaceID     uuid.UUID
 	Statuses    []string
 	Triggers    []string
 	JobTypes    []string
 	TriggeredBy *string
 	CreatedFrom *time.Time
 	CreatedTo   *time.Time
+	TenantID    uuid.UUID
+	FromAt      time.Time
+	ToAt        time.Time
+	PlaceAt     time.Time
+	PlaceID     uuid.UUID
+	ScanRows    int32
 	PageSize    int32
 }
 
@@ -142,24 +152,33 @@ type ListExecutionsRow struct {
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
 	CancelledBy       string
+	Number            int64
+	Fits              bool
 }
 
-// Newest first, from the position of the last page; the bounds on scheduled_at
-// leave only the partitions that the range asks for.
+// Newest first, from the position of the last page, within one window of time:
+// the bounds on scheduled_at leave only its partitions, and lock no others where
+// the plan is made for them. Reads scan_rows rows at most, whatever the filters
+// leave: the inner query walks the index of the list, and the outer ones ask the
+// filters of each row, which no index can answer under row-level security,
+// because their operators are not leakproof. The last row that was read comes
+// back although it may not fit: the next page begins after it. Of an exhausted
+// window, number tells how many rows it took.
 func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) ([]ListExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ListExecutions,
 		arg.WithResult,
-		arg.TenantID,
-		arg.FromAt,
-		arg.ToAt,
-		arg.PlaceAt,
-		arg.PlaceID,
 		arg.Statuses,
 		arg.Triggers,
 		arg.JobTypes,
 		arg.TriggeredBy,
 		arg.CreatedFrom,
 		arg.CreatedTo,
+		arg.TenantID,
+		arg.FromAt,
+		arg.ToAt,
+		arg.PlaceAt,
+		arg.PlaceID,
+		arg.ScanRows,
 		arg.PageSize,
 	)
 	if err != nil {
@@ -203,6 +222,8 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 			&i.CancelRequestedAt,
 			&i.BackfillID,
 			&i.CancelledBy,
+			&i.Number,
+			&i.Fits,
 		); err != nil {
 			return nil, err
 		}
@@ -215,38 +236,48 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 }
 
 const ListExecutionsByJob = `-- name: ListExecutionsByJob :many
-SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-       status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
-       completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
-FROM executions
-WHERE tenant_id = $2 AND job_id = $3
-  AND scheduled_at >= $4::timestamptz AND scheduled_at < $5::timestamptz
-  AND (scheduled_at, id) < ($6::timestamptz, $7::uuid)
-  AND ($8::text[] IS NULL OR status = ANY ($8::text[]))
-  AND ($9::text[] IS NULL OR trigger_type = ANY ($9::text[]))
-  AND ($10::text[] IS NULL OR job_type = ANY ($10::text[]))
-  AND ($11::text IS NULL OR triggered_by = $11::text)
-  AND ($12::timestamptz IS NULL OR created_at >= $12::timestamptz)
-  AND ($13::timestamptz IS NULL OR created_at < $13::timestamptz)
-ORDER BY scheduled_at DESC, id DESC
-LIMIT $14
+SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters,
+       s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
+       s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
+       s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.number, s.fits::boolean AS fits
+FROM (
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($2::text[] IS NULL OR e.status = ANY ($2::text[]))
+            AND ($3::text[] IS NULL OR e.trigger_type = ANY ($3::text[]))
+            AND ($4::text[] IS NULL OR e.job_type = ANY ($4::text[]))
+            AND ($5::text IS NULL OR e.triggered_by = $5::text)
+            AND ($6::timestamptz IS NULL OR e.created_at >= $6::timestamptz)
+            AND ($7::timestamptz IS NULL OR e.created_at < $7::timestamptz)) AS fits
+    FROM (
+        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
+        WHERE tenant_id = $8 AND job_id = $9
+          AND scheduled_at >= $10::timestamptz AND scheduled_at < $11::timestamptz
+          AND (scheduled_at, id) < ($12::timestamptz, $13::uuid)
+        ORDER BY scheduled_at DESC, id DESC LIMIT $14
+    ) e
+    WINDOW listed AS (ORDER BY e.scheduled_at DESC, e.id DESC)
+) s
+WHERE s.fits OR s.last
+ORDER BY s.scheduled_at DESC, s.id DESC
+LIMIT $15
 `
 
 type ListExecutionsByJobParams struct {
 	WithResult  bool
-	TenantID    uuid.UUID
-	JobID       uuid.UUID
-	FromAt      time.Time
-	ToAt        time.Time
-	PlaceAt     time.Time
-	PlaceID     uuid.UUID
 	Statuses    []string
 	Triggers    []string
 	JobTypes    []string
 	TriggeredBy *string
 	CreatedFrom *time.Time
 	CreatedTo   *time.Time
+	TenantID    uuid.UUID
+	JobID       uuid.UUID
+	FromAt      time.Time
+	ToAt        time.Time
+	PlaceAt     time.Time
+	PlaceID     uuid.UUID
+	ScanRows    int32
 	PageSize    int32
 }
 
@@ -284,24 +315,27 @@ type ListExecutionsByJobRow struct {
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
 	CancelledBy       string
+	Number            int64
+	Fits              bool
 }
 
 // Newest first, of one job.
 func (q *Queries) ListExecutionsByJob(ctx context.Context, arg ListExecutionsByJobParams) ([]ListExecutionsByJobRow, error) {
 	rows, err := q.db.Query(ctx, ListExecutionsByJob,
 		arg.WithResult,
-		arg.TenantID,
-		arg.JobID,
-		arg.FromAt,
-		arg.ToAt,
-		arg.PlaceAt,
-		arg.PlaceID,
 		arg.Statuses,
 		arg.Triggers,
 		arg.JobTypes,
 		arg.TriggeredBy,
 		arg.CreatedFrom,
 		arg.CreatedTo,
+		arg.TenantID,
+		arg.JobID,
+		arg.FromAt,
+		arg.ToAt,
+		arg.PlaceAt,
+		arg.PlaceID,
+		arg.ScanRows,
 		arg.PageSize,
 	)
 	if err != nil {
@@ -345,6 +379,8 @@ func (q *Queries) ListExecutionsByJob(ctx context.Context, arg ListExecutionsByJ
 			&i.CancelRequestedAt,
 			&i.BackfillID,
 			&i.CancelledBy,
+			&i.Number,
+			&i.Fits,
 		); err != nil {
 			return nil, err
 		}
@@ -357,37 +393,47 @@ func (q *Queries) ListExecutionsByJob(ctx context.Context, arg ListExecutionsByJ
 }
 
 const ListOldestExecutions = `-- name: ListOldestExecutions :many
-SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-       status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
-       completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
-FROM executions
-WHERE tenant_id = $2
-  AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
-  AND (scheduled_at, id) > ($5::timestamptz, $6::uuid)
-  AND ($7::text[] IS NULL OR status = ANY ($7::text[]))
-  AND ($8::text[] IS NULL OR trigger_type = ANY ($8::text[]))
-  AND ($9::text[] IS NULL OR job_type = ANY ($9::text[]))
-  AND ($10::text IS NULL OR triggered_by = $10::text)
-  AND ($11::timestamptz IS NULL OR created_at >= $11::timestamptz)
-  AND ($12::timestamptz IS NULL OR created_at < $12::timestamptz)
-ORDER BY scheduled_at, id
-LIMIT $13
+SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters,
+       s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
+       s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
+       s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.number, s.fits::boolean AS fits
+FROM (
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($2::text[] IS NULL OR e.status = ANY ($2::text[]))
+            AND ($3::text[] IS NULL OR e.trigger_type = ANY ($3::text[]))
+            AND ($4::text[] IS NULL OR e.job_type = ANY ($4::text[]))
+            AND ($5::text IS NULL OR e.triggered_by = $5::text)
+            AND ($6::timestamptz IS NULL OR e.created_at >= $6::timestamptz)
+            AND ($7::timestamptz IS NULL OR e.created_at < $7::timestamptz)) AS fits
+    FROM (
+        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
+        WHERE tenant_id = $8
+          AND scheduled_at >= $9::timestamptz AND scheduled_at < $10::timestamptz
+          AND (scheduled_at, id) > ($11::timestamptz, $12::uuid)
+        ORDER BY scheduled_at, id LIMIT $13
+    ) e
+    WINDOW listed AS (ORDER BY e.scheduled_at, e.id)
+) s
+WHERE s.fits OR s.last
+ORDER BY s.scheduled_at, s.id
+LIMIT $14
 `
 
 type ListOldestExecutionsParams struct {
 	WithResult  bool
-	TenantID    uuid.UUID
-	FromAt      time.Time
-	ToAt        time.Time
-	PlaceAt     time.Time
-	PlaceID     uuid.UUID
 	Statuses    []string
 	Triggers    []string
 	JobTypes    []string
 	TriggeredBy *string
 	CreatedFrom *time.Time
 	CreatedTo   *time.Time
+	TenantID    uuid.UUID
+	FromAt      time.Time
+	ToAt        time.Time
+	PlaceAt     time.Time
+	PlaceID     uuid.UUID
+	ScanRows    int32
 	PageSize    int32
 }
 
@@ -425,23 +471,26 @@ type ListOldestExecutionsRow struct {
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
 	CancelledBy       string
+	Number            int64
+	Fits              bool
 }
 
 // The same the other way round.
 func (q *Queries) ListOldestExecutions(ctx context.Context, arg ListOldestExecutionsParams) ([]ListOldestExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ListOldestExecutions,
 		arg.WithResult,
-		arg.TenantID,
-		arg.FromAt,
-		arg.ToAt,
-		arg.PlaceAt,
-		arg.PlaceID,
 		arg.Statuses,
 		arg.Triggers,
 		arg.JobTypes,
 		arg.TriggeredBy,
 		arg.CreatedFrom,
 		arg.CreatedTo,
+		arg.TenantID,
+		arg.FromAt,
+		arg.ToAt,
+		arg.PlaceAt,
+		arg.PlaceID,
+		arg.ScanRows,
 		arg.PageSize,
 	)
 	if err != nil {
@@ -485,6 +534,8 @@ func (q *Queries) ListOldestExecutions(ctx context.Context, arg ListOldestExecut
 			&i.CancelRequestedAt,
 			&i.BackfillID,
 			&i.CancelledBy,
+			&i.Number,
+			&i.Fits,
 		); err != nil {
 			return nil, err
 		}
@@ -497,38 +548,48 @@ func (q *Queries) ListOldestExecutions(ctx context.Context, arg ListOldestExecut
 }
 
 const ListOldestExecutionsByJob = `-- name: ListOldestExecutionsByJob :many
-SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-       status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
-       completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
-FROM executions
-WHERE tenant_id = $2 AND job_id = $3
-  AND scheduled_at >= $4::timestamptz AND scheduled_at < $5::timestamptz
-  AND (scheduled_at, id) > ($6::timestamptz, $7::uuid)
-  AND ($8::text[] IS NULL OR status = ANY ($8::text[]))
-  AND ($9::text[] IS NULL OR trigger_type = ANY ($9::text[]))
-  AND ($10::text[] IS NULL OR job_type = ANY ($10::text[]))
-  AND ($11::text IS NULL OR triggered_by = $11::text)
-  AND ($12::timestamptz IS NULL OR created_at >= $12::timestamptz)
-  AND ($13::timestamptz IS NULL OR created_at < $13::timestamptz)
-ORDER BY scheduled_at, id
-LIMIT $14
+SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters,
+       s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
+       s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
+       s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.number, s.fits::boolean AS fits
+FROM (
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($2::text[] IS NULL OR e.status = ANY ($2::text[]))
+            AND ($3::text[] IS NULL OR e.trigger_type = ANY ($3::text[]))
+            AND ($4::text[] IS NULL OR e.job_type = ANY ($4::text[]))
+            AND ($5::text IS NULL OR e.triggered_by = $5::text)
+            AND ($6::timestamptz IS NULL OR e.created_at >= $6::timestamptz)
+            AND ($7::timestamptz IS NULL OR e.created_at < $7::timestamptz)) AS fits
+    FROM (
+        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
+        WHERE tenant_id = $8 AND job_id = $9
+          AND scheduled_at >= $10::timestamptz AND scheduled_at < $11::timestamptz
+          AND (scheduled_at, id) > ($12::timestamptz, $13::uuid)
+        ORDER BY scheduled_at, id LIMIT $14
+    ) e
+    WINDOW listed AS (ORDER BY e.scheduled_at, e.id)
+) s
+WHERE s.fits OR s.last
+ORDER BY s.scheduled_at, s.id
+LIMIT $15
 `
 
 type ListOldestExecutionsByJobParams struct {
 	WithResult  bool
-	TenantID    uuid.UUID
-	JobID       uuid.UUID
-	FromAt      time.Time
-	ToAt        time.Time
-	PlaceAt     time.Time
-	PlaceID     uuid.UUID
 	Statuses    []string
 	Triggers    []string
 	JobTypes    []string
 	TriggeredBy *string
 	CreatedFrom *time.Time
 	CreatedTo   *time.Time
+	TenantID    uuid.UUID
+	JobID       uuid.UUID
+	FromAt      time.Time
+	ToAt        time.Time
+	PlaceAt     time.Time
+	PlaceID     uuid.UUID
+	ScanRows    int32
 	PageSize    int32
 }
 
@@ -566,24 +627,27 @@ type ListOldestExecutionsByJobRow struct {
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
 	CancelledBy       string
+	Number            int64
+	Fits              bool
 }
 
 // The same the other way round.
 func (q *Queries) ListOldestExecutionsByJob(ctx context.Context, arg ListOldestExecutionsByJobParams) ([]ListOldestExecutionsByJobRow, error) {
 	rows, err := q.db.Query(ctx, ListOldestExecutionsByJob,
 		arg.WithResult,
-		arg.TenantID,
-		arg.JobID,
-		arg.FromAt,
-		arg.ToAt,
-		arg.PlaceAt,
-		arg.PlaceID,
 		arg.Statuses,
 		arg.Triggers,
 		arg.JobTypes,
 		arg.TriggeredBy,
 		arg.CreatedFrom,
 		arg.CreatedTo,
+		arg.TenantID,
+		arg.JobID,
+		arg.FromAt,
+		arg.ToAt,
+		arg.PlaceAt,
+		arg.PlaceID,
+		arg.ScanRows,
 		arg.PageSize,
 	)
 	if err != nil {
@@ -627,6 +691,8 @@ func (q *Queries) ListOldestExecutionsByJob(ctx context.Context, arg ListOldestE
 			&i.CancelRequestedAt,
 			&i.BackfillID,
 			&i.CancelledBy,
+			&i.Number,
+			&i.Fits,
 		); err != nil {
 			return nil, err
 		}
@@ -638,39 +704,77 @@ func (q *Queries) ListOldestExecutionsByJob(ctx context.Context, arg ListOldestE
 	return items, nil
 }
 
+const ListPartitionStarts = `-- name: ListPartitionStarts :many
+SELECT (substring(pg_get_expr(c.relpartbound, c.oid) FROM $$FROM \('([^']+)'\)$$))::timestamptz AS starts
+FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'job_executions'::regclass AND c.relpartbound IS NOT NULL
+ORDER BY 1
+`
+
+// Cross-tenant: the lists of executions. Where the months of the history begin that are attached, in order; the name of a
+// table says nothing of it. Locks none of them.
+func (q *Queries) ListPartitionStarts(ctx context.Context) ([]time.Time, error) {
+	rows, err := q.db.Query(ctx, ListPartitionStarts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []time.Time
+	for rows.Next() {
+		var starts time.Time
+		if err := rows.Scan(&starts); err != nil {
+			return nil, err
+		}
+		items = append(items, starts)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ListUnsuccessfulExecutions = `-- name: ListUnsuccessfulExecutions :many
-SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-       status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
-       completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
-FROM executions
-WHERE tenant_id = $2
-  AND status <> 'completed'
-  AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
-  AND (scheduled_at, id) < ($5::timestamptz, $6::uuid)
-  AND ($7::text[] IS NULL OR status = ANY ($7::text[]))
-  AND ($8::text[] IS NULL OR trigger_type = ANY ($8::text[]))
-  AND ($9::text[] IS NULL OR job_type = ANY ($9::text[]))
-  AND ($10::text IS NULL OR triggered_by = $10::text)
-  AND ($11::timestamptz IS NULL OR created_at >= $11::timestamptz)
-  AND ($12::timestamptz IS NULL OR created_at < $12::timestamptz)
-ORDER BY scheduled_at DESC, id DESC
-LIMIT $13
+SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters,
+       s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
+       s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
+       s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.number, s.fits::boolean AS fits
+FROM (
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($2::text[] IS NULL OR e.status = ANY ($2::text[]))
+            AND ($3::text[] IS NULL OR e.trigger_type = ANY ($3::text[]))
+            AND ($4::text[] IS NULL OR e.job_type = ANY ($4::text[]))
+            AND ($5::text IS NULL OR e.triggered_by = $5::text)
+            AND ($6::timestamptz IS NULL OR e.created_at >= $6::timestamptz)
+            AND ($7::timestamptz IS NULL OR e.created_at < $7::timestamptz)) AS fits
+    FROM (
+        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
+        WHERE tenant_id = $8 AND status <> 'completed'
+          AND scheduled_at >= $9::timestamptz AND scheduled_at < $10::timestamptz
+          AND (scheduled_at, id) < ($11::timestamptz, $12::uuid)
+        ORDER BY scheduled_at DESC, id DESC LIMIT $13
+    ) e
+    WINDOW listed AS (ORDER BY e.scheduled_at DESC, e.id DESC)
+) s
+WHERE s.fits OR s.last
+ORDER BY s.scheduled_at DESC, s.id DESC
+LIMIT $14
 `
 
 type ListUnsuccessfulExecutionsParams struct {
 	WithResult  bool
-	TenantID    uuid.UUID
-	FromAt      time.Time
-	ToAt        time.Time
-	PlaceAt     time.Time
-	PlaceID     uuid.UUID
 	Statuses    []string
 	Triggers    []string
 	JobTypes    []string
 	TriggeredBy *string
 	CreatedFrom *time.Time
 	CreatedTo   *time.Time
+	TenantID    uuid.UUID
+	FromAt      time.Time
+	ToAt        time.Time
+	PlaceAt     time.Time
+	PlaceID     uuid.UUID
+	ScanRows    int32
 	PageSize    int32
 }
 
@@ -708,6 +812,8 @@ type ListUnsuccessfulExecutionsRow struct {
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
 	CancelledBy       string
+	Number            int64
+	Fits              bool
 }
 
 // The same without what completed, of which there is most: walks
@@ -715,17 +821,18 @@ type ListUnsuccessfulExecutionsRow struct {
 func (q *Queries) ListUnsuccessfulExecutions(ctx context.Context, arg ListUnsuccessfulExecutionsParams) ([]ListUnsuccessfulExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ListUnsuccessfulExecutions,
 		arg.WithResult,
-		arg.TenantID,
-		arg.FromAt,
-		arg.ToAt,
-		arg.PlaceAt,
-		arg.PlaceID,
 		arg.Statuses,
 		arg.Triggers,
 		arg.JobTypes,
 		arg.TriggeredBy,
 		arg.CreatedFrom,
 		arg.CreatedTo,
+		arg.TenantID,
+		arg.FromAt,
+		arg.ToAt,
+		arg.PlaceAt,
+		arg.PlaceID,
+		arg.ScanRows,
 		arg.PageSize,
 	)
 	if err != nil {
@@ -769,6 +876,8 @@ func (q *Queries) ListUnsuccessfulExecutions(ctx context.Context, arg ListUnsucc
 			&i.CancelRequestedAt,
 			&i.BackfillID,
 			&i.CancelledBy,
+			&i.Number,
+			&i.Fits,
 		); err != nil {
 			return nil, err
 		}
@@ -781,39 +890,48 @@ func (q *Queries) ListUnsuccessfulExecutions(ctx context.Context, arg ListUnsucc
 }
 
 const ListUnsuccessfulExecutionsByJob = `-- name: ListUnsuccessfulExecutionsByJob :many
-SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-       status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at,
-       completed_at, duration_ms, (CASE WHEN $1::boolean THEN result END)::jsonb AS result,
-       error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by
-FROM executions
-WHERE tenant_id = $2 AND job_id = $3
-  AND status <> 'completed'
-  AND scheduled_at >= $4::timestamptz AND scheduled_at < $5::timestamptz
-  AND (scheduled_at, id) < ($6::timestamptz, $7::uuid)
-  AND ($8::text[] IS NULL OR status = ANY ($8::text[]))
-  AND ($9::text[] IS NULL OR trigger_type = ANY ($9::text[]))
-  AND ($10::text[] IS NULL OR job_type = ANY ($10::text[]))
-  AND ($11::text IS NULL OR triggered_by = $11::text)
-  AND ($12::timestamptz IS NULL OR created_at >= $12::timestamptz)
-  AND ($13::timestamptz IS NULL OR created_at < $13::timestamptz)
-ORDER BY scheduled_at DESC, id DESC
-LIMIT $14
+SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters,
+       s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
+       s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
+       s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.number, s.fits::boolean AS fits
+FROM (
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($2::text[] IS NULL OR e.status = ANY ($2::text[]))
+            AND ($3::text[] IS NULL OR e.trigger_type = ANY ($3::text[]))
+            AND ($4::text[] IS NULL OR e.job_type = ANY ($4::text[]))
+            AND ($5::text IS NULL OR e.triggered_by = $5::text)
+            AND ($6::timestamptz IS NULL OR e.created_at >= $6::timestamptz)
+            AND ($7::timestamptz IS NULL OR e.created_at < $7::timestamptz)) AS fits
+    FROM (
+        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
+        WHERE tenant_id = $8 AND job_id = $9 AND status <> 'completed'
+          AND scheduled_at >= $10::timestamptz AND scheduled_at < $11::timestamptz
+          AND (scheduled_at, id) < ($12::timestamptz, $13::uuid)
+        ORDER BY scheduled_at DESC, id DESC LIMIT $14
+    ) e
+    WINDOW listed AS (ORDER BY e.scheduled_at DESC, e.id DESC)
+) s
+WHERE s.fits OR s.last
+ORDER BY s.scheduled_at DESC, s.id DESC
+LIMIT $15
 `
 
 type ListUnsuccessfulExecutionsByJobParams struct {
 	WithResult  bool
-	TenantID    uuid.UUID
-	JobID       uuid.UUID
-	FromAt      time.Time
-	ToAt        time.Time
-	PlaceAt     time.Time
-	PlaceID     uuid.UUID
 	Statuses    []string
 	Triggers    []string
 	JobTypes    []string
 	TriggeredBy *string
 	CreatedFrom *time.Time
 	CreatedTo   *time.Time
+	TenantID    uuid.UUID
+	JobID       uuid.UUID
+	FromAt      time.Time
+	ToAt        time.Time
+	PlaceAt     time.Time
+	PlaceID     uuid.UUID
+	ScanRows    int32
 	PageSize    int32
 }
 
@@ -851,24 +969,27 @@ type ListUnsuccessfulExecutionsByJobRow struct {
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
 	CancelledBy       string
+	Number            int64
+	Fits              bool
 }
 
 // The same without what completed: walks job_executions_job_unsuccessful.
 func (q *Queries) ListUnsuccessfulExecutionsByJob(ctx context.Context, arg ListUnsuccessfulExecutionsByJobParams) ([]ListUnsuccessfulExecutionsByJobRow, error) {
 	rows, err := q.db.Query(ctx, ListUnsuccessfulExecutionsByJob,
 		arg.WithResult,
-		arg.TenantID,
-		arg.JobID,
-		arg.FromAt,
-		arg.ToAt,
-		arg.PlaceAt,
-		arg.PlaceID,
 		arg.Statuses,
 		arg.Triggers,
 		arg.JobTypes,
 		arg.TriggeredBy,
 		arg.CreatedFrom,
 		arg.CreatedTo,
+		arg.TenantID,
+		arg.JobID,
+		arg.FromAt,
+		arg.ToAt,
+		arg.PlaceAt,
+		arg.PlaceID,
+		arg.ScanRows,
 		arg.PageSize,
 	)
 	if err != nil {
@@ -912,6 +1033,8 @@ func (q *Queries) ListUnsuccessfulExecutionsByJob(ctx context.Context, arg ListU
 			&i.CancelRequestedAt,
 			&i.BackfillID,
 			&i.CancelledBy,
+			&i.Number,
+			&i.Fits,
 		); err != nil {
 			return nil, err
 		}

@@ -269,6 +269,35 @@ func (q *Queries) CountJobsDueAt(ctx context.Context, arg CountJobsDueAtParams) 
 	return count, err
 }
 
+const CountJobsToSort = `-- name: CountJobsToSort :one
+SELECT count(*) FROM (
+    SELECT 1 FROM scheduled_jobs
+    WHERE tenant_id = $1 AND deleted_at IS NULL AND created_at >= $2::timestamptz AND created_at < $3::timestamptz
+    LIMIT $4
+) j
+`
+
+type CountJobsToSortParams struct {
+	TenantID    uuid.UUID
+	CreatedFrom time.Time
+	CreatedTo   time.Time
+	Most        int32
+}
+
+// How many jobs another order than that of the list has to read; counts so many at
+// most.
+func (q *Queries) CountJobsToSort(ctx context.Context, arg CountJobsToSortParams) (int64, error) {
+	row := q.db.QueryRow(ctx, CountJobsToSort,
+		arg.TenantID,
+		arg.CreatedFrom,
+		arg.CreatedTo,
+		arg.Most,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const DeleteJob = `-- name: DeleteJob :exec
 UPDATE scheduled_jobs SET deleted_at = $1::timestamptz, status = 'inactive', status_reason = 'deleted', next_execution_at = NULL
 WHERE tenant_id = $2 AND id = $3
@@ -396,29 +425,36 @@ func (q *Queries) JobExists(ctx context.Context, arg JobExistsParams) (bool, err
 }
 
 const ListJobs = `-- name: ListJobs :many
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation FROM scheduled_jobs
-WHERE tenant_id = $1 AND deleted_at IS NULL
-  AND (created_at, id) < ($2::timestamptz, $3::uuid)
-  AND created_at >= $4::timestamptz AND created_at < $5::timestamptz
-  AND ($6::text[] IS NULL OR status = ANY ($6::text[]))
-  AND ($7::text[] IS NULL OR job_type = ANY ($7::text[]))
-  AND ($8::text[] IS NULL OR tags @> $8::text[])
-  AND ($9::text[] IS NULL OR tags && $9::text[])
-  AND ($10::text IS NULL OR strpos(lower(name), lower($10::text)) > 0
-                                          OR strpos(lower(description), lower($10::text)) > 0)
-  AND ($11::text IS NULL OR created_by = $11::text)
-  AND ($12::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= $12::timestamptz))
-  AND ($13::timestamptz IS NULL OR (status = 'active' AND next_execution_at < $13::timestamptz))
-ORDER BY created_at DESC, id DESC
-LIMIT $14
+SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.timezone, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.max_concurrent, scheduled_jobs.overlap_policy, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.priority, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.overlap_queue_limit, scheduled_jobs.calendars, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.concurrency_key, scheduled_jobs.secret_names, scheduled_jobs.catch_up_until, scheduled_jobs.generation, page.number, page.fits::boolean AS fits
+FROM (
+    SELECT s.id, s.created_at, s.number, s.fits FROM (
+        SELECT j.id, j.created_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($1::text[] IS NULL OR j.status = ANY ($1::text[]))
+            AND ($2::text[] IS NULL OR j.job_type = ANY ($2::text[]))
+            AND ($3::text[] IS NULL OR j.tags @> $3::text[])
+            AND ($4::text[] IS NULL OR j.tags && $4::text[])
+            AND ($5::text IS NULL OR strpos(lower(j.name), lower($5::text)) > 0
+                                                    OR strpos(lower(j.description), lower($5::text)) > 0)
+            AND ($6::text IS NULL OR j.created_by = $6::text)
+            AND ($7::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= $7::timestamptz))
+            AND ($8::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < $8::timestamptz))) AS fits
+        FROM (
+            SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.timezone, i.interval_ms, i.run_at, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.job_type, i.config, i.retry_config, i.max_attempts, i.timeout_seconds, i.max_concurrent, i.overlap_policy, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.priority, i.disable_after_failures, i.status, i.status_reason, i.next_execution_at, i.last_execution_at, i.execution_count, i.overlap_queue_limit, i.calendars, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.audited_at, i.audit_difference, i.concurrency_key, i.secret_names, i.catch_up_until, i.generation FROM scheduled_jobs i
+            WHERE i.tenant_id = $9 AND i.deleted_at IS NULL
+              AND (i.created_at, i.id) < ($10::timestamptz, $11::uuid)
+              AND i.created_at >= $12::timestamptz AND i.created_at < $13::timestamptz
+            ORDER BY i.created_at DESC, i.id DESC LIMIT $14
+        ) j
+        WINDOW listed AS (ORDER BY j.created_at DESC, j.id DESC)
+    ) s
+    WHERE s.fits OR s.last
+    ORDER BY s.created_at DESC, s.id DESC LIMIT $15
+) page
+JOIN scheduled_jobs ON scheduled_jobs.tenant_id = $9 AND scheduled_jobs.id = page.id
+ORDER BY page.created_at DESC, page.id DESC
 `
 
 type ListJobsParams struct {
-	TenantID        uuid.UUID
-	BeforeCreatedAt time.Time
-	BeforeID        uuid.UUID
-	CreatedFrom     time.Time
-	CreatedTo       time.Time
 	Statuses        []string
 	JobTypes        []string
 	AllTags         []string
@@ -427,20 +463,29 @@ type ListJobsParams struct {
 	CreatedBy       *string
 	NextFrom        *time.Time
 	NextTo          *time.Time
+	TenantID        uuid.UUID
+	BeforeCreatedAt time.Time
+	BeforeID        uuid.UUID
+	CreatedFrom     time.Time
+	CreatedTo       time.Time
+	ScanRows        int32
 	PageSize        int32
 }
 
-// Walks scheduled_jobs_list from the position of the last page. The filters are
-// asked of each row: under row-level security no index can answer them, because
-// their operators are not leakproof, and every further index over this table
-// would cost each promotion a write.
-func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]ScheduledJob, error) {
+type ListJobsRow struct {
+	ScheduledJob ScheduledJob
+	Number       int64
+	Fits         bool
+}
+
+// Walks scheduled_jobs_list from the position of the last page, over scan_rows
+// rows at most, whatever the filters leave. They are asked of each row: under
+// row-level security no index can answer them, because their operators are not
+// leakproof, and every further index over this table would cost each promotion a
+// write. The last row that was read comes back although it may not fit: the next
+// page begins after it.
+func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]ListJobsRow, error) {
 	rows, err := q.db.Query(ctx, ListJobs,
-		arg.TenantID,
-		arg.BeforeCreatedAt,
-		arg.BeforeID,
-		arg.CreatedFrom,
-		arg.CreatedTo,
 		arg.Statuses,
 		arg.JobTypes,
 		arg.AllTags,
@@ -449,66 +494,74 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Scheduled
 		arg.CreatedBy,
 		arg.NextFrom,
 		arg.NextTo,
+		arg.TenantID,
+		arg.BeforeCreatedAt,
+		arg.BeforeID,
+		arg.CreatedFrom,
+		arg.CreatedTo,
+		arg.ScanRows,
 		arg.PageSize,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ScheduledJob
+	var items []ListJobsRow
 	for rows.Next() {
-		var i ScheduledJob
+		var i ListJobsRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.TenantID,
-			&i.Name,
-			&i.Description,
-			&i.Tags,
-			&i.CreatedBy,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.DeletedAt,
-			&i.Version,
-			&i.CronExpression,
-			&i.Timezone,
-			&i.IntervalMs,
-			&i.RunAt,
-			&i.AnchorAt,
-			&i.StartDate,
-			&i.EndDate,
-			&i.MaxExecutions,
-			&i.JitterSeconds,
-			&i.DstGap,
-			&i.DstOverlap,
-			&i.JobType,
-			&i.Config,
-			&i.RetryConfig,
-			&i.MaxAttempts,
-			&i.TimeoutSeconds,
-			&i.MaxConcurrent,
-			&i.OverlapPolicy,
-			&i.MisfirePolicy,
-			&i.MisfireLimit,
-			&i.MisfireGraceSeconds,
-			&i.Priority,
-			&i.DisableAfterFailures,
-			&i.Status,
-			&i.StatusReason,
-			&i.NextExecutionAt,
-			&i.LastExecutionAt,
-			&i.ExecutionCount,
-			&i.OverlapQueueLimit,
-			&i.Calendars,
-			&i.StatusBy,
-			&i.StatusAt,
-			&i.PausedUntil,
-			&i.ResumePolicy,
-			&i.AuditedAt,
-			&i.AuditDifference,
-			&i.ConcurrencyKey,
-			&i.SecretNames,
-			&i.CatchUpUntil,
-			&i.Generation,
+			&i.ScheduledJob.ID,
+			&i.ScheduledJob.TenantID,
+			&i.ScheduledJob.Name,
+			&i.ScheduledJob.Description,
+			&i.ScheduledJob.Tags,
+			&i.ScheduledJob.CreatedBy,
+			&i.ScheduledJob.CreatedAt,
+			&i.ScheduledJob.UpdatedAt,
+			&i.ScheduledJob.DeletedAt,
+			&i.ScheduledJob.Version,
+			&i.ScheduledJob.CronExpression,
+			&i.ScheduledJob.Timezone,
+			&i.ScheduledJob.IntervalMs,
+			&i.ScheduledJob.RunAt,
+			&i.ScheduledJob.AnchorAt,
+			&i.ScheduledJob.StartDate,
+			&i.ScheduledJob.EndDate,
+			&i.ScheduledJob.MaxExecutions,
+			&i.ScheduledJob.JitterSeconds,
+			&i.ScheduledJob.DstGap,
+			&i.ScheduledJob.DstOverlap,
+			&i.ScheduledJob.JobType,
+			&i.ScheduledJob.Config,
+			&i.ScheduledJob.RetryConfig,
+			&i.ScheduledJob.MaxAttempts,
+			&i.ScheduledJob.TimeoutSeconds,
+			&i.ScheduledJob.MaxConcurrent,
+			&i.ScheduledJob.OverlapPolicy,
+			&i.ScheduledJob.MisfirePolicy,
+			&i.ScheduledJob.MisfireLimit,
+			&i.ScheduledJob.MisfireGraceSeconds,
+			&i.ScheduledJob.Priority,
+			&i.ScheduledJob.DisableAfterFailures,
+			&i.ScheduledJob.Status,
+			&i.ScheduledJob.StatusReason,
+			&i.ScheduledJob.NextExecutionAt,
+			&i.ScheduledJob.LastExecutionAt,
+			&i.ScheduledJob.ExecutionCount,
+			&i.ScheduledJob.OverlapQueueLimit,
+			&i.ScheduledJob.Calendars,
+			&i.ScheduledJob.StatusBy,
+			&i.ScheduledJob.StatusAt,
+			&i.ScheduledJob.PausedUntil,
+			&i.ScheduledJob.ResumePolicy,
+			&i.ScheduledJob.AuditedAt,
+			&i.ScheduledJob.AuditDifference,
+			&i.ScheduledJob.ConcurrencyKey,
+			&i.ScheduledJob.SecretNames,
+			&i.ScheduledJob.CatchUpUntil,
+			&i.ScheduledJob.Generation,
+			&i.Number,
+			&i.Fits,
 		); err != nil {
 			return nil, err
 		}
@@ -602,29 +655,36 @@ func (q *Queries) ListJobsToAudit(ctx context.Context, arg ListJobsToAuditParams
 }
 
 const ListOldestJobs = `-- name: ListOldestJobs :many
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation FROM scheduled_jobs
-WHERE tenant_id = $1 AND deleted_at IS NULL
-  AND (created_at, id) > ($2::timestamptz, $3::uuid)
-  AND created_at >= $4::timestamptz AND created_at < $5::timestamptz
-  AND ($6::text[] IS NULL OR status = ANY ($6::text[]))
-  AND ($7::text[] IS NULL OR job_type = ANY ($7::text[]))
-  AND ($8::text[] IS NULL OR tags @> $8::text[])
-  AND ($9::text[] IS NULL OR tags && $9::text[])
-  AND ($10::text IS NULL OR strpos(lower(name), lower($10::text)) > 0
-                                          OR strpos(lower(description), lower($10::text)) > 0)
-  AND ($11::text IS NULL OR created_by = $11::text)
-  AND ($12::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= $12::timestamptz))
-  AND ($13::timestamptz IS NULL OR (status = 'active' AND next_execution_at < $13::timestamptz))
-ORDER BY created_at, id
-LIMIT $14
+SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.timezone, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.max_concurrent, scheduled_jobs.overlap_policy, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.priority, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.overlap_queue_limit, scheduled_jobs.calendars, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.concurrency_key, scheduled_jobs.secret_names, scheduled_jobs.catch_up_until, scheduled_jobs.generation, page.number, page.fits::boolean AS fits
+FROM (
+    SELECT s.id, s.created_at, s.number, s.fits FROM (
+        SELECT j.id, j.created_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($1::text[] IS NULL OR j.status = ANY ($1::text[]))
+            AND ($2::text[] IS NULL OR j.job_type = ANY ($2::text[]))
+            AND ($3::text[] IS NULL OR j.tags @> $3::text[])
+            AND ($4::text[] IS NULL OR j.tags && $4::text[])
+            AND ($5::text IS NULL OR strpos(lower(j.name), lower($5::text)) > 0
+                                                    OR strpos(lower(j.description), lower($5::text)) > 0)
+            AND ($6::text IS NULL OR j.created_by = $6::text)
+            AND ($7::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= $7::timestamptz))
+            AND ($8::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < $8::timestamptz))) AS fits
+        FROM (
+            SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.timezone, i.interval_ms, i.run_at, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.job_type, i.config, i.retry_config, i.max_attempts, i.timeout_seconds, i.max_concurrent, i.overlap_policy, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.priority, i.disable_after_failures, i.status, i.status_reason, i.next_execution_at, i.last_execution_at, i.execution_count, i.overlap_queue_limit, i.calendars, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.audited_at, i.audit_difference, i.concurrency_key, i.secret_names, i.catch_up_until, i.generation FROM scheduled_jobs i
+            WHERE i.tenant_id = $9 AND i.deleted_at IS NULL
+              AND (i.created_at, i.id) > ($10::timestamptz, $11::uuid)
+              AND i.created_at >= $12::timestamptz AND i.created_at < $13::timestamptz
+            ORDER BY i.created_at, i.id LIMIT $14
+        ) j
+        WINDOW listed AS (ORDER BY j.created_at, j.id)
+    ) s
+    WHERE s.fits OR s.last
+    ORDER BY s.created_at, s.id LIMIT $15
+) page
+JOIN scheduled_jobs ON scheduled_jobs.tenant_id = $9 AND scheduled_jobs.id = page.id
+ORDER BY page.created_at, page.id
 `
 
 type ListOldestJobsParams struct {
-	TenantID       uuid.UUID
-	AfterCreatedAt time.Time
-	AfterID        uuid.UUID
-	CreatedFrom    time.Time
-	CreatedTo      time.Time
 	Statuses       []string
 	JobTypes       []string
 	AllTags        []string
@@ -633,17 +693,24 @@ type ListOldestJobsParams struct {
 	CreatedBy      *string
 	NextFrom       *time.Time
 	NextTo         *time.Time
+	TenantID       uuid.UUID
+	AfterCreatedAt time.Time
+	AfterID        uuid.UUID
+	CreatedFrom    time.Time
+	CreatedTo      time.Time
+	ScanRows       int32
 	PageSize       int32
 }
 
+type ListOldestJobsRow struct {
+	ScheduledJob ScheduledJob
+	Number       int64
+	Fits         bool
+}
+
 // The same the other way round.
-func (q *Queries) ListOldestJobs(ctx context.Context, arg ListOldestJobsParams) ([]ScheduledJob, error) {
+func (q *Queries) ListOldestJobs(ctx context.Context, arg ListOldestJobsParams) ([]ListOldestJobsRow, error) {
 	rows, err := q.db.Query(ctx, ListOldestJobs,
-		arg.TenantID,
-		arg.AfterCreatedAt,
-		arg.AfterID,
-		arg.CreatedFrom,
-		arg.CreatedTo,
 		arg.Statuses,
 		arg.JobTypes,
 		arg.AllTags,
@@ -652,66 +719,74 @@ func (q *Queries) ListOldestJobs(ctx context.Context, arg ListOldestJobsParams) 
 		arg.CreatedBy,
 		arg.NextFrom,
 		arg.NextTo,
+		arg.TenantID,
+		arg.AfterCreatedAt,
+		arg.AfterID,
+		arg.CreatedFrom,
+		arg.CreatedTo,
+		arg.ScanRows,
 		arg.PageSize,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ScheduledJob
+	var items []ListOldestJobsRow
 	for rows.Next() {
-		var i ScheduledJob
+		var i ListOldestJobsRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.TenantID,
-			&i.Name,
-			&i.Description,
-			&i.Tags,
-			&i.CreatedBy,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.DeletedAt,
-			&i.Version,
-			&i.CronExpression,
-			&i.Timezone,
-			&i.IntervalMs,
-			&i.RunAt,
-			&i.AnchorAt,
-			&i.StartDate,
-			&i.EndDate,
-			&i.MaxExecutions,
-			&i.JitterSeconds,
-			&i.DstGap,
-			&i.DstOverlap,
-			&i.JobType,
-			&i.Config,
-			&i.RetryConfig,
-			&i.MaxAttempts,
-			&i.TimeoutSeconds,
-			&i.MaxConcurrent,
-			&i.OverlapPolicy,
-			&i.MisfirePolicy,
-			&i.MisfireLimit,
-			&i.MisfireGraceSeconds,
-			&i.Priority,
-			&i.DisableAfterFailures,
-			&i.Status,
-			&i.StatusReason,
-			&i.NextExecutionAt,
-			&i.LastExecutionAt,
-			&i.ExecutionCount,
-			&i.OverlapQueueLimit,
-			&i.Calendars,
-			&i.StatusBy,
-			&i.StatusAt,
-			&i.PausedUntil,
-			&i.ResumePolicy,
-			&i.AuditedAt,
-			&i.AuditDifference,
-			&i.ConcurrencyKey,
-			&i.SecretNames,
-			&i.CatchUpUntil,
-			&i.Generation,
+			&i.ScheduledJob.ID,
+			&i.ScheduledJob.TenantID,
+			&i.ScheduledJob.Name,
+			&i.ScheduledJob.Description,
+			&i.ScheduledJob.Tags,
+			&i.ScheduledJob.CreatedBy,
+			&i.ScheduledJob.CreatedAt,
+			&i.ScheduledJob.UpdatedAt,
+			&i.ScheduledJob.DeletedAt,
+			&i.ScheduledJob.Version,
+			&i.ScheduledJob.CronExpression,
+			&i.ScheduledJob.Timezone,
+			&i.ScheduledJob.IntervalMs,
+			&i.ScheduledJob.RunAt,
+			&i.ScheduledJob.AnchorAt,
+			&i.ScheduledJob.StartDate,
+			&i.ScheduledJob.EndDate,
+			&i.ScheduledJob.MaxExecutions,
+			&i.ScheduledJob.JitterSeconds,
+			&i.ScheduledJob.DstGap,
+			&i.ScheduledJob.DstOverlap,
+			&i.ScheduledJob.JobType,
+			&i.ScheduledJob.Config,
+			&i.ScheduledJob.RetryConfig,
+			&i.ScheduledJob.MaxAttempts,
+			&i.ScheduledJob.TimeoutSeconds,
+			&i.ScheduledJob.MaxConcurrent,
+			&i.ScheduledJob.OverlapPolicy,
+			&i.ScheduledJob.MisfirePolicy,
+			&i.ScheduledJob.MisfireLimit,
+			&i.ScheduledJob.MisfireGraceSeconds,
+			&i.ScheduledJob.Priority,
+			&i.ScheduledJob.DisableAfterFailures,
+			&i.ScheduledJob.Status,
+			&i.ScheduledJob.StatusReason,
+			&i.ScheduledJob.NextExecutionAt,
+			&i.ScheduledJob.LastExecutionAt,
+			&i.ScheduledJob.ExecutionCount,
+			&i.ScheduledJob.OverlapQueueLimit,
+			&i.ScheduledJob.Calendars,
+			&i.ScheduledJob.StatusBy,
+			&i.ScheduledJob.StatusAt,
+			&i.ScheduledJob.PausedUntil,
+			&i.ScheduledJob.ResumePolicy,
+			&i.ScheduledJob.AuditedAt,
+			&i.ScheduledJob.AuditDifference,
+			&i.ScheduledJob.ConcurrencyKey,
+			&i.ScheduledJob.SecretNames,
+			&i.ScheduledJob.CatchUpUntil,
+			&i.ScheduledJob.Generation,
+			&i.Number,
+			&i.Fits,
 		); err != nil {
 			return nil, err
 		}

@@ -1,14 +1,29 @@
 -- name: ListAuditEntries :many
--- Newest first. Walks audit_log_list; of one object, its own index.
-SELECT * FROM audit_log
-WHERE tenant_id = @tenant_id AND (at, strand, seq) < (@before_at::timestamptz, @before_strand::smallint, @before_seq::bigint)
-  AND (sqlc.narg(actor)::text IS NULL OR actor = sqlc.narg(actor))
-  AND (sqlc.narg(action)::text IS NULL OR action = sqlc.narg(action))
-  AND (sqlc.narg(object_type)::text IS NULL OR object_type = sqlc.narg(object_type))
-  AND (sqlc.narg(object_id)::text IS NULL OR object_id = sqlc.narg(object_id))
-  AND (sqlc.narg(from_at)::timestamptz IS NULL OR at >= sqlc.narg(from_at))
-  AND (sqlc.narg(to_at)::timestamptz IS NULL OR at < sqlc.narg(to_at))
-ORDER BY at DESC, strand DESC, seq DESC LIMIT @page_size;
+-- Newest first, over scan_rows entries at most. Walks audit_log_list; of one
+-- object, its own index. The last entry that was read comes back although it may
+-- not fit: the next page begins after it.
+SELECT sqlc.embed(audit_log), page.number, page.fits::boolean AS fits
+FROM (
+    SELECT s.strand, s.seq, s.at, s.number, s.fits FROM (
+        SELECT l.strand, l.seq, l.at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           ((sqlc.narg(actor)::text IS NULL OR l.actor = sqlc.narg(actor))
+            AND (sqlc.narg(action)::text IS NULL OR l.action = sqlc.narg(action))
+            AND (sqlc.narg(object_type)::text IS NULL OR l.object_type = sqlc.narg(object_type))) AS fits
+        FROM (
+            SELECT i.strand, i.seq, i.at, i.actor, i.action, i.object_type FROM audit_log i
+            WHERE i.tenant_id = @tenant_id AND (i.at, i.strand, i.seq) < (@before_at::timestamptz, @before_strand::smallint, @before_seq::bigint)
+              AND (sqlc.narg(object_id)::text IS NULL OR i.object_id = sqlc.narg(object_id))
+              AND (sqlc.narg(from_at)::timestamptz IS NULL OR i.at >= sqlc.narg(from_at))
+              AND (sqlc.narg(to_at)::timestamptz IS NULL OR i.at < sqlc.narg(to_at))
+            ORDER BY i.at DESC, i.strand DESC, i.seq DESC LIMIT @scan_rows
+        ) l
+        WINDOW listed AS (ORDER BY l.at DESC, l.strand DESC, l.seq DESC)
+    ) s
+    WHERE s.fits OR s.last
+    ORDER BY s.at DESC, s.strand DESC, s.seq DESC LIMIT @page_size
+) page
+JOIN audit_log ON audit_log.tenant_id = @tenant_id AND audit_log.strand = page.strand AND audit_log.seq = page.seq
+ORDER BY page.at DESC, page.strand DESC, page.seq DESC;
 
 -- name: ListAuditLinks :many
 -- A piece of a strand from a link on, oldest first, each row with the strand's

@@ -25,43 +25,78 @@ SELECT * FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND delet
 FOR NO KEY UPDATE;
 
 -- name: ListJobs :many
--- Walks scheduled_jobs_list from the position of the last page. The filters are
--- asked of each row: under row-level security no index can answer them, because
--- their operators are not leakproof, and every further index over this table
--- would cost each promotion a write.
-SELECT * FROM scheduled_jobs
-WHERE tenant_id = @tenant_id AND deleted_at IS NULL
-  AND (created_at, id) < (@before_created_at::timestamptz, @before_id::uuid)
-  AND created_at >= @created_from::timestamptz AND created_at < @created_to::timestamptz
-  AND (sqlc.narg(statuses)::text[] IS NULL OR status = ANY (sqlc.narg(statuses)::text[]))
-  AND (sqlc.narg(job_types)::text[] IS NULL OR job_type = ANY (sqlc.narg(job_types)::text[]))
-  AND (sqlc.narg(all_tags)::text[] IS NULL OR tags @> sqlc.narg(all_tags)::text[])
-  AND (sqlc.narg(any_tags)::text[] IS NULL OR tags && sqlc.narg(any_tags)::text[])
-  AND (sqlc.narg(contained)::text IS NULL OR strpos(lower(name), lower(sqlc.narg(contained)::text)) > 0
-                                          OR strpos(lower(description), lower(sqlc.narg(contained)::text)) > 0)
-  AND (sqlc.narg(created_by)::text IS NULL OR created_by = sqlc.narg(created_by)::text)
-  AND (sqlc.narg(next_from)::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= sqlc.narg(next_from)::timestamptz))
-  AND (sqlc.narg(next_to)::timestamptz IS NULL OR (status = 'active' AND next_execution_at < sqlc.narg(next_to)::timestamptz))
-ORDER BY created_at DESC, id DESC
-LIMIT @page_size;
+-- Walks scheduled_jobs_list from the position of the last page, over scan_rows
+-- rows at most, whatever the filters leave. They are asked of each row: under
+-- row-level security no index can answer them, because their operators are not
+-- leakproof, and every further index over this table would cost each promotion a
+-- write. The last row that was read comes back although it may not fit: the next
+-- page begins after it.
+SELECT sqlc.embed(scheduled_jobs), page.number, page.fits::boolean AS fits
+FROM (
+    SELECT s.id, s.created_at, s.number, s.fits FROM (
+        SELECT j.id, j.created_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           ((sqlc.narg(statuses)::text[] IS NULL OR j.status = ANY (sqlc.narg(statuses)::text[]))
+            AND (sqlc.narg(job_types)::text[] IS NULL OR j.job_type = ANY (sqlc.narg(job_types)::text[]))
+            AND (sqlc.narg(all_tags)::text[] IS NULL OR j.tags @> sqlc.narg(all_tags)::text[])
+            AND (sqlc.narg(any_tags)::text[] IS NULL OR j.tags && sqlc.narg(any_tags)::text[])
+            AND (sqlc.narg(contained)::text IS NULL OR strpos(lower(j.name), lower(sqlc.narg(contained)::text)) > 0
+                                                    OR strpos(lower(j.description), lower(sqlc.narg(contained)::text)) > 0)
+            AND (sqlc.narg(created_by)::text IS NULL OR j.created_by = sqlc.narg(created_by)::text)
+            AND (sqlc.narg(next_from)::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= sqlc.narg(next_from)::timestamptz))
+            AND (sqlc.narg(next_to)::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < sqlc.narg(next_to)::timestamptz))) AS fits
+        FROM (
+            SELECT i.* FROM scheduled_jobs i
+            WHERE i.tenant_id = @tenant_id AND i.deleted_at IS NULL
+              AND (i.created_at, i.id) < (@before_created_at::timestamptz, @before_id::uuid)
+              AND i.created_at >= @created_from::timestamptz AND i.created_at < @created_to::timestamptz
+            ORDER BY i.created_at DESC, i.id DESC LIMIT @scan_rows
+        ) j
+        WINDOW listed AS (ORDER BY j.created_at DESC, j.id DESC)
+    ) s
+    WHERE s.fits OR s.last
+    ORDER BY s.created_at DESC, s.id DESC LIMIT @page_size
+) page
+JOIN scheduled_jobs ON scheduled_jobs.tenant_id = @tenant_id AND scheduled_jobs.id = page.id
+ORDER BY page.created_at DESC, page.id DESC;
 
 -- name: ListOldestJobs :many
 -- The same the other way round.
-SELECT * FROM scheduled_jobs
-WHERE tenant_id = @tenant_id AND deleted_at IS NULL
-  AND (created_at, id) > (@after_created_at::timestamptz, @after_id::uuid)
-  AND created_at >= @created_from::timestamptz AND created_at < @created_to::timestamptz
-  AND (sqlc.narg(statuses)::text[] IS NULL OR status = ANY (sqlc.narg(statuses)::text[]))
-  AND (sqlc.narg(job_types)::text[] IS NULL OR job_type = ANY (sqlc.narg(job_types)::text[]))
-  AND (sqlc.narg(all_tags)::text[] IS NULL OR tags @> sqlc.narg(all_tags)::text[])
-  AND (sqlc.narg(any_tags)::text[] IS NULL OR tags && sqlc.narg(any_tags)::text[])
-  AND (sqlc.narg(contained)::text IS NULL OR strpos(lower(name), lower(sqlc.narg(contained)::text)) > 0
-                                          OR strpos(lower(description), lower(sqlc.narg(contained)::text)) > 0)
-  AND (sqlc.narg(created_by)::text IS NULL OR created_by = sqlc.narg(created_by)::text)
-  AND (sqlc.narg(next_from)::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= sqlc.narg(next_from)::timestamptz))
-  AND (sqlc.narg(next_to)::timestamptz IS NULL OR (status = 'active' AND next_execution_at < sqlc.narg(next_to)::timestamptz))
-ORDER BY created_at, id
-LIMIT @page_size;
+SELECT sqlc.embed(scheduled_jobs), page.number, page.fits::boolean AS fits
+FROM (
+    SELECT s.id, s.created_at, s.number, s.fits FROM (
+        SELECT j.id, j.created_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           ((sqlc.narg(statuses)::text[] IS NULL OR j.status = ANY (sqlc.narg(statuses)::text[]))
+            AND (sqlc.narg(job_types)::text[] IS NULL OR j.job_type = ANY (sqlc.narg(job_types)::text[]))
+            AND (sqlc.narg(all_tags)::text[] IS NULL OR j.tags @> sqlc.narg(all_tags)::text[])
+            AND (sqlc.narg(any_tags)::text[] IS NULL OR j.tags && sqlc.narg(any_tags)::text[])
+            AND (sqlc.narg(contained)::text IS NULL OR strpos(lower(j.name), lower(sqlc.narg(contained)::text)) > 0
+                                                    OR strpos(lower(j.description), lower(sqlc.narg(contained)::text)) > 0)
+            AND (sqlc.narg(created_by)::text IS NULL OR j.created_by = sqlc.narg(created_by)::text)
+            AND (sqlc.narg(next_from)::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= sqlc.narg(next_from)::timestamptz))
+            AND (sqlc.narg(next_to)::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < sqlc.narg(next_to)::timestamptz))) AS fits
+        FROM (
+            SELECT i.* FROM scheduled_jobs i
+            WHERE i.tenant_id = @tenant_id AND i.deleted_at IS NULL
+              AND (i.created_at, i.id) > (@after_created_at::timestamptz, @after_id::uuid)
+              AND i.created_at >= @created_from::timestamptz AND i.created_at < @created_to::timestamptz
+            ORDER BY i.created_at, i.id LIMIT @scan_rows
+        ) j
+        WINDOW listed AS (ORDER BY j.created_at, j.id)
+    ) s
+    WHERE s.fits OR s.last
+    ORDER BY s.created_at, s.id LIMIT @page_size
+) page
+JOIN scheduled_jobs ON scheduled_jobs.tenant_id = @tenant_id AND scheduled_jobs.id = page.id
+ORDER BY page.created_at, page.id;
+
+-- name: CountJobsToSort :one
+-- How many jobs another order than that of the list has to read; counts so many at
+-- most.
+SELECT count(*) FROM (
+    SELECT 1 FROM scheduled_jobs
+    WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND created_at >= @created_from::timestamptz AND created_at < @created_to::timestamptz
+    LIMIT @most
+) j;
 
 -- name: ListSortedJobs :many
 -- The same by another order: the tenant's jobs by scheduled_jobs_list, of which

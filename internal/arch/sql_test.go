@@ -64,6 +64,8 @@ var crossTenant = map[string]string{
 	"PoolLateExecutions":           "sweeper, and the worker while hints do not come",
 	"DeleteExpiredIdempotencyKeys": "retention",
 
+	"ListPartitionStarts": "the list of executions: the catalog alone, no rows",
+
 	"ListDriftedTenants": "auditor: counts of what runs that differ from the rows",
 	"EnsureRunningCount": "auditor",
 	"LockRunningCount":   "auditor, before it recounts",

@@ -114,7 +114,7 @@ func (b *bundle) entries(who tenant.Actor, f audit.Filter) []audit.Entry {
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
-	list, err := b.log.List(b.t.Context(), who, f)
+	list, _, err := b.log.List(b.t.Context(), who, f)
 	if err != nil {
 		b.t.Fatal(err)
 	}

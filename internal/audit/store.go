@@ -24,30 +24,51 @@ type Store struct{ db *postgres.DB }
 // NewStore makes a store.
 func NewStore(db *postgres.DB) *Store { return &Store{db: db} }
 
-// List reads a page of entries, newest first.
-func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []Entry, err error) {
+// scanRows is how many entries a page reads at most, whatever its filters leave.
+const scanRows = 10_000
+
+// List reads a page of entries, newest first, and where the next one begins; nil:
+// nowhere. It reads scanRows entries at most: where the filters leave few of them,
+// a page is short, or empty, although there is more.
+func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []Entry, next *Position, err error) {
 	p := db.ListAuditEntriesParams{
-		TenantID: who.TenantID, BeforeAt: farFuture, PageSize: int32(f.Limit), FromAt: f.From, ToAt: f.To,
+		TenantID: who.TenantID, BeforeAt: farFuture, PageSize: int32(f.Limit) + 1, ScanRows: scanRows, FromAt: f.From, ToAt: f.To,
 		Actor: orNil(f.Actor), Action: orNil(f.Action), ObjectType: orNil(f.ObjectType), ObjectID: orNil(f.ObjectID),
 	}
 	if f.After != nil {
 		p.BeforeAt, p.BeforeStrand, p.BeforeSeq = f.After.At, int16(f.After.Strand), f.After.Seq
 	}
-	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+	err = s.db.InList(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		rows, err := tx.ListAuditEntries(ctx, p)
 		if err != nil {
 			return fmt.Errorf("list audit entries: %w", err)
 		}
-		list = make([]Entry, len(rows))
-		for i, r := range rows {
-			list[i] = Entry{
-				Strand: int(r.Strand), Seq: r.Seq, At: r.At.UTC(), ActorKind: r.ActorKind, Actor: r.Actor, Address: r.Address, RequestID: r.RequestID, Action: r.Action,
-				ObjectType: r.ObjectType, ObjectID: r.ObjectID, Change: r.Change, Before: shown(r.Before), After: shown(r.After), Hash: r.Hash,
-			}
-		}
+		list, next = pageOf(rows, f.Limit)
 		return nil
 	})
-	return list, err
+	return list, next, err
+}
+
+// pageOf takes a page out of the rows that were read, and says where to go on.
+func pageOf(rows []db.ListAuditEntriesRow, limit int) (list []Entry, next *Position) {
+	var last *Position
+	for _, r := range rows {
+		if r.Fits && len(list) == limit {
+			return list, last
+		}
+		l := r.AuditLog
+		last = &Position{At: l.At.UTC(), Strand: int(l.Strand), Seq: l.Seq}
+		if r.Fits {
+			list = append(list, Entry{
+				Strand: int(l.Strand), Seq: l.Seq, At: l.At.UTC(), ActorKind: l.ActorKind, Actor: l.Actor, Address: l.Address, RequestID: l.RequestID, Action: l.Action,
+				ObjectType: l.ObjectType, ObjectID: l.ObjectID, Change: l.Change, Before: shown(l.Before), After: shown(l.After), Hash: l.Hash,
+			})
+		}
+		if r.Number == scanRows {
+			return list, last
+		}
+	}
+	return list, nil
 }
 
 // Verify follows each strand of a tenant's record, from a link of it where one

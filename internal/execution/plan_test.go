@@ -23,13 +23,18 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 func TestReadersTouchWhatTheyAreAskedFor(t *testing.T) {
 	t.Parallel()
 	conn, tenantID, jobID := history(t)
+	if _, err := conn.Exec(t.Context(), "SET enable_sort = off"); err != nil { // as postgres.InList does
+		t.Fatal(err)
+	}
 	failed := []string{"failed"}
 	far := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-	list := db.ListExecutionsParams{TenantID: tenantID, FromAt: month(3), ToAt: month(4), PlaceAt: far, PlaceID: uuid.Max, PageSize: 21}
-	byJob := db.ListExecutionsByJobParams{TenantID: tenantID, JobID: jobID, FromAt: month(3), ToAt: month(4), PlaceAt: far, PlaceID: uuid.Max, PageSize: 21}
+	list := db.ListExecutionsParams{TenantID: tenantID, FromAt: month(3), ToAt: month(4), PlaceAt: far, PlaceID: uuid.Max, ScanRows: 10_000, PageSize: 21}
+	byJob := db.ListExecutionsByJobParams{TenantID: tenantID, JobID: jobID, FromAt: month(3), ToAt: month(4), PlaceAt: far, PlaceID: uuid.Max, ScanRows: 10_000, PageSize: 21}
 	oldest, oldestByJob := list, byJob
 	oldest.PlaceAt, oldestByJob.PlaceAt, oldest.PlaceID, oldestByJob.PlaceID = month(1), month(1), uuid.Nil, uuid.Nil
 	list.Statuses, byJob.Statuses = nil, nil
+	nobody := list
+	nobody.TriggeredBy, nobody.ScanRows = ptr("nobody"), 1000
 	rare, rareByJob := list, byJob
 	rare.Statuses, rareByJob.Statuses = failed, failed
 	for _, test := range []struct {
@@ -46,6 +51,7 @@ func TestReadersTouchWhatTheyAreAskedFor(t *testing.T) {
 			_, err := q.ListUnsuccessfulExecutions(t.Context(), db.ListUnsuccessfulExecutionsParams(rare))
 			return err
 		}},
+		{"of nobody, over 1,000 rows", 1100, func(q *db.Queries) error { _, err := q.ListExecutions(t.Context(), nobody); return err }},
 		{"of a job", 100, func(q *db.Queries) error { _, err := q.ListExecutionsByJob(t.Context(), byJob); return err }},
 		{"oldest of a job", 100, func(q *db.Queries) error {
 			_, err := q.ListOldestExecutionsByJob(t.Context(), db.ListOldestExecutionsByJobParams(oldestByJob))
@@ -118,6 +124,8 @@ func TestStatisticsTouchWhatTheyAreAskedFor(t *testing.T) {
 		})
 	}
 }
+
+func ptr[T any](value T) *T { return &value }
 
 func month(m time.Month) time.Time { return time.Date(2026, m, 1, 0, 0, 0, 0, time.UTC) }
 

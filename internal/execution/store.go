@@ -53,7 +53,7 @@ func NotFound() error {
 
 // Get reads one execution, active or over, and says what it waits for.
 func (s *Store) Get(ctx context.Context, who tenant.Actor, id uuid.UUID) (e Execution, err error) {
-	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+	err = s.db.InSnapshot(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		if e, err = get(ctx, tx, who, id); err != nil {
 			return err
 		}

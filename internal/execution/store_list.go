@@ -43,76 +43,220 @@ var (
 	farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// List reads a page of executions by scheduledAt, with what each waits for. A job that does not exist is
-// NotFound; a deleted one still has its history.
-func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []Execution, err error) {
-	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		if list, err = page(ctx, tx, who, f); err != nil {
-			return err
+const (
+	// scanRows is how many rows a page reads at most, whatever its filters leave:
+	// some 20 ms of PostgreSQL.
+	scanRows = 10_000
+	// windowMonths is how many partitions a transaction of a list touches, and so
+	// locks, beside those of months to come: a lock for each table and each of its
+	// indexes, of which a server with all defaults has 6,400 for 100 connections.
+	windowMonths = 4
+	// maxWindows is how many windows a page goes through in search of a row.
+	maxWindows = 8
+)
+
+// List reads a page of executions by scheduledAt, with what each waits for, and
+// where the next page begins; nil: nowhere. A page reads scanRows rows and
+// maxWindows windows at most: where the filters leave few of them, it is short,
+// or empty, although there is more. A job that does not exist is NotFound; a
+// deleted one still has its history.
+func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []Execution, next *Position, err error) {
+	c := &scan{filter: f, params: listParams(who, f), left: scanRows}
+	for windows := 0; windows < maxWindows && !c.done; windows++ {
+		// Each window in a transaction of its own, which gives back its locks.
+		err = s.db.InList(ctx, who.TenantID, func(tx *postgres.Tx) error {
+			if windows == 0 {
+				if err := jobExists(ctx, tx, who, f.JobID); err != nil {
+					return err
+				}
+			}
+			before := len(c.list)
+			if err := c.window(ctx, tx); err != nil {
+				return err
+			}
+			return s.explain(ctx, tx, who.TenantID, c.list[before:])
+		})
+		if err != nil {
+			return nil, nil, err
 		}
-		return s.explain(ctx, tx, who.TenantID, list)
-	})
-	return list, err
+	}
+	return c.list, c.next, nil
 }
 
-func page(ctx context.Context, tx *postgres.Tx, who tenant.Actor, f Filter) ([]Execution, error) {
-	if f.JobID != nil {
-		known, err := tx.JobExists(ctx, db.JobExistsParams{TenantID: who.TenantID, ID: *f.JobID})
-		if err != nil {
-			return nil, fmt.Errorf("look for the job: %w", err)
-		}
-		if !known {
-			return nil, job.NotFound()
-		}
+func jobExists(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id *uuid.UUID) error {
+	if id == nil {
+		return nil
 	}
-	rows, err := read(ctx, tx, f, listParams(who, f))
+	known, err := tx.JobExists(ctx, db.JobExistsParams{TenantID: who.TenantID, ID: *id})
 	if err != nil {
-		return nil, fmt.Errorf("list executions: %w", err)
+		return fmt.Errorf("look for the job: %w", err)
 	}
-	list := make([]Execution, len(rows))
-	for i, row := range rows {
-		if list[i], err = fromRow(row); err != nil {
-			return nil, err
+	if !known {
+		return job.NotFound()
+	}
+	return nil
+}
+
+// scan walks a list through windows of time.
+type scan struct {
+	filter  Filter
+	params  db.ListExecutionsByJobParams // of what is left: FromAt and ToAt
+	left    int32                        // rows that may be read still
+	windows []span                       // to come; nil: not known yet
+
+	list []Execution
+	next *Position // where the next page begins
+	done bool
+}
+
+// span is a range of scheduledAt, to excluded.
+type span struct{ from, to time.Time }
+
+// window reads the next window.
+func (c *scan) window(ctx context.Context, tx *postgres.Tx) error {
+	at, err := c.turn(ctx, tx)
+	if err != nil {
+		return err
+	}
+	p := c.params
+	p.FromAt, p.ToAt, p.ScanRows, p.PageSize = at.from, at.to, c.left, int32(c.filter.Limit-len(c.list))+1
+	rows, err := read(ctx, tx, c.filter, p)
+	if err != nil {
+		return fmt.Errorf("list executions: %w", err)
+	}
+	for _, row := range rows {
+		if !row.Fits {
+			continue
+		}
+		if len(c.list) == c.filter.Limit {
+			c.next, c.done = &Position{ScheduledAt: c.list[len(c.list)-1].ScheduledAt, ID: c.list[len(c.list)-1].ID}, true
+			return nil
+		}
+		one, err := fromListed(row)
+		if err != nil {
+			return err
+		}
+		c.list = append(c.list, one)
+	}
+	c.ended(at, rows)
+	return nil
+}
+
+// ended says where to go on after a window that did not fill the page.
+func (c *scan) ended(at span, rows []db.ListExecutionsByJobRow) {
+	c.next = &Position{ScheduledAt: at.from, ID: uuid.Nil}
+	more := c.params.FromAt.Before(at.from)
+	if c.filter.OldestFirst {
+		c.next = &Position{ScheduledAt: at.to.Add(-time.Microsecond), ID: uuid.Max}
+		more = at.to.Before(c.params.ToAt)
+	}
+	if len(rows) > 0 {
+		last := rows[len(rows)-1]
+		if c.left -= int32(last.Number); c.left <= 0 {
+			c.next, c.done = &Position{ScheduledAt: last.ScheduledAt.UTC(), ID: last.ID}, true
+			return
 		}
 	}
-	return list, nil
+	if !more {
+		c.next, c.done = nil, true
+	}
+}
+
+// turn is the window to read now. The newest is known without a look: what else
+// there is, only where that one does not fill the page.
+func (c *scan) turn(ctx context.Context, tx *postgres.Tx) (span, error) {
+	all := span{c.params.FromAt, c.params.ToAt}
+	if c.windows == nil && c.next == nil && !c.filter.OldestFirst {
+		return newest(all, tx.At), nil
+	}
+	if c.windows == nil {
+		starts, err := tx.ListPartitionStarts(ctx)
+		if err != nil {
+			return span{}, fmt.Errorf("list the months of the history: %w", err)
+		}
+		if c.next != nil {
+			all.to = c.next.ScheduledAt
+		}
+		c.windows = divide(all, starts, c.filter.OldestFirst)
+	}
+	first := c.windows[0]
+	c.windows = c.windows[1:]
+	return first, nil
+}
+
+// newest is the last part of a range: from the month before the last one that may
+// hold something, on.
+func newest(all span, now time.Time) span {
+	last := all.to.Add(-time.Microsecond)
+	if now.Before(last) {
+		last = now
+	}
+	from := time.Date(last.Year(), last.Month()-1, 1, 0, 0, 0, 0, time.UTC)
+	return span{later(all.from, from), all.to}
+}
+
+// divide cuts a range where months begin, into windows of a few months each, in
+// the order in which they are read.
+func divide(all span, starts []time.Time, oldestFirst bool) (windows []span) {
+	var cuts []time.Time
+	for _, at := range starts {
+		if at.After(all.from) && at.Before(all.to) {
+			cuts = append(cuts, at.UTC())
+		}
+	}
+	rest := all
+	if oldestFirst {
+		for i := windowMonths - 1; i < len(cuts); i += windowMonths {
+			windows = append(windows, span{rest.from, cuts[i]})
+			rest.from = cuts[i]
+		}
+		return append(windows, rest)
+	}
+	for i := len(cuts) - windowMonths; i >= 0; i -= windowMonths {
+		windows = append(windows, span{cuts[i], rest.to})
+		rest.to = cuts[i]
+	}
+	return append(windows, rest)
 }
 
 // read asks the one of the queries whose index fits. Their parameters and rows
 // differ by name only.
-func read(ctx context.Context, tx *postgres.Tx, f Filter, p db.ListExecutionsByJobParams) ([]db.Execution, error) {
+func read(ctx context.Context, tx *postgres.Tx, f Filter, p db.ListExecutionsByJobParams) ([]db.ListExecutionsByJobRow, error) {
 	rare := len(f.Statuses) > 0 && !slices.Contains(f.Statuses, Completed)
 	switch {
 	case f.JobID != nil && f.OldestFirst:
 		rows, err := tx.ListOldestExecutionsByJob(ctx, db.ListOldestExecutionsByJobParams(p))
-		return asExecutions(rows, func(r db.ListOldestExecutionsByJobRow) db.Execution { return db.Execution(r) }), err
+		return alike(rows, func(r db.ListOldestExecutionsByJobRow) db.ListExecutionsByJobRow { return db.ListExecutionsByJobRow(r) }), err
 	case f.JobID != nil && rare:
 		rows, err := tx.ListUnsuccessfulExecutionsByJob(ctx, db.ListUnsuccessfulExecutionsByJobParams(p))
-		return asExecutions(rows, func(r db.ListUnsuccessfulExecutionsByJobRow) db.Execution { return db.Execution(r) }), err
+		return alike(rows, func(r db.ListUnsuccessfulExecutionsByJobRow) db.ListExecutionsByJobRow {
+			return db.ListExecutionsByJobRow(r)
+		}), err
 	case f.JobID != nil:
-		rows, err := tx.ListExecutionsByJob(ctx, p)
-		return asExecutions(rows, func(r db.ListExecutionsByJobRow) db.Execution { return db.Execution(r) }), err
+		return tx.ListExecutionsByJob(ctx, p)
 	}
 	all := db.ListExecutionsParams{
 		WithResult: p.WithResult, TenantID: p.TenantID, FromAt: p.FromAt, ToAt: p.ToAt, PlaceAt: p.PlaceAt, PlaceID: p.PlaceID,
 		Statuses: p.Statuses, Triggers: p.Triggers, JobTypes: p.JobTypes, TriggeredBy: p.TriggeredBy,
-		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, PageSize: p.PageSize,
+		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, PageSize: p.PageSize, ScanRows: p.ScanRows,
 	}
 	switch {
 	case f.OldestFirst:
 		rows, err := tx.ListOldestExecutions(ctx, db.ListOldestExecutionsParams(all))
-		return asExecutions(rows, func(r db.ListOldestExecutionsRow) db.Execution { return db.Execution(r) }), err
+		return alike(rows, func(r db.ListOldestExecutionsRow) db.ListExecutionsByJobRow { return db.ListExecutionsByJobRow(r) }), err
 	case rare:
 		rows, err := tx.ListUnsuccessfulExecutions(ctx, db.ListUnsuccessfulExecutionsParams(all))
-		return asExecutions(rows, func(r db.ListUnsuccessfulExecutionsRow) db.Execution { return db.Execution(r) }), err
+		return alike(rows, func(r db.ListUnsuccessfulExecutionsRow) db.ListExecutionsByJobRow {
+			return db.ListExecutionsByJobRow(r)
+		}), err
 	default:
 		rows, err := tx.ListExecutions(ctx, all)
-		return asExecutions(rows, func(r db.ListExecutionsRow) db.Execution { return db.Execution(r) }), err
+		return alike(rows, func(r db.ListExecutionsRow) db.ListExecutionsByJobRow { return db.ListExecutionsByJobRow(r) }), err
 	}
 }
 
-func asExecutions[R any](rows []R, as func(R) db.Execution) []db.Execution {
-	all := make([]db.Execution, len(rows))
+func alike[R any](rows []R, as func(R) db.ListExecutionsByJobRow) []db.ListExecutionsByJobRow {
+	all := make([]db.ListExecutionsByJobRow, len(rows))
 	for i, row := range rows {
 		all[i] = as(row)
 	}
@@ -122,7 +266,7 @@ func asExecutions[R any](rows []R, as func(R) db.Execution) []db.Execution {
 func listParams(who tenant.Actor, f Filter) db.ListExecutionsByJobParams {
 	p := db.ListExecutionsByJobParams{
 		WithResult: f.WithResult, TenantID: who.TenantID, FromAt: beginning, ToAt: farFuture, PlaceAt: farFuture, PlaceID: uuid.Max,
-		JobTypes: f.JobTypes, CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo, PageSize: int32(f.Limit),
+		JobTypes: f.JobTypes, CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo,
 	}
 	if f.OldestFirst {
 		p.PlaceAt, p.PlaceID = beginning, uuid.Nil

@@ -36,6 +36,19 @@ func fromRow(r db.Execution) (Execution, error) {
 	return e, nil
 }
 
+// fromListed leaves out what a list says of its reading.
+func fromListed(r db.ListExecutionsByJobRow) (Execution, error) {
+	return fromRow(db.Execution{
+		ID: r.ID, ScheduledAt: r.ScheduledAt, TenantID: r.TenantID, JobID: r.JobID, JobVersion: r.JobVersion, TriggerType: r.TriggerType,
+		TriggeredBy: r.TriggeredBy, JobType: r.JobType, Priority: r.Priority, Parameters: r.Parameters, Status: r.Status, Reason: r.Reason,
+		MissedCount: r.MissedCount, MissedUntil: r.MissedUntil, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Progress: r.Progress,
+		Attempts: r.Attempts, WorkerID: r.WorkerID, StartedAt: r.StartedAt, CompletedAt: r.CompletedAt, DurationMs: r.DurationMs,
+		Result: r.Result, ErrorType: r.ErrorType, ErrorMessage: r.ErrorMessage, ErrorStack: r.ErrorStack, MemoryPeakMb: r.MemoryPeakMb,
+		CpuTimeMs: r.CpuTimeMs, CreatedAt: r.CreatedAt, AvailableAt: r.AvailableAt, CancelRequestedAt: r.CancelRequestedAt,
+		BackfillID: r.BackfillID, CancelledBy: r.CancelledBy,
+	})
+}
+
 func utc(t *time.Time) *time.Time {
 	if t == nil {
 		return nil

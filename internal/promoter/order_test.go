@@ -222,7 +222,7 @@ func TestLargeBacklogIsDeletedAtOnce(t *testing.T) {
 		t.Errorf("the worker is told to end %v (%v)", marked, err)
 	}
 	worker.succeeds(t, running)
-	list, err := b.executions.List(t.Context(), b.who, execution.Filter{JobID: &j.ID, Limit: many + 1})
+	list, _, err := b.executions.List(t.Context(), b.who, execution.Filter{JobID: &j.ID, Limit: many + 1})
 	if err != nil || len(list) != many {
 		t.Fatalf("%d of %d executions can be read, %v", len(list), many, err)
 	}

@@ -132,7 +132,7 @@ func (b *bundle) pass(t *testing.T, p *promoter.Promoter, now time.Time) promote
 // rows are a job's executions, oldest first.
 func (b *bundle) rows(t *testing.T, j job.Job) []execution.Execution {
 	t.Helper()
-	list, err := b.executions.List(t.Context(), b.who, execution.Filter{JobID: &j.ID, Limit: 1000})
+	list, _, err := b.executions.List(t.Context(), b.who, execution.Filter{JobID: &j.ID, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObje
 	}
 	filter := audit.Filter{
 		Actor: orZero(p.Actor), Action: orZero(p.Action), ObjectType: string(orZero(p.ObjectType)), ObjectID: orZero(p.ObjectID),
-		From: p.From, To: p.To, Limit: page.limit + 1,
+		From: p.From, To: p.To, Limit: page.limit,
 	}
 	if page.after != nil {
 		filter.After = &audit.Position{At: page.after.At}
@@ -72,13 +72,14 @@ func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObje
 			return nil, fmt.Errorf("read a cursor of the audit log: %w", err)
 		}
 	}
-	list, err := s.Audit.List(ctx, c.who.Actor, filter)
+	list, after, err := s.Audit.List(ctx, c.who.Actor, filter)
 	if err != nil {
 		return nil, err
 	}
-	list, next := cut(s, page, list, func(e audit.Entry) cursor.Place {
-		return cursor.Place{At: e.At, Text: strconv.Itoa(e.Strand) + "." + strconv.FormatInt(e.Seq, 10)}
-	})
+	var next *string
+	if after != nil {
+		next = s.onward(page, &cursor.Place{At: after.At, Text: strconv.Itoa(after.Strand) + "." + strconv.FormatInt(after.Seq, 10)})
+	}
 	answer := api.ListAudit200JSONResponse{Items: make([]api.AuditEntry, len(list)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, e := range list {
 		answer.Items[i] = api.AuditEntry{

@@ -43,8 +43,9 @@ type bulk struct {
 	filter any
 	limit  *int
 	cursor *string
-	// find reads one more than a page of what the filter selects.
-	find func(p page) ([]target, error)
+	// find reads a page of what the filter selects, and where the next one begins;
+	// nil: nowhere.
+	find func(p page) ([]target, *cursor.Place, error)
 	// look finds out whether a thing is there.
 	look func(id uuid.UUID) error
 	// act does it, and says which execution it made, if any.
@@ -82,7 +83,7 @@ func (s *server) orRun(ctx context.Context, b bulk, err error) (api.BulkResult, 
 func (s *server) run(ctx context.Context, b bulk) (api.BulkResult, error) {
 	result := api.BulkResult{DryRun: b.dryRun, NextCursor: nullable.NewNullNullable[string]()}
 	result.Done, result.Faults = slices.Grow(result.Done, 1), slices.Grow(result.Faults, 1) // empty, not null
-	targets, p, more, err := s.targets(ctx, b)
+	targets, p, next, err := s.targets(ctx, b)
 	if err != nil {
 		return result, err
 	}
@@ -92,7 +93,7 @@ func (s *server) run(ctx context.Context, b bulk) (api.BulkResult, error) {
 			if i == 0 {
 				return result, fault.New(fault.Unavailable, "", "nothing was done in time: try again")
 			}
-			targets, more = targets[:i], true
+			next = &targets[i-1].place
 			break
 		}
 		var made *uuid.UUID
@@ -117,8 +118,8 @@ func (s *server) run(ctx context.Context, b bulk) (api.BulkResult, error) {
 		}
 		result.Faults = append(result.Faults, faultItem(one.id, f))
 	}
-	if more {
-		result.NextCursor.Set(s.cursors.Encode(p.list, targets[len(targets)-1].place))
+	if next != nil {
+		result.NextCursor.Set(s.cursors.Encode(p.list, *next))
 	}
 	return result, nil
 }
@@ -152,21 +153,21 @@ func itemFault(err error) (f *fault.Error, itsOwn bool) {
 }
 
 // targets are the things that are asked for, by id or by filter.
-func (s *server) targets(ctx context.Context, b bulk) (targets []target, p page, more bool, err error) {
+func (s *server) targets(ctx context.Context, b bulk) (targets []target, p page, next *cursor.Place, err error) {
 	switch {
 	case (b.ids == nil) == (b.filter == nil):
-		return nil, p, false, wrong(fault.Field{Path: "ids", Rule: "required", Message: onlyOne})
+		return nil, p, nil, wrong(fault.Field{Path: "ids", Rule: "required", Message: onlyOne})
 	case b.ids != nil && b.cursor != nil:
-		return nil, p, false, wrong(fault.Field{Path: "cursor", Rule: "unexpected", Message: "is for a filter, or for all"})
+		return nil, p, nil, wrong(fault.Field{Path: "cursor", Rule: "unexpected", Message: "is for a filter, or for all"})
 	case b.ids != nil:
 		for _, id := range b.ids {
 			targets = append(targets, target{id: id})
 		}
-		return targets, p, false, nil
+		return targets, p, nil, nil
 	}
 	raw, err := json.Marshal(b.filter)
 	if err != nil {
-		return nil, p, false, fmt.Errorf("write the filter: %w", err)
+		return nil, p, nil, fmt.Errorf("write the filter: %w", err)
 	}
 	c := callOf(ctx)
 	p = page{list: cursor.List{Tenant: c.who.Actor.TenantID, Route: c.url.Path, Filters: string(raw)}, limit: maxBulk}
@@ -174,17 +175,12 @@ func (s *server) targets(ctx context.Context, b bulk) (targets []target, p page,
 	if b.cursor != nil {
 		place, err := s.cursors.Decode(p.list, *b.cursor)
 		if err != nil {
-			return nil, p, false, wrong(fault.Field{Path: "cursor", Rule: "cursor", Message: "is not a cursor of this filter"})
+			return nil, p, nil, wrong(fault.Field{Path: "cursor", Rule: "cursor", Message: "is not a cursor of this filter"})
 		}
 		p.after = &place
 	}
-	if targets, err = b.find(p); err != nil {
-		return nil, p, false, err
-	}
-	if len(targets) > p.limit {
-		return targets[:p.limit], p, true, nil
-	}
-	return targets, p, false, nil
+	targets, next, err = b.find(p)
+	return targets, p, next, err
 }
 
 // itemKey is the idempotency key of one thing in a call: the call's own, bound

@@ -110,10 +110,10 @@ func (s *server) onJobs(ctx context.Context, body api.JobBulk, act func(uuid.UUI
 	if err := choose(&b, body.Filter, orZero(body.All)); err != nil || b.filter == nil {
 		return s.orRun(ctx, b, err)
 	}
-	b.find = func(p page) ([]target, error) {
+	b.find = func(p page) ([]target, *cursor.Place, error) {
 		filter := job.Filter{
 			Tags: orZero(wanted.Tags), AnyTag: wanted.TagMatch != nil && *wanted.TagMatch == "any", Text: orZero(wanted.Q),
-			CreatedBy: orZero(wanted.CreatedBy), Sort: "createdAt", Descending: true, Limit: p.limit + 1,
+			CreatedBy: orZero(wanted.CreatedBy), Sort: "createdAt", Descending: true, Limit: p.limit,
 		}
 		for _, status := range orZero(wanted.Status) {
 			filter.Statuses = append(filter.Statuses, job.Status(status))
@@ -124,12 +124,12 @@ func (s *server) onJobs(ctx context.Context, body api.JobBulk, act func(uuid.UUI
 		if p.after != nil {
 			filter.After = &job.Position{CreatedAt: p.after.At, ID: p.after.ID}
 		}
-		jobs, err := s.Jobs.List(ctx, who, filter)
+		jobs, next, err := s.Jobs.List(ctx, who, filter)
 		targets := make([]target, len(jobs))
 		for i, j := range jobs {
 			targets[i] = target{id: j.ID, place: cursor.Place{At: j.CreatedAt, ID: j.ID}}
 		}
-		return targets, err
+		return targets, placeOfJob(next), err
 	}
 	return s.run(ctx, b)
 }
@@ -157,9 +157,9 @@ func (s *server) onExecutions(ctx context.Context, body api.ExecutionBulk, statu
 		fields[0].Path = "filter.to"
 		return api.BulkResult{}, wrong(fields...)
 	}
-	b.find = func(p page) ([]target, error) {
+	b.find = func(p page) ([]target, *cursor.Place, error) {
 		filter := execution.Filter{
-			JobID: wanted.JobID, TriggeredBy: orZero(wanted.TriggeredBy), From: wanted.From, To: wanted.To, Statuses: statuses, Limit: p.limit + 1,
+			JobID: wanted.JobID, TriggeredBy: orZero(wanted.TriggeredBy), From: wanted.From, To: wanted.To, Statuses: statuses, Limit: p.limit,
 		}
 		if wanted.Status != nil {
 			filter.Statuses = nil
@@ -176,15 +176,15 @@ func (s *server) onExecutions(ctx context.Context, body api.ExecutionBulk, statu
 		if p.after != nil {
 			filter.After = &execution.Position{ScheduledAt: p.after.At, ID: p.after.ID}
 		}
-		list, err := s.Executions.List(ctx, who, filter)
+		list, next, err := s.Executions.List(ctx, who, filter)
 		if fault.KindOf(err) == fault.NotFound { // of a job that is not there are none
-			return nil, nil
+			return nil, nil, nil
 		}
 		targets := make([]target, len(list))
 		for i, e := range list {
 			targets[i] = target{id: e.ID, place: cursor.Place{At: e.ScheduledAt, ID: e.ID}}
 		}
-		return targets, err
+		return targets, placeOf(next), err
 	}
 	return s.run(ctx, b)
 }

@@ -83,20 +83,27 @@ func (s *server) listExecutions(ctx context.Context, p api.ListExecutionsParams)
 	if err != nil {
 		return api.ExecutionPage{}, err
 	}
-	filter.Limit = page.limit + 1
+	filter.Limit = page.limit
 	if page.after != nil {
 		filter.After = &execution.Position{ScheduledAt: page.after.At, ID: page.after.ID}
 	}
-	list, err := s.Executions.List(ctx, c.who.Actor, filter)
+	list, after, err := s.Executions.List(ctx, c.who.Actor, filter)
 	if err != nil {
 		return api.ExecutionPage{}, err
 	}
-	list, next := cut(s, page, list, func(e execution.Execution) cursor.Place { return cursor.Place{At: e.ScheduledAt, ID: e.ID} })
+	next := s.onward(page, placeOf(after))
 	answer := api.ExecutionPage{Items: make([]api.Execution, len(list)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewExecution(one)
 	}
 	return answer, nil
+}
+
+func placeOf(at *execution.Position) *cursor.Place {
+	if at == nil {
+		return nil
+	}
+	return &cursor.Place{At: at.ScheduledAt, ID: at.ID}
 }
 
 func viewExecution(e execution.Execution) api.Execution {

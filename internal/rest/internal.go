@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
@@ -13,6 +14,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
+	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 // internalBase is where the paths for other services begin.
@@ -111,16 +113,33 @@ func (s *server) InternalGetJobStatus(ctx context.Context, request api.InternalG
 	if err != nil {
 		return nil, err
 	}
-	last, err := s.Executions.List(ctx, who, execution.Filter{JobID: &request.JobID, Limit: 1})
+	last, err := s.lastOf(ctx, who, request.JobID)
 	if err != nil {
 		return nil, err
 	}
 	answer := api.InternalGetJobStatus200JSONResponse{Success: true}
 	answer.Data.Job, answer.Data.LastExecution = viewJob(found), nullable.NewNullNullable[api.Execution]()
-	if len(last) == 1 {
-		answer.Data.LastExecution = nullable.NewNullableWithValue(viewExecution(last[0]))
+	if last != nil {
+		answer.Data.LastExecution = nullable.NewNullableWithValue(viewExecution(*last))
 	}
 	return answer, nil
+}
+
+// lastOf is the newest execution of a job, however far back; nil: it has none.
+func (s *server) lastOf(ctx context.Context, who tenant.Actor, id uuid.UUID) (*execution.Execution, error) {
+	filter := execution.Filter{JobID: &id, Limit: 1}
+	for {
+		list, next, err := s.Executions.List(ctx, who, filter)
+		if err != nil {
+			return nil, err
+		}
+		if len(list) == 1 {
+			return &list[0], nil
+		}
+		if filter.After = next; next == nil {
+			return nil, nil
+		}
+	}
 }
 
 // InternalPauseJob is POST /internal/jobs/{jobId}/pause.

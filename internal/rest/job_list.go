@@ -22,20 +22,27 @@ func (s *server) ListJobs(ctx context.Context, request api.ListJobsRequestObject
 	if err != nil {
 		return nil, err
 	}
-	filter.Limit = page.limit + 1
+	filter.Limit = page.limit
 	if page.after != nil {
 		filter.After = &job.Position{CreatedAt: page.after.At, Key: page.after.Text, ID: page.after.ID}
 	}
-	jobs, err := s.Jobs.List(ctx, c.who.Actor, filter)
+	jobs, after, err := s.Jobs.List(ctx, c.who.Actor, filter)
 	if err != nil {
 		return nil, err
 	}
-	jobs, next := cut(s, page, jobs, func(j job.Listed) cursor.Place { return cursor.Place{At: j.CreatedAt, Text: j.Key, ID: j.ID} })
+	next := s.onward(page, placeOfJob(after))
 	answer := api.ListJobs200JSONResponse{Items: make([]api.Job, len(jobs)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, one := range jobs {
 		answer.Items[i] = viewJob(one.Job)
 	}
 	return answer, nil
+}
+
+func placeOfJob(at *job.Position) *cursor.Place {
+	if at == nil {
+		return nil
+	}
+	return &cursor.Place{At: at.CreatedAt, Text: at.Key, ID: at.ID}
 }
 
 func jobFilter(p api.ListJobsParams) (job.Filter, error) {

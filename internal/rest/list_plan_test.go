@@ -50,12 +50,13 @@ func TestListsReadAPage(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), "SELECT id, job FROM t ORDER BY at OFFSET 5 LIMIT 1").Scan(&tenantID, &jobID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.PgConn().Exec(t.Context(), "ANALYZE; SET ROLE scheduler_api; SET app.platform = 'on'").ReadAll(); err != nil {
+	if _, err := conn.PgConn().Exec(t.Context(), "ANALYZE; SET ROLE scheduler_api; SET app.platform = 'on'; SET enable_sort = off").ReadAll(); err != nil {
 		t.Fatal(err)
 	}
 	far, object := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), "o3"
-	entries := db.ListAuditEntriesParams{TenantID: tenantID, BeforeAt: far, BeforeStrand: 8, PageSize: page}
-	ofObject := entries
+	entries := db.ListAuditEntriesParams{TenantID: tenantID, BeforeAt: far, BeforeStrand: 8, ScanRows: 10_000, PageSize: page}
+	ofObject, ofNobody := entries, entries
+	ofNobody.Actor, ofNobody.ScanRows = &object, 5*page
 	ofObject.ObjectID = &object
 	empty := map[string]bool{"active_executions": true, "audit_anchors": true, "audit_heads": true, "outcome_deltas": true}
 	for _, test := range []struct {
@@ -67,9 +68,13 @@ func TestListsReadAPage(t *testing.T) {
 			_, err := q.ListApiKeys(ctx, db.ListApiKeysParams{TenantID: tenantID, BeforeCreatedAt: far, PageSize: page})
 			return err
 		}},
-		{"audit", page, func(ctx context.Context, q *db.Queries) error { _, err := q.ListAuditEntries(ctx, entries); return err }},
+		{"audit", page + 1, func(ctx context.Context, q *db.Queries) error { _, err := q.ListAuditEntries(ctx, entries); return err }},
 		{"audit of an object", 10 * page, func(ctx context.Context, q *db.Queries) error {
 			_, err := q.ListAuditEntries(ctx, ofObject)
+			return err
+		}},
+		{"audit of nobody, over 100 entries", 5 * page, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListAuditEntries(ctx, ofNobody)
 			return err
 		}},
 		{"audit, to verify", page, func(ctx context.Context, q *db.Queries) error {

@@ -209,3 +209,43 @@ func TestListsOfExecutionsFilterAndSort(t *testing.T) {
 		t.Error("an execution has no id")
 	}
 }
+
+// A filter over many jobs costs a page 10,000 rows at most; the pages after it find
+// what fits. An order that sorts them all is refused, until the range leaves fewer.
+func TestListsOfManyJobs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Viewer)
+	first := b.makeJob(t, b.ours)
+	admin := b.connect(t)
+	if _, err := admin.Exec(t.Context(), `INSERT INTO scheduled_jobs (id, tenant_id, name, created_by, created_at, job_type, config, max_attempts, timeout_seconds)
+		SELECT gen_random_uuid(), $1, 'job ' || n, 'bob', now() + n * interval '1 ms', 'http', '{"url":"https://example.com/"}', 1, 1
+		FROM generate_series(1, 10000) n`, b.ours.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	get := func(query string) api.JobPage {
+		return read[api.JobPage](t, b.do(t, request{method: "GET", path: base + "/jobs?limit=20&" + query, token: token}), http.StatusOK)
+	}
+	page := get("createdBy=ada")
+	if len(page.Items) != 0 || !page.HasMore {
+		t.Errorf("the first page has %d jobs, more: %v", len(page.Items), page.HasMore)
+	}
+	page = get("createdBy=ada&cursor=" + url.QueryEscape(page.NextCursor.MustGet()))
+	if len(page.Items) != 1 || page.Items[0].ID != first.ID || page.HasMore {
+		t.Errorf("the second page is %v, more: %v", page.Items, page.HasMore)
+	}
+	if page := get("sort=createdAt&createdBy=ada"); len(page.Items) != 1 || !page.HasMore {
+		t.Errorf("oldest first: %d jobs, more: %v", len(page.Items), page.HasMore)
+	}
+	e := refused(t, b.do(t, request{method: "GET", path: base + "/jobs?sort=name", token: token}), http.StatusBadRequest, "VALIDATION_FAILED")
+	if len(e.Error.Details) != 1 || e.Error.Details[0].Field != "sort" || !strings.Contains(e.Error.Details[0].Message, "10000") {
+		t.Errorf("details are %+v", e.Error.Details)
+	}
+	if page := get("sort=name&createdFrom=" + first.CreatedAt.Add(time.Microsecond).Format(time.RFC3339Nano)); len(page.Items) != 20 {
+		t.Errorf("in a range of 10000, by name: %d jobs", len(page.Items))
+	}
+	result, _, _ := b.bulk(t, "/jobs/bulk/pause", `{"filter":{"createdBy":"ada"},"dryRun":true}`)
+	if len(result.Done) != 0 || result.NextCursor.IsNull() {
+		t.Errorf("a bulk call finds %d in the first 10000, next %v", len(result.Done), result.NextCursor)
+	}
+}

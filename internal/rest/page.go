@@ -58,3 +58,13 @@ func cut[T any](s *server, p page, items []T, place func(T) cursor.Place) ([]T, 
 	next := s.cursors.Encode(p.list, place(items[len(items)-1]))
 	return items, &next
 }
+
+// onward is the cursor of the next page where the list says itself where that
+// begins; nil: there is none.
+func (s *server) onward(p page, next *cursor.Place) *string {
+	if next == nil {
+		return nil
+	}
+	text := s.cursors.Encode(p.list, *next)
+	return &text
+}

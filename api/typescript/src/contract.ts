@@ -1673,7 +1673,7 @@ export interface components {
                 message: string;
             }[];
             /**
-             * @description More may fit the filter; null where none is left.
+             * @description More may fit the filter, also where this call found none; null where none is left.
              * @example c1.x7Jq0v3nB2mYtK8dQzLr
              */
             nextCursor: string | null;
@@ -5174,7 +5174,7 @@ export interface operations {
                 nextExecutionTo?: string;
                 /** @description Only jobs whose name or description contains this text, whatever its case. */
                 q?: components["parameters"]["JobText"];
-                /** @description What the list is ordered by; with a minus, backwards. `name` regardless of case. By `nextExecutionAt` and `lastExecutionAt`, jobs without one stand last. */
+                /** @description What the list is ordered by; with a minus, backwards. `name` regardless of case. By `nextExecutionAt` and `lastExecutionAt`, jobs without one stand last. Other orders than `createdAt` sort 10,000 jobs at most: of more, the call is answered 400 until `createdFrom` and `createdTo` leave fewer. */
                 sort?: "createdAt" | "-createdAt" | "updatedAt" | "-updatedAt" | "name" | "-name" | "nextExecutionAt" | "-nextExecutionAt" | "lastExecutionAt" | "-lastExecutionAt";
                 /** @description Only jobs in one of these states; may be repeated. */
                 status?: components["parameters"]["JobStatuses"];

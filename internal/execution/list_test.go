@@ -1,0 +1,222 @@
+package execution_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// past is a history of one tenant, and a store that tells what its transactions
+// hold locked when they end.
+type past struct {
+	t     *testing.T
+	admin *pgx.Conn
+	store *execution.Store
+	who   tenant.Actor
+
+	mu    sync.Mutex
+	locks []int // tables of the history, at each commit
+}
+
+func newPast(t *testing.T) *past {
+	t.Helper()
+	database := pgtest.New(t)
+	p := &past{t: t, who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"}}
+	var err error
+	if p.admin, err = pgx.Connect(t.Context(), database.AdminURL); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.admin.Close(context.WithoutCancel(t.Context())) })
+	api, err := postgres.Open(t.Context(), postgres.Config{
+		URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 1,
+		RoundTrip: func(statement string) {
+			if statement == "commit" {
+				p.count()
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Close)
+	p.store = execution.NewStore(api)
+	p.exec("INSERT INTO tenants (id, name) VALUES ($1, 'x')", p.who.TenantID)
+	return p
+}
+
+func (p *past) exec(sql string, args ...any) {
+	p.t.Helper()
+	if _, err := p.admin.Exec(p.t.Context(), sql, args...); err != nil {
+		p.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// months makes the partitions of so many months, up to this one.
+func (p *past) months(n int) {
+	p.t.Helper()
+	p.exec("SELECT create_job_executions_partition(now() - n * interval '1 month') FROM generate_series(0, $1::int - 1) n", n)
+}
+
+// runs makes executions, one each second back from so many months ago.
+func (p *past) runs(n, monthsAgo int, by string) {
+	p.t.Helper()
+	p.exec(`INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, status,
+			attempt, max_attempts, started_at, completed_at, duration_ms, created_at)
+		SELECT gen_random_uuid(), at, $1, gen_random_uuid(), 1, 'manual', $4, 'http', 'completed', 1, 1, at, at, 1, at
+		FROM generate_series(1, $2::int) n,
+		     LATERAL (SELECT date_trunc('month', now()) - $3::int * interval '1 month' + interval '10 days' - n * interval '1 second' AS at) i`,
+		p.who.TenantID, n, monthsAgo, by)
+}
+
+func (p *past) count() {
+	var n int
+	err := p.admin.QueryRow(context.WithoutCancel(p.t.Context()), `SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+		JOIN pg_inherits i ON i.inhrelid = c.oid WHERE i.inhparent = 'job_executions'::regclass AND l.pid <> pg_backend_pid()
+		AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&n)
+	if err != nil {
+		p.t.Error(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.locks = append(p.locks, n)
+}
+
+// most is the largest number of months that a transaction held locked since the
+// last call.
+func (p *past) most() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.locks {
+		n = max(n, one)
+	}
+	p.locks = nil
+	return n
+}
+
+// walk follows a list to its end, and tells how many pages that took.
+func (p *past) walk(f execution.Filter) (found []execution.Execution, pages int) {
+	p.t.Helper()
+	for {
+		list, next, err := p.store.List(p.t.Context(), p.who, f)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		found, pages = append(found, list...), pages+1
+		if f.After = next; next == nil {
+			return found, pages
+		}
+		if pages > 100 {
+			p.t.Fatal("the list has no end")
+		}
+	}
+}
+
+// What a filter leaves out costs a page 10,000 rows at most; the page is then
+// empty, and the next one goes on. Nothing is left out or comes twice.
+func TestAListReadsABoundedNumberOfRows(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.months(3)
+	p.runs(25_000, 0, "ada")
+	p.runs(3, 2, "bob")
+	for _, oldest := range []bool{false, true} {
+		list, next, err := p.store.List(t.Context(), p.who, execution.Filter{TriggeredBy: "nobody", Limit: 20, OldestFirst: oldest})
+		if err != nil || len(list) != 0 || next == nil {
+			t.Errorf("oldest first %v: the first page is %v, next %v, %v", oldest, list, next, err)
+		}
+		if list, pages := p.walk(execution.Filter{TriggeredBy: "nobody", Limit: 20, OldestFirst: oldest}); len(list) != 0 || pages != 3 {
+			t.Errorf("oldest first %v: %d runs of nobody on %d pages", oldest, len(list), pages)
+		}
+		if list, _ := p.walk(execution.Filter{TriggeredBy: "bob", Limit: 2, OldestFirst: oldest}); len(list) != 3 {
+			t.Errorf("oldest first %v: %d runs of bob, want 3", oldest, len(list))
+		}
+		all, _ := p.walk(execution.Filter{Limit: 1000, OldestFirst: oldest})
+		seen := map[uuid.UUID]bool{}
+		for i, e := range all {
+			if seen[e.ID] || i > 0 && all[i-1].ScheduledAt.After(e.ScheduledAt) == oldest {
+				t.Fatalf("oldest first %v: %v at %d comes twice or out of order", oldest, e.ScheduledAt, i)
+			}
+			seen[e.ID] = true
+		}
+		if len(all) != 25_003 {
+			t.Errorf("oldest first %v: %d runs, want 25003", oldest, len(all))
+		}
+	}
+}
+
+// A list locks only the months that it reads at a time, and a look for one id
+// only its own month, also once the server may keep a plan.
+func TestAListLocksOnlyTheMonthsItReads(t *testing.T) {
+	t.Parallel()
+	const ahead = 3 // months to come that have a partition
+	p := newPast(t)
+	p.months(64)
+	p.runs(50, 0, "ada")
+	p.runs(5, 40, "bob")
+	for range 8 {
+		newest, next, err := p.store.List(t.Context(), p.who, execution.Filter{Limit: 20})
+		if err != nil || len(newest) != 20 || next == nil {
+			t.Fatalf("%d of the newest, %v", len(newest), err)
+		}
+		if n := p.most(); n < 1 || n > 2+ahead {
+			t.Errorf("the newest page locks %d months, want %d at most", n, 2+ahead)
+		}
+		if _, err := p.store.Get(t.Context(), p.who, execution.ScheduledID(uuid.New(), newest[0].ScheduledAt)); err == nil {
+			t.Error("there is an execution that nobody made")
+		}
+	}
+	p.most()
+	list, pages := p.walk(execution.Filter{TriggeredBy: "bob", Limit: 20})
+	if n := p.most(); n > 2+ahead || len(list) != 5 || pages > 4 {
+		t.Errorf("found %d of 5 on %d pages, and locked %d months at a time, want %d at most", len(list), pages, n, 2+ahead)
+	}
+	if list, _ := p.walk(execution.Filter{OldestFirst: true, Limit: 20}); len(list) != 55 || p.most() > 4+ahead {
+		t.Errorf("oldest first, %d of 55", len(list))
+	}
+	from := list[0].ScheduledAt.AddDate(0, 0, -1)
+	to := from.AddDate(0, 0, 3)
+	if list, pages := p.walk(execution.Filter{From: &from, To: &to, Limit: 20}); len(list) != 5 || pages != 1 || p.most() > 1 {
+		t.Errorf("in a range, %d of 5 on %d pages", len(list), pages)
+	}
+}
+
+// What there is at the edges of windows is found once, in either order.
+func TestAListGoesOnAtTheEdgesOfMonths(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.months(14)
+	p.exec(`INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status,
+			attempt, max_attempts, completed_at, created_at)
+		SELECT gen_random_uuid(), at + d * interval '1 microsecond', $1, gen_random_uuid(), 1, 'manual', 'http', 'completed', 1, 1, at, at
+		FROM generate_series(-1, 1) d, generate_series(0, 12) m, LATERAL (SELECT (date_trunc('month', now() AT TIME ZONE 'UTC') - m * interval '1 month') AT TIME ZONE 'UTC' AS at) i`, p.who.TenantID)
+	var want []string
+	for _, limit := range []int{1, 3, 7, 1000} {
+		for _, oldest := range []bool{false, true} {
+			list, _ := p.walk(execution.Filter{Limit: limit, OldestFirst: oldest})
+			got := make([]string, len(list))
+			for i, e := range list {
+				if at := i; oldest {
+					got[len(list)-1-at] = fmt.Sprint(e.ScheduledAt)
+				} else {
+					got[at] = fmt.Sprint(e.ScheduledAt)
+				}
+			}
+			if want == nil {
+				want = got
+			}
+			if diff := cmp.Diff(want, got); diff != "" || len(got) != 39 {
+				t.Errorf("pages of %d, oldest first %v: %d of 39 (-want +got):\n%s", limit, oldest, len(got), diff)
+			}
+		}
+	}
+}
