@@ -709,6 +709,17 @@ func (q *Queries) SetTenantSuspended(ctx context.Context, arg SetTenantSuspended
 	return err
 }
 
+const TenantExists = `-- name: TenantExists :one
+SELECT EXISTS (SELECT 1 FROM tenants WHERE id = $1)
+`
+
+func (q *Queries) TenantExists(ctx context.Context, tenantID uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, TenantExists, tenantID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const UpdateTenant = `-- name: UpdateTenant :one
 UPDATE tenants SET name = $1, max_running = $2, max_running_by_type = $3,
        max_jobs = $4, max_executions_per_day = $5,

@@ -197,3 +197,6 @@ DELETE FROM job_counts WHERE tenant_id = @tenant_id;
 -- name: PurgeTenant :execrows
 -- What is left is the id, so that no token brings the tenant back to life.
 UPDATE tenants SET status = 'deleted', name = 'deleted', updated_at = now() WHERE id = sqlc.arg(tenant_id) AND status = 'deleting';
+
+-- name: TenantExists :one
+SELECT EXISTS (SELECT 1 FROM tenants WHERE id = @tenant_id);

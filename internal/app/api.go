@@ -80,7 +80,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 		Executions: execution.NewStore(db).Limited(c.TenantMaxRunning).Waiting(backlog), Backfills: backfill.NewStore(db, c.RetentionMonths).Waiting(backlog), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Monitor: monitor.NewStore(db), Numbers: metric.NewStore(db),
 		Buckets: buckets, Limits: defaultLimits(c), TrustedProxies: c.TrustedProxies, FailuresPerMinute: c.FailuresPerMin,
-		Services: identity.NewPeerTokens(reveal(c.ServiceTokens)...),
+		Services: identity.NewPeerTokens(peers(c)...),
 		Keys:     programs, Authenticate: programs.Before(tokens.Authenticate), CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
 		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL), advice: p.advice},
 		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.Cursors()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,
@@ -142,6 +142,15 @@ func (p process) handlers(c config.API, listener net.Listener, deps rest.Deps) (
 		})
 	}
 	return serve, nil
+}
+
+// peers are the other services of the platform, those without a name too.
+func peers(c config.API) []identity.Peer {
+	all := identity.Unnamed(reveal(c.ServiceTokens)...)
+	for _, s := range c.Peers() {
+		all = append(all, identity.Peer{Name: s.Name, Token: s.Token.Reveal(), Tenants: s.Tenants, Networks: s.Networks, Rate: s.Rate})
+	}
+	return all
 }
 
 func reveal(secrets []config.Secret) []string {

@@ -42,7 +42,7 @@ func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, out 
 		}
 		c = c.WithJWTSecret(key)
 	}
-	if len(c.API.ServiceTokens) == 0 {
+	if len(c.API.ServiceTokens) == 0 && len(c.API.Peers()) == 0 {
 		token, err := kept(filepath.Join(c.DataDir, "service-token"), randomKey)
 		if err != nil {
 			return err

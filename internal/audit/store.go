@@ -71,6 +71,25 @@ func pageOf(rows []db.ListAuditEntriesRow, limit int) (list []Entry, next *Posit
 	return list, nil
 }
 
+// maxReason bounds what is kept of why a call was refused.
+const maxReason = 500
+
+// Deny records that a call was refused, as the call of the context. The row that
+// the trigger sees is gone with the transaction.
+func (s *Store) Deny(ctx context.Context, who tenant.Actor, operation, reason string) error {
+	return s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		known, err := tx.TenantExists(ctx, who.TenantID)
+		if err != nil || !known {
+			return err
+		}
+		id, err := tx.InsertDeniedCall(ctx, db.InsertDeniedCallParams{TenantID: who.TenantID, Operation: operation, Reason: reason[:min(len(reason), maxReason)]})
+		if err != nil {
+			return fmt.Errorf("record a refused call: %w", err)
+		}
+		return tx.DeleteDeniedCall(ctx, db.DeleteDeniedCallParams{TenantID: who.TenantID, ID: id})
+	})
+}
+
 // Verify follows each strand of a tenant's record, from a link of it where one
 // is given and otherwise from its beginning, over at most so many entries. A link
 // that is given must be in the record as it is given.

@@ -105,7 +105,8 @@ type API struct {
 	Tokens
 	SecretsKeys      Secret         `env:"SECRETS_KEYS" default:"" form:"keys" doc:"keys of secrets and of credentials in jobs, the first one encrypts; the same for API and worker; without any, both are refused; standalone makes one below DATA_DIR"`
 	InternalAddr     string         `env:"INTERNAL_ADDR" default:"" form:"address" doc:"address that /internal is served on, and then only there; empty: on HTTP_ADDR"`
-	ServiceTokens    []Secret       `env:"INTERNAL_SERVICE_TOKEN" default:"" min:"32" max:"2" doc:"what other services of the platform send as X-Service-Token; two while the token is changed; empty: /internal answers 401, and standalone makes one below DATA_DIR"`
+	ServiceTokens    []Secret       `env:"INTERNAL_SERVICE_TOKEN" default:"" min:"32" max:"2" doc:"what other services of the platform send as X-Service-Token where SERVICE_TOKENS does not name them: they may act for every tenant; two while the token is changed; without both variables, /internal answers 401, and standalone makes a token below DATA_DIR"`
+	PeerTokens       Secret         `env:"SERVICE_TOKENS" default:"" form:"services" doc:"the other services of the platform by name, each with its X-Service-Token and, if they are to be bounded, the tenants that it may act for, the networks that it calls from and its calls a second; a name may come twice while its token is changed"`
 	HTTPAddr         string         `env:"HTTP_ADDR" default:":3009" form:"address" doc:"address that the REST API listens on"`
 	TLSCertFile      string         `env:"TLS_CERT_FILE" default:"" doc:"file with the certificate of HTTP_ADDR and INTERNAL_ADDR and those between it and the root, in PEM, with TLS_KEY_FILE; TLS 1.3 is spoken then and nothing else; the files are looked at every 5 s; empty: TLS is the proxy's"`
 	TLSKeyFile       string         `env:"TLS_KEY_FILE" default:"" doc:"file with the certificate's private key, in PEM, which not everybody may read"`

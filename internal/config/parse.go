@@ -18,8 +18,11 @@ import (
 func (v variable) parse(text string) (any, error) {
 	switch v.kind {
 	case reflect.TypeFor[Secret]():
-		if v.form == "keys" {
+		switch v.form {
+		case "keys":
 			return parseKeys(text)
+		case "services":
+			return checkPeers(text)
 		}
 		return parseSecret(text, int(v.min))
 	case reflect.TypeFor[[]Secret]():
@@ -54,6 +57,9 @@ func (v variable) right() string {
 		if v.form == "keys" {
 			return "id:key, or several separated by commas, each key as `openssl rand -base64 32` prints it"
 		}
+		if v.form == "services" {
+			return "services separated by spaces, each like name=billing;token=…;tenants=UUID,UUID;addresses=10.0.0.0/8;rate=50, where tenants, addresses and rate may be left out"
+		}
 		return fmt.Sprintf("at least %d random bytes, such as `openssl rand -base64 48` prints", v.min)
 	case reflect.TypeFor[[]Secret]():
 		return fmt.Sprintf("at most %d texts separated by a comma, each at least %d random bytes, such as `openssl rand -hex 32` prints", v.max, v.min)
@@ -87,6 +93,9 @@ func (v variable) bounds() string {
 	case reflect.TypeFor[Secret]():
 		if v.form == "keys" {
 			return "id:base64 of 32 bytes, comma-separated"
+		}
+		if v.form == "services" {
+			return "`name=…;token=…;tenants=…;addresses=…;rate=…`, space-separated"
 		}
 		return fmt.Sprintf("≥ %d random bytes", v.min)
 	case reflect.TypeFor[[]Secret]():

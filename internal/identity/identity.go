@@ -54,6 +54,8 @@ type Principal struct {
 	Scopes []Permission
 	// Key is the API key that asks; the zero id where it is a token.
 	Key uuid.UUID
+	// Peer is the service that asks; nil where it is none.
+	Peer *Peer
 }
 
 // Config says which tokens are believed: those of Secret or those of Keys, and
@@ -118,7 +120,8 @@ func NewTokens(c Config) (*Tokens, error) {
 
 // Authenticate reads the principal from a request's header. Every failure is
 // Unauthenticated and says what is wrong with the token; none repeats a part
-// of it. Where the keys cannot be read, the error is Unavailable.
+// of it. With the failure of a token that has only expired comes whose it was, for
+// the audit log. Where the keys cannot be read, the error is Unavailable.
 func (t *Tokens) Authenticate(ctx context.Context, h http.Header) (Principal, error) {
 	token, err := Bearer(h)
 	if err != nil {
@@ -127,12 +130,31 @@ func (t *Tokens) Authenticate(ctx context.Context, h http.Header) (Principal, er
 	var claims wireClaims
 	find := func(token *jwt.Token) (any, error) { return t.key(ctx, token) }
 	if _, err := t.parser.ParseWithClaims(token, &claims, find); err != nil {
-		return Principal{}, refusal(err)
+		return bearerOf(claims, err), refusal(err)
 	}
 	if err := t.checkLifetime(claims); err != nil {
 		return Principal{}, err
 	}
 	return claims.principal()
+}
+
+// bearerOf is whose token failed, if all that is wrong with it is that it has
+// expired. Who it is has no role.
+func bearerOf(claims wireClaims, err error) Principal {
+	for _, other := range []error{
+		jwt.ErrTokenUnverifiable, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience,
+		jwt.ErrTokenUsedBeforeIssued, jwt.ErrTokenNotValidYet, jwt.ErrTokenRequiredClaimMissing,
+	} {
+		if errors.Is(err, other) {
+			return Principal{}
+		}
+	}
+	if !errors.Is(err, jwt.ErrTokenExpired) {
+		return Principal{}
+	}
+	who, _ := claims.principal()
+	who.Roles = nil
+	return who
 }
 
 // checkLifetime refuses a token that is good for longer than one may be. The

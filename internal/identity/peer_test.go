@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ func TestTokensAreComparedInConstantTime(t *testing.T) {
 		file, function string
 		calls          []string
 	}{
-		{"peer.go", "known", []string{"sha256.Sum256", "subtle.ConstantTimeCompare"}},
+		{"peer.go", "known", []string{"sha256.Sum256", "subtle.ConstantTimeSelect", "subtle.ConstantTimeCompare"}},
 		{"../apikey/apikey.go", "same", []string{"subtle.ConstantTimeCompare"}},
 	} {
 		file, err := parser.ParseFile(token.NewFileSet(), place.file, nil, 0)
@@ -70,7 +71,7 @@ func TestTokensAreComparedInConstantTime(t *testing.T) {
 func TestServicesSendEachHeaderOnce(t *testing.T) {
 	t.Parallel()
 	const good = "s8Jq2ZbX5nWc7RtLk0PfVd3HgMy6TaUe"
-	services := identity.NewPeerTokens(good)
+	services := identity.NewPeerTokens(identity.Unnamed(good)...)
 	tenant := tenid.String()
 	for name, test := range map[string]struct {
 		header http.Header
@@ -88,15 +89,15 @@ func TestServicesSendEachHeaderOnce(t *testing.T) {
 		"a tenant in {}":    {http.Header{"X-Service-Token": {good}, "X-Tenant-Id": {"{" + tenant + "}"}}, fault.Invalid},
 		"a tenant's prefix": {http.Header{"X-Service-Token": {good}, "X-Tenant-Id": {"urn:uuid:" + tenant}}, fault.Invalid},
 	} {
-		if _, err := services.Authenticate(test.header); fault.KindOf(err) != test.kind || err == nil {
+		if _, err := services.Authenticate(test.header, netip.Addr{}); fault.KindOf(err) != test.kind || err == nil {
 			t.Errorf("%s: %v, want %s", name, err, test.kind)
 		}
 	}
-	who, err := services.Authenticate(http.Header{"X-Service-Token": {good}, "X-Tenant-Id": {tenant}})
+	who, err := services.Authenticate(http.Header{"X-Service-Token": {good}, "X-Tenant-Id": {tenant}}, netip.Addr{})
 	if err != nil || who.Actor.TenantID != tenid {
 		t.Errorf("the token itself: %+v, %v", who, err)
 	}
-	if _, err := identity.NewPeerTokens().Authenticate(http.Header{"X-Service-Token": {""}, "X-Tenant-Id": {tenant}}); fault.KindOf(err) != fault.Unauthenticated {
+	if _, err := identity.NewPeerTokens().Authenticate(http.Header{"X-Service-Token": {""}, "X-Tenant-Id": {tenant}}, netip.Addr{}); fault.KindOf(err) != fault.Unauthenticated {
 		t.Errorf("without any token configured: %v", err)
 	}
 }

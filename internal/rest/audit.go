@@ -8,12 +8,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/audit"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/quota"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
+	"github.com/scheduler-service/scheduler/internal/turn"
 )
 
 // verifiedAtOnce bounds the changes of one strand that a request verifies, as
@@ -35,6 +40,30 @@ func record(ctx context.Context, r *http.Request, c *call) context.Context {
 		Kind: kindOf(c), Actor: c.who.Actor.Subject, Address: address, Request: c.id, Action: c.operation.ID,
 		Executions: strings.Contains(r.URL.Path, "/executions/"),
 	})
+}
+
+// The audit log has at most one refused call of a caller in a minute, and so many
+// of a tenant, whatever an attacker sends: these are the limits of requests, and
+// what is beside them is counted and in the process's log.
+const deniedPerMinute = 30
+
+// denied records a call that was refused to somebody whose tenant is known: what,
+// by whom, from where and why. Who has no good token or key names no tenant.
+func (s *server) denied(ctx context.Context, c *call, err error) {
+	kind := fault.KindOf(err)
+	if c.who.Actor.TenantID == uuid.Nil || kind != fault.Unauthenticated && kind != fault.Forbidden {
+		return
+	}
+	id := c.who.Actor.TenantID.String()
+	if !s.Buckets.Take(ctx, "denied:"+id+" "+c.who.Actor.Subject, quota.Rate{Quota: 1, Window: time.Minute}).OK ||
+		!s.Buckets.Take(ctx, "denials:"+id, quota.Rate{Quota: deniedPerMinute, Window: time.Minute}).OK {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if failure := s.Audit.Deny(turn.Login(ctx), c.who.Actor, c.operation.ID, asFault(err).Message); failure != nil {
+		s.Log.WarnContext(ctx, "a refused call is not in the audit log", "error", failure)
+	}
 }
 
 func kindOf(c *call) string {
@@ -91,14 +120,12 @@ func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObje
 	return answer, nil
 }
 
-// actions are what changes are recorded as, in order: the operations that may
-// change something, and what the database says of a change that no request made.
+// actions are what is recorded, in order: the operations, of which each may be
+// refused, and what the database says of a change that no request made.
 func (s *server) actions() []string {
 	actions := []string{"create", "delete", "update"}
-	for route, operation := range s.contract.Operations() {
-		if !strings.HasPrefix(route, http.MethodGet+" ") {
-			actions = append(actions, operation.ID)
-		}
+	for _, operation := range s.contract.Operations() {
+		actions = append(actions, operation.ID)
 	}
 	slices.Sort(actions)
 	return actions

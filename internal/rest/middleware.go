@@ -184,13 +184,14 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 			return
 		}
 		who, err := s.identity(r, operation)
-		if err != nil {
-			s.refuse(w, r, err)
-			return
+		if c.who = who; who.Actor.TenantID != uuid.Nil {
+			r = r.WithContext(record(telemetry.WithIDs(r.Context(), telemetry.IDs{Tenant: who.Actor.TenantID.String()}), r, c))
 		}
-		c.who = who
-		r = r.WithContext(record(telemetry.WithIDs(r.Context(), telemetry.IDs{Tenant: who.Actor.TenantID.String()}), r, c))
-		if err := s.mayAct(r.Context(), c, w.Header()); err != nil {
+		if err == nil {
+			err = s.mayAct(r.Context(), c, w.Header())
+		}
+		if err != nil {
+			s.denied(r.Context(), c, err)
 			s.refuse(w, r, err)
 			return
 		}
@@ -235,7 +236,7 @@ func (s *server) identity(r *http.Request, operation *contract.Operation) (who i
 		return who, s.tooMany(failures, "authenticationFailures", wait, "too many requests from this address had no good token")
 	}
 	if operation.Permission == contract.Service {
-		who, err = s.Services.Authenticate(r.Header)
+		who, err = s.Services.Authenticate(r.Header, c.from)
 	} else {
 		who, err = s.Authenticate(r.Context(), r.Header)
 	}
@@ -277,12 +278,25 @@ func (s *server) mayAct(ctx context.Context, c *call, answer http.Header) (err e
 	}
 	c.tenant.Limits = c.tenant.Limits.WithDefaults(s.Limits)
 	if service {
-		return nil
+		return s.mayServe(ctx, c)
 	}
 	if !c.tenant.Admits(c.from) {
 		return fault.New(fault.Forbidden, "FORBIDDEN", "calls of this tenant may not come from this address")
 	}
 	return s.mayAsk(ctx, c, answer)
+}
+
+// mayServe counts a call of a service that has a rate.
+func (s *server) mayServe(ctx context.Context, c *call) error {
+	peer := c.who.Peer
+	if peer.Rate == 0 {
+		return nil
+	}
+	rate := quota.Rate{Quota: peer.Rate, Window: time.Second}
+	if v := s.Buckets.Take(ctx, "service:"+peer.Name, rate); !v.OK {
+		return s.tooMany(rate, "serviceRequestsPerSecond", v.Retry, fmt.Sprintf("this service may make %d calls a second (SERVICE_TOKENS, which the operator sets)", peer.Rate))
+	}
+	return nil
 }
 
 // mayAsk counts a request of a tenant, and before that, so that what is refused

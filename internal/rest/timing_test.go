@@ -4,6 +4,7 @@ import (
 	"flag"
 	"math"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -120,11 +121,11 @@ func TestTimingOfServiceTokens(t *testing.T) {
 	if !*timing {
 		t.Skip("only with -timing, alone on a machine")
 	}
-	tokens := identity.NewPeerTokens(serviceToken, nextToken)
+	tokens := identity.NewPeerTokens(identity.Unnamed(serviceToken, nextToken)...)
 	guess := func(text string) func() {
 		h := http.Header{"X-Service-Token": {text}}
 		return func() {
-			if _, err := tokens.Authenticate(h); err == nil {
+			if _, err := tokens.Authenticate(h, netip.Addr{}); err == nil {
 				t.Fatal("a guess was believed")
 			}
 		}
