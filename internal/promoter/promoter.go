@@ -101,7 +101,8 @@ type Deps struct {
 	// PartitionsAhead is for how many months to come there are partitions; at
 	// least one is made.
 	PartitionsAhead int
-	// Duties are what one promoter at a time does, by Leases.
+	// Duties are what one promoter at a time does, by Leases; without leases
+	// nothing is.
 	Duties []Duty
 	Leases *lease.Store
 }
@@ -272,11 +273,14 @@ func (p *Promoter) Run(ctx context.Context) error {
 	group.Go(func() error { p.tick(ctx, "audit", auditEvery, p.auditNow); return nil })
 	group.Go(func() error { p.tick(ctx, "recount", recountEvery, p.recountNow); return nil })
 	group.Go(func() error { p.tick(ctx, "backfill", backfillEvery, p.backfillNow); return nil })
-	counting := Duty{Name: "count waiting", Every: countEvery, Pass: func(ctx context.Context, _ lease.Lease) (more bool, err error) {
-		_, err = p.CountWaiting(ctx)
-		return false, err
-	}}
-	for _, d := range append(slices.Clone(p.Duties), counting) {
+	duties := slices.Clone(p.Duties)
+	if p.Leases != nil {
+		duties = append(duties, Duty{Name: "count waiting", Every: countEvery, Pass: func(ctx context.Context, _ lease.Lease) (more bool, err error) {
+			_, err = p.CountWaiting(ctx)
+			return false, err
+		}})
+	}
+	for _, d := range duties {
 		group.Go(func() error { p.attend(ctx, d); return nil })
 	}
 	return group.Wait()
