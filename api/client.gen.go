@@ -551,7 +551,7 @@ type ClientInterface interface {
 
 	// ResumeJobWithBody Resume a job
 	//
-	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -560,7 +560,7 @@ type ClientInterface interface {
 
 	// ResumeJob Resume a job
 	//
-	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1956,7 +1956,7 @@ func (c *Client) PauseJob(ctx context.Context, id JobID, body PauseJobJSONReques
 
 // ResumeJobWithBody Resume a job
 //
-// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1975,7 +1975,7 @@ func (c *Client) ResumeJobWithBody(ctx context.Context, id JobID, contentType st
 
 // ResumeJob Resume a job
 //
-// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7574,7 +7574,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeJobWithBodyWithResponse Resume a job
 	//
-	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7583,7 +7583,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeJobWithResponse Resume a job
 	//
-	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18573,7 +18573,7 @@ func (c *ClientWithResponses) PauseJobWithResponse(ctx context.Context, id JobID
 
 // ResumeJobWithBodyWithResponse Resume a job
 //
-// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18588,7 +18588,7 @@ func (c *ClientWithResponses) ResumeJobWithBodyWithResponse(ctx context.Context,
 
 // ResumeJobWithResponse Resume a job
 //
-// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -1047,7 +1047,7 @@ type Attempt struct {
 
 // AuditEntry One change.
 type AuditEntry struct {
-	// Action The operation, as this contract names it.
+	// Action The operation, as this contract names it; `parkJob` where the system made a job inactive that cannot be promoted.
 	//
 	// Example: pauseJob
 	Action string `json:"action"`
@@ -2053,7 +2053,7 @@ type Job struct {
 	RunAt       nullable.Nullable[time.Time] `json:"runAt"`
 	StartDate   nullable.Nullable[time.Time] `json:"startDate"`
 
-	// Status `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule is over.
+	// Status `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule is over, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
 	Status JobStatus `json:"status"`
 
 	// StatusAt When this state was set.
@@ -2271,7 +2271,7 @@ type JobSpec struct {
 	Timezone *string `json:"timezone,omitempty"`
 }
 
-// JobStatus `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule is over.
+// JobStatus `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule is over, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
 type JobStatus string
 
 // JobType `http` calls a URL, `function` runs a function.

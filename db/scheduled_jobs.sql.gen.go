@@ -54,6 +54,38 @@ func (q *Queries) AdvanceJobs(ctx context.Context, arg AdvanceJobsParams) error 
 	return err
 }
 
+const BoundStatements = `-- name: BoundStatements :many
+SELECT concat(set_config('lock_timeout', $1::text, true), set_config('statement_timeout', $2::text, true))::text AS bounds
+`
+
+type BoundStatementsParams struct {
+	LockTimeout      string
+	StatementTimeout string
+}
+
+// For the rest of the transaction: a part of a batch that took too long gets less
+// time than the batch. Waiting for a lock ends earlier, so that the error says
+// which of the two it was.
+func (q *Queries) BoundStatements(ctx context.Context, arg BoundStatementsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, BoundStatements, arg.LockTimeout, arg.StatementTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var bounds string
+		if err := rows.Scan(&bounds); err != nil {
+			return nil, err
+		}
+		items = append(items, bounds)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ClaimDueJobs = `-- name: ClaimDueJobs :many
 WITH RECURSIVE walk AS (
     (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1)
@@ -65,7 +97,17 @@ WITH RECURSIVE walk AS (
     ) n
 ),
 lines AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000),
-due AS MATERIALIZED (
+chosen AS MATERIALIZED (
+    SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
+           cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
+           max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
+           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation,
+           concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config
+    FROM scheduled_jobs
+    WHERE id = ANY ($4::uuid[]) AND status = 'active' AND next_execution_at <= coalesce($2::timestamptz, now())
+    FOR NO KEY UPDATE SKIP LOCKED
+),
+oldest AS MATERIALIZED (
     SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
            cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
            max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
@@ -75,11 +117,13 @@ due AS MATERIALIZED (
     FROM scheduled_jobs
     WHERE status = 'active'
       AND next_execution_at <= coalesce($2::timestamptz, now())
-      AND next_execution_at >= $4::timestamptz
+      AND next_execution_at >= $5::timestamptz
+      AND id <> ALL ($6::uuid[]) AND tenant_id <> ALL ($7::uuid[])
     ORDER BY next_execution_at
-    LIMIT $5
+    LIMIT $8
     FOR NO KEY UPDATE SKIP LOCKED
-)
+),
+due AS MATERIALIZED (SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars, max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count, misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation, concurrency_key, name, config FROM chosen UNION ALL SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars, max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count, misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation, concurrency_key, name, config FROM oldest)
 SELECT d.id, d.tenant_id, d.version, d.job_type, d.priority, d.max_attempts, d.timeout_seconds, d.cron_expression, d.timezone, d.interval_ms, d.run_at, d.anchor_at, d.start_date, d.end_date, d.jitter_seconds, d.dst_gap, d.dst_overlap, d.calendars, d.max_concurrent, d.overlap_policy, d.overlap_queue_limit, d.max_executions, d.execution_count, d.misfire_policy, d.misfire_limit, d.misfire_grace_seconds, d.resume_policy, d.next_execution_at, d.catch_up_until, d.generation, d.concurrency_key, d.name, d.config, coalesce(p.taken, 0)::bigint AS taken, coalesce(p.waiting, 0)::bigint AS waiting,
        (d.overlap_policy = 'cancel_running' AND EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = d.id))::boolean AS cancelling,
        (CASE WHEN $1::boolean THEN d.tenant_id = ANY (ARRAY(
@@ -95,11 +139,14 @@ ORDER BY d.next_execution_at
 `
 
 type ClaimDueJobsParams struct {
-	SeeCrowds bool
-	Now       *time.Time
-	CrowdOver int32
-	Since     time.Time
-	BatchSize int32
+	SeeCrowds     bool
+	Now           *time.Time
+	CrowdOver     int32
+	Chosen        []uuid.UUID
+	Since         time.Time
+	ExceptIds     []uuid.UUID
+	ExceptTenants []uuid.UUID
+	BatchSize     int32
 }
 
 type ClaimDueJobsRow struct {
@@ -147,7 +194,8 @@ type ClaimDueJobsRow struct {
 // materialized: inside an UPDATE ... WHERE id IN (SELECT ... LIMIT ... SKIP LOCKED)
 // the planner may take more rows than the limit. Walks scheduled_jobs_due; the
 // lower bound spares the scan the index entries of jobs advanced since some old
-// snapshot began.
+// snapshot began. Jobs may also be chosen by their ids, and kept out: those of a
+// batch that failed, which is divided.
 // With each job comes what its promotion depends on. How many of its runs are not
 // over, for those whose overlap policy asks: count_active counts under the locks,
 // because its argument is only known when all of them are held, and it sees what
@@ -160,7 +208,10 @@ func (q *Queries) ClaimDueJobs(ctx context.Context, arg ClaimDueJobsParams) ([]C
 		arg.SeeCrowds,
 		arg.Now,
 		arg.CrowdOver,
+		arg.Chosen,
 		arg.Since,
+		arg.ExceptIds,
+		arg.ExceptTenants,
 		arg.BatchSize,
 	)
 	if err != nil {
@@ -1078,6 +1129,48 @@ func (q *Queries) OldestDue(ctx context.Context, now *time.Time) (OldestDueRow, 
 	var i OldestDueRow
 	err := row.Scan(&i.At, &i.Oldest)
 	return i, err
+}
+
+const ParkJobs = `-- name: ParkJobs :many
+UPDATE scheduled_jobs j SET
+    status = 'inactive', status_reason = u.reason, status_by = 'system', status_at = coalesce($1::timestamptz, now())
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::int[]) AS version, unnest($4::text[]) AS reason) u
+WHERE j.id = u.id AND j.version = u.version AND j.status = 'active' RETURNING j.id
+`
+
+type ParkJobsParams struct {
+	Now      *time.Time
+	Ids      []uuid.UUID
+	Versions []int32
+	Reasons  []string
+}
+
+// Cross-tenant: the promoter. A job that cannot be promoted becomes inactive and
+// keeps its next scheduled time, so that a resume loses nothing. One that was
+// changed meanwhile is tried again.
+func (q *Queries) ParkJobs(ctx context.Context, arg ParkJobsParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, ParkJobs,
+		arg.Now,
+		arg.Ids,
+		arg.Versions,
+		arg.Reasons,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const RecordAudit = `-- name: RecordAudit :exec

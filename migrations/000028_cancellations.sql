@@ -90,7 +90,7 @@ CREATE INDEX tenants_held ON tenants (id) WHERE status IN ('suspended', 'deletin
 -- The generation is no change that somebody made.
 DROP TRIGGER record_change ON scheduled_jobs;
 CREATE CONSTRAINT TRIGGER record_change AFTER INSERT OR DELETE OR UPDATE OF version, status, deleted_at, paused_until ON scheduled_jobs
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (audited()) EXECUTE FUNCTION record_change('job', 'id', 'tenant_id',
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (audited() OR current_setting('app.call', true) <> '') EXECUTE FUNCTION record_change('job', 'id', 'tenant_id',
     'id,tenant_id,created_at,created_by,updated_at,last_execution_at,execution_count,audited_at,audit_difference,next_execution_at,catch_up_until,anchor_at,secret_names,status_at,status_by,max_attempts,generation');
 DROP TRIGGER record_change ON active_executions;
 CREATE CONSTRAINT TRIGGER record_change AFTER INSERT ON active_executions
@@ -123,7 +123,7 @@ CREATE CONSTRAINT TRIGGER record_change AFTER INSERT ON active_executions
     'id,tenant_id,created_at,sweep_at,dispatch_seq,available_at,attempts,attempt,lost_count,progress,triggered_by,timeout_ms,max_attempts,concurrency_limit');
 DROP TRIGGER record_change ON scheduled_jobs;
 CREATE CONSTRAINT TRIGGER record_change AFTER INSERT OR DELETE OR UPDATE OF version, status, deleted_at, paused_until ON scheduled_jobs
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (audited()) EXECUTE FUNCTION record_change('job', 'id', 'tenant_id',
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (audited() OR current_setting('app.call', true) <> '') EXECUTE FUNCTION record_change('job', 'id', 'tenant_id',
     'id,tenant_id,created_at,created_by,updated_at,last_execution_at,execution_count,audited_at,audit_difference,next_execution_at,catch_up_until,anchor_at,secret_names,status_at,status_by,max_attempts');
 DROP INDEX tenants_held;
 CREATE INDEX tenants_held ON tenants (id) WHERE status <> 'active';

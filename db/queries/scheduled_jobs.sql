@@ -174,7 +174,8 @@ WHERE tenant_id = @tenant_id AND id = @id;
 -- materialized: inside an UPDATE ... WHERE id IN (SELECT ... LIMIT ... SKIP LOCKED)
 -- the planner may take more rows than the limit. Walks scheduled_jobs_due; the
 -- lower bound spares the scan the index entries of jobs advanced since some old
--- snapshot began.
+-- snapshot began. Jobs may also be chosen by their ids, and kept out: those of a
+-- batch that failed, which is divided.
 -- With each job comes what its promotion depends on. How many of its runs are not
 -- over, for those whose overlap policy asks: count_active counts under the locks,
 -- because its argument is only known when all of them are held, and it sees what
@@ -192,7 +193,17 @@ WITH RECURSIVE walk AS (
     ) n
 ),
 lines AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000),
-due AS MATERIALIZED (
+chosen AS MATERIALIZED (
+    SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
+           cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
+           max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
+           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation,
+           concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config
+    FROM scheduled_jobs
+    WHERE id = ANY (@chosen::uuid[]) AND status = 'active' AND next_execution_at <= coalesce(sqlc.narg(now)::timestamptz, now())
+    FOR NO KEY UPDATE SKIP LOCKED
+),
+oldest AS MATERIALIZED (
     SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
            cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
            max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
@@ -203,10 +214,12 @@ due AS MATERIALIZED (
     WHERE status = 'active'
       AND next_execution_at <= coalesce(sqlc.narg(now)::timestamptz, now())
       AND next_execution_at >= @since::timestamptz
+      AND id <> ALL (@except_ids::uuid[]) AND tenant_id <> ALL (@except_tenants::uuid[])
     ORDER BY next_execution_at
     LIMIT @batch_size
     FOR NO KEY UPDATE SKIP LOCKED
-)
+),
+due AS MATERIALIZED (SELECT * FROM chosen UNION ALL SELECT * FROM oldest)
 SELECT d.*, coalesce(p.taken, 0)::bigint AS taken, coalesce(p.waiting, 0)::bigint AS waiting,
        (d.overlap_policy = 'cancel_running' AND EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = d.id))::boolean AS cancelling,
        (CASE WHEN @see_crowds::boolean THEN d.tenant_id = ANY (ARRAY(
@@ -236,6 +249,21 @@ UPDATE scheduled_jobs j SET
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@next_at::timestamptz[]) AS next_at, unnest(@last_at::timestamptz[]) AS last_at,
              unnest(@until_at::timestamptz[]) AS until_at, unnest(@runs::bigint[]) AS runs, unnest(@reasons::text[]) AS reason) u
 WHERE j.id = u.id;
+
+-- name: BoundStatements :many
+-- For the rest of the transaction: a part of a batch that took too long gets less
+-- time than the batch. Waiting for a lock ends earlier, so that the error says
+-- which of the two it was.
+SELECT concat(set_config('lock_timeout', @lock_timeout::text, true), set_config('statement_timeout', @statement_timeout::text, true))::text AS bounds;
+
+-- name: ParkJobs :many
+-- Cross-tenant: the promoter. A job that cannot be promoted becomes inactive and
+-- keeps its next scheduled time, so that a resume loses nothing. One that was
+-- changed meanwhile is tried again.
+UPDATE scheduled_jobs j SET
+    status = 'inactive', status_reason = u.reason, status_by = 'system', status_at = coalesce(sqlc.narg(now)::timestamptz, now())
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@versions::int[]) AS version, unnest(@reasons::text[]) AS reason) u
+WHERE j.id = u.id AND j.version = u.version AND j.status = 'active' RETURNING j.id;
 
 -- name: NextDue :one
 -- Cross-tenant: the promoter, which sleeps until then. In the past when

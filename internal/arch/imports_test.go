@@ -71,7 +71,7 @@ executor/http     | clock egress executor fault version                         
 executor/function | executor fault                                                                             |                      |
 # the processes: the three of them never import one another
 parking           | db:store.go fault partition postgres |                      |
-promoter          | backfill calendar clock db:store.go execution fault fleet job lease parking partition postgres queue schedule telemetry tenant | sync                 |
+promoter          | audit backfill calendar clock db:store.go execution fault fleet job lease parking partition postgres queue schedule telemetry tenant | sync                 |
 worker            | clock db:store.go executor fault fleet job parking postgres queue secret telemetry |                      |
 rest/strictjson   | fault                                                                                      |                      |
 rest/patch        |                                                                                            |                      |

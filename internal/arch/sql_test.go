@@ -17,6 +17,7 @@ import (
 var crossTenant = map[string]string{
 	"ClaimDueJobs":          "promoter",
 	"AdvanceJobs":           "promoter",
+	"ParkJobs":              "promoter",
 	"NextDue":               "promoter",
 	"LockExecutionsOfJobs":  "promoter, for jobs that it holds locked",
 	"ListCalendarsOfJobs":   "promoter and auditor, for the jobs that they hold",

@@ -4,11 +4,14 @@ import "time"
 
 // Edited is the state of a job after somebody replaced its definition at now:
 // an edit of an inactive job makes it active, because its schedule was over
-// and the new one is meant to fire; a paused job stays paused. An interval
-// that changed counts from now.
+// and the new one is meant to fire, a parked one from where it was; a paused job
+// stays paused. An interval that changed counts from now.
 func (j Job) Edited(spec Spec, by string, now time.Time) Job {
 	if j.Status == Inactive {
-		j.Status, j.StatusReason, j.StatusBy, j.StatusAt, j.NextExecutionAt = Active, "", by, now, nil
+		if !j.Parked() {
+			j.NextExecutionAt = nil
+		}
+		j.Status, j.StatusReason, j.StatusBy, j.StatusAt = Active, "", by, now
 	}
 	if spec.Interval != j.Interval {
 		j.AnchorAt = now
@@ -19,6 +22,10 @@ func (j Job) Edited(spec Spec, by string, now time.Time) Job {
 	}
 	return j
 }
+
+// Parked says that a promoter made the job inactive because it could not promote
+// it. It keeps its next scheduled time, from which a resume goes on.
+func (j Job) Parked() bool { return j.Status == Inactive && j.NextExecutionAt != nil }
 
 // MaxExecutionsReached is why a job is inactive that had all its runs.
 const MaxExecutionsReached = "maxExecutions is reached"

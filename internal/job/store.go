@@ -200,7 +200,8 @@ func (s *Store) Pause(ctx context.Context, who tenant.Actor, id uuid.UUID, reaso
 }
 
 // Resume makes the schedule fire again. What a pause held back is treated as
-// missed says; empty means as the job's misfire policy does. A job that was
+// missed says; empty means as the job's misfire policy does. So is what was due
+// since the job was parked. A job that was
 // stopped starts from now.
 func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID, missed MisfirePolicy) (job Job, err error) {
 	err = s.change(ctx, who, id, func(tx *postgres.Tx, old Job) (db.ScheduledJob, error) {
@@ -213,7 +214,7 @@ func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID, miss
 		case old.Exhausted():
 			return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT",
 				"the job has had as many executions of its schedule as maxExecutions allows: raise that with PUT, which also resumes the job")
-		case old.Status == Paused && old.NextExecutionAt != nil && !old.NextExecutionAt.After(tx.At):
+		case (old.Status == Paused || old.Parked()) && old.NextExecutionAt != nil && !old.NextExecutionAt.After(tx.At):
 			policy := string(old.Misfire.Policy)
 			if missed != "" {
 				policy = string(missed)

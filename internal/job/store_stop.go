@@ -31,7 +31,7 @@ func (s *Store) Stop(ctx context.Context, who tenant.Actor, id uuid.UUID, reason
 		if err := cancelAll(ctx, tx, who, id, reason); err != nil {
 			return db.ScheduledJob{}, err
 		}
-		if old.Status == Inactive {
+		if old.Status == Inactive && !old.Parked() {
 			return tx.GetJob(ctx, db.GetJobParams{TenantID: who.TenantID, ID: id})
 		}
 		return tx.UpdateJobStatus(ctx, db.UpdateJobStatusParams{

@@ -31,7 +31,8 @@ func (c Config) session() []string {
 	settings := []string{
 		"SET role = " + string(c.Role),
 		fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds()),
-		fmt.Sprintf("SET lock_timeout = %d", timeout.Milliseconds()),
+		// Shorter, so that the error says whether a statement took too long or waited.
+		fmt.Sprintf("SET lock_timeout = %d", timeout.Milliseconds()*4/5),
 		// A process that locks a row and then counts must see what was committed
 		// before it had the lock, whatever the database or the login says.
 		"SET default_transaction_isolation = 'read committed'",

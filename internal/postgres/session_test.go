@@ -29,7 +29,7 @@ func TestSessionsAreSetUp(t *testing.T) {
 		exec(t, admin, "ALTER DATABASE "+database.Name+" SET "+name+" = "+value)
 	}
 	both := map[string]string{
-		"jit": "off", "statement_timeout": "5s", "lock_timeout": "5s",
+		"jit": "off", "statement_timeout": "5s", "lock_timeout": "4s",
 		"default_transaction_isolation": "read committed", "idle_in_transaction_session_timeout": "5s", "application_name": "test",
 	}
 	for role, seqscan := range map[postgres.Role]string{postgres.API: "on", postgres.Engine: "off"} {

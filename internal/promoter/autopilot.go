@@ -2,10 +2,11 @@ package promoter
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
 // Autopilot changes the status of jobs where nobody has to be asked: a pause
@@ -41,10 +42,11 @@ func (p *Promoter) Audit(ctx context.Context, now time.Time, from uuid.UUID) (Au
 		if !ok {
 			continue
 		}
-		sets, versions := j.calendars.of(&j.dueJob)
-		s, err := p.audited.of(&j.dueJob, sets, versions)
+		s, err := p.auditedSchedule(&j)
 		if err != nil {
-			return report, fmt.Errorf("audit job %s: %w", j.id, err)
+			// Promotion parks it; the others are counted all the same.
+			p.Log.WarnContext(ctx, "a job's schedule cannot be read", "job_id", j.id, "tenant_id", j.tenant, "error", err)
+			continue
 		}
 		rows, missed, err := p.store.countOutcomes(ctx, j.id, window)
 		if err != nil {
@@ -65,6 +67,17 @@ func (p *Promoter) Audit(ctx context.Context, now time.Time, from uuid.UUID) (Au
 	}
 	p.Metrics.Audited(report.Jobs, report.Differing)
 	return report, p.store.recordAudit(ctx, now, found)
+}
+
+func (p *Promoter) auditedSchedule(j *auditJob) (*schedule.Schedule, error) {
+	if j.unreadable != nil {
+		return nil, j.unreadable
+	}
+	sets, versions, err := j.calendars.of(&j.dueJob)
+	if err != nil {
+		return nil, err
+	}
+	return p.audited.of(&j.dueJob, sets, versions)
 }
 
 // AuditReport is what an audit found.

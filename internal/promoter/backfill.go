@@ -163,6 +163,14 @@ func nextDay(at time.Time) time.Time {
 	return next
 }
 
+func (p *Promoter) backfilledSchedule(j *dueJob, sets calendars) (*schedule.Schedule, error) {
+	named, versions, err := sets.of(j)
+	if err != nil {
+		return nil, err
+	}
+	return p.backfilled.of(j, named, versions)
+}
+
 // decideBackfills plans a batch.
 func (p *Promoter) decideBackfills(ctx context.Context, due []runningBackfill, sets calendars, at time.Time) []backfillStep {
 	steps := make([]backfillStep, len(due))
@@ -173,8 +181,7 @@ func (p *Promoter) decideBackfills(ctx context.Context, due []runningBackfill, s
 			steps[i] = backfillStep{runningBackfill: b, status: backfill.Running, heldBy: "its definition cannot be read", next: at.Add(heldFor)}
 			continue
 		}
-		named, versions := sets.of(&b.job)
-		s, err := p.backfilled.of(&b.job, named, versions)
+		s, err := p.backfilledSchedule(&b.job, sets)
 		if err != nil {
 			p.Log.ErrorContext(ctx, "backfill cancelled: its schedule cannot be read any more", "backfill_id", b.id, "job_id", b.job.id,
 				"tenant_id", b.job.tenant, "error", fmt.Errorf("compile: %w", err))

@@ -25,8 +25,9 @@ type dueJob struct {
 	places      job.Places
 	crowded     bool // its tenant has a line in the pool
 	generation  int32
-	active      int  // executions that take a place or wait for one, before this pass
-	cancelling  bool // earlier ones of it are being cancelled in pieces
+	active      int   // executions that take a place or wait for one, before this pass
+	cancelling  bool  // earlier ones of it are being cancelled in pieces
+	unreadable  error // why its row cannot be read; nil: it can
 }
 
 // run is one execution to insert.
@@ -71,6 +72,7 @@ type plan struct {
 	runs     []run
 	unruns   []unrun
 	advances []advance
+	broken   []badJob  // jobs about which nothing can be decided
 	cancels  []*dueJob // whose active runs are cancelled first
 	next     time.Time // when the next job is due; zero while there may be more due now
 	oldest   time.Time // scheduled time of the claimed jobs; zero: none is claimed
@@ -187,12 +189,6 @@ func (p *plan) drop(j *dueJob) (dropped int) {
 // skippedBy is the row for a run that was planned and does not happen.
 func skippedBy(r run, reason string) unrun {
 	return unrun{job: r.job, status: execution.Skipped, first: r.at, last: r.at, count: 1, reason: reason}
-}
-
-// stop plans that a job never fires again, and says why.
-func (p *plan) stop(j *dueJob, reason string) {
-	p.unruns = append(p.unruns, unrun{job: j, status: execution.Missed, first: j.due, last: j.due, count: 1, reason: reason})
-	p.advances = append(p.advances, advance{job: j, reason: reason})
 }
 
 // missedCount is how many instants the plan records as missed.

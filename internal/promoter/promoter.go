@@ -31,6 +31,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/parking"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/schedule"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -133,9 +134,11 @@ type Promoter struct {
 	fullRest   time.Duration          // from one scan without a lower bound to the next
 	state      atomic.Pointer[string] // why it is not ready; nil: it is
 	late       catchup
-	rows       int                  // passRows but in tests
-	cancelling map[target]*progress // of Cancel
-	counting   waitingCount         // of CountWaiting
+	suspects   suspects
+	rows       int                                                // passRows but in tests
+	owe        func(*dueJob, *schedule.Schedule, time.Time) owing // owe but in tests
+	cancelling map[target]*progress                               // of Cancel
+	counting   waitingCount                                       // of CountWaiting
 
 	partitionsKept clock.Mark
 	partitionsOnce bool
@@ -146,7 +149,7 @@ func New(d Deps) *Promoter {
 	p := &Promoter{
 		Deps: d, store: &store{db: d.DB, backlog: d.Backlog}, fleet: fleet.NewStore(d.DB), parking: parking.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(),
 		backfilled: newCompiled(), fullScan: clock.Start(), fullRest: fullScanEvery,
-		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))}, rows: passRows,
+		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))}, rows: passRows, owe: owe,
 		cancelling: map[target]*progress{}, counting: waitingCount{tenants: countTenants},
 	}
 	starting := "the first promotion is not done yet"
@@ -160,19 +163,34 @@ type Report struct {
 	Claimed  int       // due jobs taken
 	Promoted int       // executions made
 	Missed   int       // due instants recorded as missed
+	Parked   int       // jobs made inactive, because they cannot be promoted
 	Next     time.Time // when the next job is due; zero while there may be more due now
+}
+
+// add takes in what a batch became.
+func (r *Report) add(made plan) {
+	r.At = made.at
+	r.Claimed, r.Promoted, r.Missed = r.Claimed+made.claimed, r.Promoted+len(made.runs), r.Missed+made.missedCount()
 }
 
 // Pass promotes one batch of what is due at now; a zero now means the
 // database's clock. It sends the hints after the commit; where that fails, the
-// executions go to the pool.
+// executions go to the pool. A batch that fails because of something in it is
+// divided by the next passes, beside the batches of the others.
 func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 	seen := p.seeLanes(ctx)
-	d := due{now: now, since: p.lowerBound(), crowds: !seen.none}
+	report, err := p.tryParts(ctx, now, seen)
+	if err != nil {
+		return Report{}, err
+	}
+	d := due{now: now, since: p.lowerBound(), crowds: !seen.none, batch: batchSize, rows: p.rows}
+	d.exceptIDs, d.exceptTenants = p.suspects.kept()
 	mark := clock.Start()
-	made, err := p.store.promote(ctx, d, func(c claim) (plan, error) { return p.decide(c, seen) })
-	if fault.KindOf(err) == fault.Internal && isNoPartition(err) {
-		return Report{}, errors.Join(err, p.Upkeep(ctx, now))
+	made, c, err := p.promote(ctx, d, seen)
+	if len(c.jobs) > 0 && divisible(err) {
+		p.suspect(ctx, now, c, d.rows, err)
+		report.At, report.Claimed = c.at, report.Claimed+len(c.jobs)
+		return report, nil
 	}
 	if err != nil {
 		return Report{}, err
@@ -180,17 +198,38 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 	if d.since.IsZero() {
 		p.fullScan, p.fullRest = clock.Start(), max(fullScanEvery, fullScanRest*mark.Elapsed())
 	}
-	made.places.commit(made.at) // what a pass that failed handed out, nobody has
 	p.raiseLowerBound(made)
+	report.add(made)
+	report.Parked += p.park(ctx, now, made.broken)
+	if len(p.suspects.parts) == 0 && report.Parked == 0 {
+		report.Next = made.next
+	}
+	return report, nil
+}
+
+// promote promotes one batch, and says what was claimed for it, also where that
+// failed.
+func (p *Promoter) promote(ctx context.Context, d due, seen lanes) (made plan, claimed claim, err error) {
+	made, err = p.store.promote(ctx, d, func(c claim) (plan, error) {
+		claimed = c
+		return p.decide(c, d.rows, seen)
+	})
+	if err != nil {
+		return plan{}, claimed, err
+	}
+	made.places.commit(made.at) // what a pass that failed handed out, nobody has
+	if made.claimed > len(made.broken) {
+		p.suspects.commits++
+	}
 	for lane, ids := range made.lanes() {
 		p.publish(ctx, lane, ids)
 	}
 	p.count(made)
-	return Report{At: made.at, Claimed: made.claimed, Promoted: len(made.runs), Missed: made.missedCount(), Next: made.next}, nil
+	return made, claimed, nil
 }
 
 // decide says what becomes of claimed jobs. Halted means nothing does.
-func (p *Promoter) decide(c claim, seen lanes) (plan, error) {
+func (p *Promoter) decide(c claim, rows int, seen lanes) (plan, error) {
 	if err := p.checkClock(c.database); err != nil {
 		return plan{}, err
 	}
@@ -200,18 +239,14 @@ func (p *Promoter) decide(c claim, seen lanes) (plan, error) {
 		if out.oldest.IsZero() || j.due.Before(out.oldest) {
 			out.oldest = j.due
 		}
-		sets, versions := c.calendars.of(j)
-		s, err := p.schedules.of(j, sets, versions)
-		if err != nil {
-			// Its expression was valid once. Never again is the only answer
-			// that neither loops nor invents an instant; the reason is shown.
-			out.stop(j, "the schedule cannot be read any more: "+err.Error())
-			continue
+		if o, bad := p.consider(j, c.calendars, c.at); bad != nil {
+			out.broken = append(out.broken, *bad)
+		} else {
+			all = append(all, o)
 		}
-		all = append(all, owe(j, s, c.at))
 	}
-	for i, rows := range grants(all, p.rows) {
-		out.add(all[i], rows)
+	for i, n := range grants(all, rows) {
+		out.add(all[i], n)
 	}
 	out.announce(seen)
 	return out, nil

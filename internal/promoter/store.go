@@ -37,9 +37,15 @@ type claim struct {
 
 // due says what to claim.
 type due struct {
-	now    time.Time // zero: the database's clock
-	since  time.Time // nothing that was due before
-	crowds bool      // look for tenants with a line in the pool
+	now    time.Time   // zero: the database's clock
+	since  time.Time   // nothing that was due before
+	batch  int         // so many of the oldest
+	rows   int         // that may be written
+	crowds bool        // look for tenants with a line in the pool
+	chosen []uuid.UUID // jobs of a batch that failed
+	slow   bool        // chosen ones get less time
+	// What is not among the oldest.
+	exceptIDs, exceptTenants []uuid.UUID
 }
 
 // promote claims what is due, lets decide say what becomes of it, and writes
@@ -51,9 +57,12 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 		return plan{}, fmt.Errorf("promote: %w", postgres.Fault(err))
 	}
 	err = s.db.InTxLed(ctx, func(tx *postgres.Tx) error {
-		rows, err := tx.ClaimDueJobs(ctx, db.ClaimDueJobsParams{
-			Now: postgres.At(d.now), Since: d.since, BatchSize: batchSize, SeeCrowds: d.crowds, CrowdOver: crowdedAfter,
-		})
+		if d.slow {
+			if err := boundStatements(ctx, tx, slowTrial); err != nil {
+				return err
+			}
+		}
+		rows, err := tx.ClaimDueJobs(ctx, claimDue(d))
 		if err != nil {
 			return fmt.Errorf("claim due jobs: %w", err)
 		}
@@ -61,9 +70,7 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 		if !d.now.IsZero() {
 			c.at = d.now
 		}
-		if c.jobs, err = dueJobs(rows); err != nil {
-			return err
-		}
+		c.jobs = dueJobs(rows)
 		if c.calendars, err = loadCalendars(ctx, tx, c.jobs); err != nil {
 			return err
 		}
@@ -110,7 +117,7 @@ func write(ctx context.Context, q *db.Queries, p *plan, at time.Time, d due) err
 			return fmt.Errorf("advance jobs: %w", err)
 		}
 	}
-	if p.claimed == batchSize {
+	if p.claimed >= d.batch {
 		return nil
 	}
 	next, err := q.NextDue(ctx, d.since)

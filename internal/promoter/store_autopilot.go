@@ -54,9 +54,7 @@ func (s *store) toAudit(ctx context.Context, now time.Time, from uuid.UUID) (sam
 		}
 		jobs := make([]dueJob, len(rows))
 		for i, r := range rows {
-			if jobs[i], err = auditedJob(r); err != nil {
-				return err
-			}
+			jobs[i] = auditedJob(r)
 		}
 		sets, err := loadCalendars(ctx, tx, jobs)
 		if err != nil {
@@ -75,7 +73,7 @@ func (s *store) toAudit(ctx context.Context, now time.Time, from uuid.UUID) (sam
 	return sample, err
 }
 
-func auditedJob(r db.ListJobsToAuditRow) (dueJob, error) {
+func auditedJob(r db.ListJobsToAuditRow) dueJob {
 	j := dueJob{
 		id: r.ID, tenant: r.TenantID, version: int(r.Version), jobType: r.JobType, anchor: r.AnchorAt.UTC(), due: r.NextExecutionAt.UTC(),
 		spec: job.Spec{
@@ -84,7 +82,8 @@ func auditedJob(r db.ListJobsToAuditRow) (dueJob, error) {
 			JitterSeconds: int(r.JitterSeconds), DSTGap: r.DstGap, DSTOverlap: r.DstOverlap,
 		},
 	}
-	return j, readCalendars(r.Calendars, &j.spec)
+	j.unreadable = readCalendars(r.Calendars, &j.spec)
+	return j
 }
 
 // countOutcomes counts the rows of single instants in a window, and lists the

@@ -18,7 +18,32 @@ import (
 
 // Rows stop here. Statements take one array per column, all of one length.
 
-func dueJobs(rows []db.ClaimDueJobsRow) ([]dueJob, error) {
+func claimDue(d due) db.ClaimDueJobsParams {
+	return db.ClaimDueJobsParams{
+		Now: postgres.At(d.now), Since: d.since, BatchSize: int32(d.batch), Chosen: orEmpty(d.chosen),
+		ExceptIds: orEmpty(d.exceptIDs), ExceptTenants: orEmpty(d.exceptTenants), SeeCrowds: d.crowds, CrowdOver: crowdedAfter,
+	}
+}
+
+// orEmpty is an array for a statement, which takes none for unknown.
+func orEmpty(ids []uuid.UUID) []uuid.UUID {
+	if ids == nil {
+		return []uuid.UUID{}
+	}
+	return ids
+}
+
+// boundStatements gives the statements of a transaction so much time. Waiting for
+// a lock ends earlier, so that the error says which of the two it was.
+func boundStatements(ctx context.Context, tx *postgres.Tx, most time.Duration) error {
+	ms := most.Milliseconds()
+	if _, err := tx.BoundStatements(ctx, db.BoundStatementsParams{LockTimeout: fmt.Sprint(ms * 4 / 5), StatementTimeout: fmt.Sprint(ms)}); err != nil {
+		return fmt.Errorf("bound the time of statements: %w", err)
+	}
+	return nil
+}
+
+func dueJobs(rows []db.ClaimDueJobsRow) []dueJob {
 	jobs := make([]dueJob, len(rows))
 	for i, r := range rows {
 		jobs[i] = dueJob{
@@ -36,11 +61,9 @@ func dueJobs(rows []db.ClaimDueJobsRow) ([]dueJob, error) {
 				Misfire: job.Misfire{Policy: job.MisfirePolicy(r.MisfirePolicy), Limit: int(r.MisfireLimit), GraceSeconds: int(r.MisfireGraceSeconds)},
 			},
 		}
-		if err := readCalendars(r.Calendars, &jobs[i].spec); err != nil {
-			return nil, fmt.Errorf("job %s: %w", r.ID, err)
-		}
+		jobs[i].unreadable = readCalendars(r.Calendars, &jobs[i].spec)
 	}
-	return jobs, nil
+	return jobs
 }
 
 // readCalendars reads which calendars a job names; nearly all name none.
@@ -112,8 +135,9 @@ func advanceJobs(advances []advance, now time.Time) db.AdvanceJobsParams {
 type calendars map[uuid.UUID]calendarVersion
 
 type calendarVersion struct {
-	set     schedule.Calendar
-	version int32
+	set        schedule.Calendar
+	version    int32
+	unreadable error // nil: it is readable
 }
 
 func loadCalendars(ctx context.Context, tx *postgres.Tx, jobs []dueJob) (calendars, error) {
@@ -133,23 +157,23 @@ func loadCalendars(ctx context.Context, tx *postgres.Tx, jobs []dueJob) (calenda
 	found := make(calendars, len(rows))
 	for _, r := range rows {
 		set, err := calendar.Decode(r.Timezone, r.Days)
-		if err != nil {
-			return nil, err
-		}
-		found[r.ID] = calendarVersion{set: set, version: r.Version}
+		found[r.ID] = calendarVersion{set: set, version: r.Version, unreadable: err}
 	}
 	return found, nil
 }
 
 // of are the contents of a job's calendars, and a text that changes with them.
-func (c calendars) of(j *dueJob) (sets []schedule.Calendar, versions string) {
+func (c calendars) of(j *dueJob) (sets []schedule.Calendar, versions string, err error) {
 	for _, named := range j.spec.Calendars {
 		v := c[named.ID]
+		if v.unreadable != nil {
+			return nil, "", fmt.Errorf("calendar %s: %w", named.ID, v.unreadable)
+		}
 		v.set.Mode = named.Mode
 		sets = append(sets, v.set)
 		versions += fmt.Sprint(named.ID, v.version, named.Mode, ";")
 	}
-	return sets, versions
+	return sets, versions, nil
 }
 
 func orZero[T any](p *T) (v T) {

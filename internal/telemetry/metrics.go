@@ -39,6 +39,7 @@ type Metrics struct {
 	missed        prometheus.Counter
 	halted        prometheus.Gauge
 	disagreement  prometheus.Gauge
+	parkedJobs    *prometheus.CounterVec
 	audited       prometheus.Counter
 	differing     prometheus.Counter
 	batchSize     *prometheus.HistogramVec
@@ -125,6 +126,8 @@ func (m *Metrics) registerProtocol(in promauto.Factory) {
 		"Times Redis was found to have lost what it held."))
 	m.missed = in.NewCounter(counter("scheduler_missed_total",
 		"Due instants recorded as missed instead of run."))
+	m.parkedJobs = in.NewCounterVec(counter("scheduler_parked_jobs_total",
+		"Jobs made inactive because they cannot be promoted: their status says why."), []string{"reason"})
 	m.audited = in.NewCounter(counter("scheduler_audited_jobs_total",
 		"Jobs whose due instants of the last hour were recounted against their rows."))
 	m.differing = in.NewCounter(counter("scheduler_audit_differences_total",
@@ -233,6 +236,11 @@ func (m *Metrics) RedisGenerationChanged() { m.generations.Inc() }
 
 // Missed counts due instants recorded as missed.
 func (m *Metrics) Missed(n int) { m.missed.Add(float64(n)) }
+
+// JobParked counts a job that was made inactive because it cannot be promoted: the
+// database refuses its rows (refused), it takes too long (slow), its schedule
+// cannot be read (schedule) or makes the promoter panic (panic).
+func (m *Metrics) JobParked(reason string) { m.parkedJobs.WithLabelValues(reason).Inc() }
 
 // Audited counts jobs that were recounted, and how many of them differed.
 func (m *Metrics) Audited(jobs, differing int) {

@@ -535,7 +535,7 @@ export interface paths {
         put?: never;
         /**
          * Resume a job
-         * @description Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+         * @description Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
          */
         post: operations["resumeJob"];
         delete?: never;
@@ -1417,7 +1417,7 @@ export interface components {
         /** @description One change. */
         AuditEntry: {
             /**
-             * @description The operation, as this contract names it.
+             * @description The operation, as this contract names it; `parkJob` where the system made a job inactive that cannot be promoted.
              * @example pauseJob
              */
             action: string;
@@ -2594,7 +2594,7 @@ export interface components {
             timezone?: string;
         };
         /**
-         * @description `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule is over.
+         * @description `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule is over, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
          * @enum {string}
          */
         JobStatus: "active" | "paused" | "inactive";

@@ -1,0 +1,177 @@
+package promoter
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+const (
+	// maxTrials and trialTime bound how many parts of failed batches one pass tries,
+	// before it promotes the others.
+	maxTrials = 16
+	trialTime = 200 * time.Millisecond
+	// slowTrial is the time of a statement for a part of a batch that took too long.
+	slowTrial = time.Second
+	// maxStrikes is how often a job that is alone may take too long.
+	maxStrikes = 3
+	// maxSuspects is of how many suspects on a tenant's other jobs wait too.
+	maxSuspects = 100
+	// asideFor is for how long a job is left alone that cannot even be parked.
+	asideFor = time.Minute
+)
+
+// suspect is a job of a batch that failed.
+type suspect struct{ id, tenant uuid.UUID }
+
+// part is a part of a batch that failed: some of its jobs, which are tried alone.
+type part struct {
+	jobs    []suspect
+	rows    int  // that a trial may write
+	slow    bool // the batch took too long; else the database refused it
+	commits int  // of this promoter, when the batch failed
+	strikes int  // how often it took too long while it was one job
+}
+
+// suspects are the jobs of failed batches. They are kept out of the others'
+// batches, and tried in parts, each half as large as the one that failed, until
+// the job that fails alone is found. Their tenants are sorted, so that a part soon
+// holds jobs of one tenant only.
+type suspects struct {
+	parts   []part
+	aside   map[uuid.UUID]clock.Mark // jobs that could not be parked
+	commits int                      // batches with rows that this promoter committed
+}
+
+// add takes the jobs of a failed batch, to be tried whole once more or by halves.
+func (s *suspects) add(jobs []suspect, rows int, slow, whole bool) {
+	slices.SortStableFunc(jobs, func(a, b suspect) int { return slices.Compare(a.tenant[:], b.tenant[:]) })
+	batch := part{jobs: jobs, rows: rows, slow: slow, commits: s.commits}
+	if whole || len(jobs) == 1 {
+		s.parts = append(s.parts, batch)
+	} else {
+		s.split(batch)
+	}
+}
+
+// split replaces a part that failed by its halves.
+func (s *suspects) split(p part) {
+	half := len(p.jobs) / 2
+	for _, jobs := range [][]suspect{p.jobs[:half], p.jobs[half:]} {
+		s.parts = append(s.parts, part{jobs: jobs, rows: max(p.rows/2, len(jobs), 10), slow: p.slow, commits: p.commits})
+	}
+}
+
+// pop takes the part that has waited longest.
+func (s *suspects) pop() part {
+	first := s.parts[0]
+	s.parts = s.parts[1:]
+	return first
+}
+
+// kept are the jobs that no ordinary batch holds, and the tenants with so many of
+// them that their other jobs wait too.
+func (s *suspects) kept() (ids, tenants []uuid.UUID) {
+	ids, tenants = []uuid.UUID{}, []uuid.UUID{}
+	of := map[uuid.UUID]int{}
+	for _, p := range s.parts {
+		for _, j := range p.jobs {
+			ids = append(ids, j.id)
+			if of[j.tenant]++; of[j.tenant] == maxSuspects {
+				tenants = append(tenants, j.tenant)
+			}
+		}
+	}
+	for id, since := range s.aside {
+		if since.Elapsed() >= asideFor {
+			delete(s.aside, id)
+			continue
+		}
+		ids = append(ids, id)
+	}
+	return ids, tenants
+}
+
+// leave keeps a job out of all batches for a while.
+func (s *suspects) leave(id uuid.UUID) {
+	if s.aside == nil {
+		s.aside = map[uuid.UUID]clock.Mark{}
+	}
+	s.aside[id] = clock.Start()
+}
+
+// divisible says whether a batch failed because of something in it: what the
+// database refuses is refused again, and what takes too long may be too much.
+func divisible(err error) bool { return postgres.Refused(err) || postgres.TimedOut(err) }
+
+// suspect keeps the jobs of a batch that failed for trials. A month without a
+// partition is made first, and then the batch is tried whole.
+func (p *Promoter) suspect(ctx context.Context, now time.Time, c claim, rows int, err error) {
+	p.Metrics.Failure("promote", fault.KindOf(err).String())
+	p.Log.WarnContext(ctx, "a batch was not promoted, and is divided", "jobs", len(c.jobs), "error", err)
+	month := isNoPartition(err)
+	if month {
+		if err := p.Upkeep(ctx, now); err != nil {
+			p.Log.ErrorContext(ctx, "partitions not made", "error", err)
+		}
+	}
+	jobs := make([]suspect, len(c.jobs))
+	for i, j := range c.jobs {
+		jobs[i] = suspect{j.id, j.tenant}
+	}
+	p.suspects.add(jobs, rows, postgres.TimedOut(err), month)
+}
+
+// tryParts tries parts of failed batches, as many as a pass may.
+func (p *Promoter) tryParts(ctx context.Context, now time.Time, seen lanes) (report Report, err error) {
+	mark := clock.Start()
+	for range min(maxTrials, len(p.suspects.parts)) {
+		one := p.suspects.pop()
+		d := due{now: now, crowds: !seen.none, rows: one.rows, slow: one.slow, chosen: make([]uuid.UUID, len(one.jobs))}
+		for i, j := range one.jobs {
+			d.chosen[i] = j.id
+		}
+		made, c, err := p.promote(ctx, d, seen)
+		switch {
+		case err == nil:
+			report.add(made)
+			report.Parked += p.park(ctx, now, made.broken)
+		case !divisible(err):
+			p.suspects.parts = append(p.suspects.parts, one)
+			return report, err
+		case len(one.jobs) > 1:
+			p.suspects.split(one)
+		default:
+			report.Parked += p.accuse(ctx, now, one, c, err)
+		}
+		if mark.Elapsed() > trialTime {
+			break
+		}
+	}
+	return report, nil
+}
+
+// accuse decides about a job that failed alone. What is refused is parked. What
+// takes too long is parked when it did so several times while other batches were
+// committed; else the database may be slow, and the job goes back to the others.
+func (p *Promoter) accuse(ctx context.Context, now time.Time, one part, c claim, err error) (parked int) {
+	if len(c.jobs) == 0 {
+		return 0 // somebody else holds it
+	}
+	if !postgres.TimedOut(err) {
+		return p.park(ctx, now, []badJob{{job: &c.jobs[0], kind: "refused", what: refusal(err)}})
+	}
+	switch one.strikes++; {
+	case one.strikes < maxStrikes:
+		p.suspects.parts = append(p.suspects.parts, one)
+	case p.suspects.commits > one.commits:
+		return p.park(ctx, now, []badJob{{job: &c.jobs[0], kind: "slow", what: "promoting it takes longer than it may"}})
+	}
+	return 0
+}
