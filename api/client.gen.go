@@ -149,7 +149,7 @@ type ClientInterface interface {
 
 	// ListAudit List changes
 	//
-	// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
+	// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. A call that was refused (401 or 403) to somebody whose tenant is known is here too, as a `call` with its reason: one of a caller in a minute, and 30 of a tenant. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
 	//
 	// Corresponds with GET /api/v1/scheduler/audit (the `ListAudit` operationId).
 	ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1074,7 +1074,7 @@ func (c *Client) RotateAPIKey(ctx context.Context, id APIKeyID, body RotateAPIKe
 
 // ListAudit List changes
 //
-// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
+// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. A call that was refused (401 or 403) to somebody whose tenant is known is here too, as a `call` with its reason: one of a caller in a minute, and 30 of a tenant. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
 //
 // Corresponds with GET /api/v1/scheduler/audit (the `ListAudit` operationId).
 func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7142,7 +7142,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListAuditWithResponse List changes
 	//
-	// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
+	// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. A call that was refused (401 or 403) to somebody whose tenant is known is here too, as a `call` with its reason: one of a caller in a minute, and 30 of a tenant. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17853,7 +17853,7 @@ func (c *ClientWithResponses) RotateAPIKeyWithResponse(ctx context.Context, id A
 
 // ListAuditWithResponse List changes
 //
-// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
+// Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. A call that was refused (401 or 403) to somebody whose tenant is known is here too, as a `call` with its reason: one of a caller in a minute, and 30 of a tenant. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -64,6 +64,7 @@ const (
 	AuditObjectTypeAuditLog  AuditObjectType = "auditLog"
 	AuditObjectTypeBackfill  AuditObjectType = "backfill"
 	AuditObjectTypeCalendar  AuditObjectType = "calendar"
+	AuditObjectTypeCall      AuditObjectType = "call"
 	AuditObjectTypeExecution AuditObjectType = "execution"
 	AuditObjectTypeJob       AuditObjectType = "job"
 	AuditObjectTypeSecret    AuditObjectType = "secret"
@@ -80,6 +81,8 @@ func (e AuditObjectType) Valid() bool {
 	case AuditObjectTypeBackfill:
 		return true
 	case AuditObjectTypeCalendar:
+		return true
+	case AuditObjectTypeCall:
 		return true
 	case AuditObjectTypeExecution:
 		return true
@@ -1083,7 +1086,7 @@ type AuditEntry struct {
 	// Example: 0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10
 	ObjectID string `json:"objectId"`
 
-	// ObjectType A kind of thing that changes. `auditLog` is a strand of the record itself, whose beginning retention removed.
+	// ObjectType A kind of thing that changes. `auditLog` is a strand of the record itself, whose beginning retention removed; `call` is a call that was refused.
 	ObjectType AuditObjectType `json:"objectType"`
 
 	// RequestID The `X-Request-Id` of the request.
@@ -1108,7 +1111,7 @@ type AuditEntryActorKind string
 // AuditEntryChange defines model for AuditEntry.Change.
 type AuditEntryChange string
 
-// AuditObjectType A kind of thing that changes. `auditLog` is a strand of the record itself, whose beginning retention removed.
+// AuditObjectType A kind of thing that changes. `auditLog` is a strand of the record itself, whose beginning retention removed; `call` is a call that was refused.
 type AuditObjectType string
 
 // AuditPage defines model for AuditPage.
@@ -2377,7 +2380,7 @@ type LaneName string
 
 // LimitMet The limit that a request met; absent where it met none.
 type LimitMet struct {
-	// Name As in `TenantLimits`, or `keyRequestsPerSecond`, what one API key may make of the tenant's requests, or `authenticationFailures`, or `connectionsAtOnce` and `heavyRequestsAtOnce`, what one tenant's requests may do at a time in each API process.
+	// Name As in `TenantLimits`, or `keyRequestsPerSecond`, what one API key may make of the tenant's requests, or `authenticationFailures`, or `serviceRequestsPerSecond`, what a service may ask, or `connectionsAtOnce` and `heavyRequestsAtOnce`, what one tenant's requests may do at a time in each API process.
 	//
 	// Example: maxJobs
 	Name string `json:"name"`

@@ -87,7 +87,7 @@ export interface paths {
         };
         /**
          * List changes
-         * @description Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
+         * @description Every change of what the tenant has, newest first: who made it, from where, by which operation, and what differs. It is written in the transaction of the change and cannot be edited. A call that was refused (401 or 403) to somebody whose tenant is known is here too, as a `call` with its reason: one of a caller in a minute, and 30 of a tenant. What the schedule does by itself is not in it: see the executions. Changes are kept for 400 days (`AUDIT_RETENTION_DAYS`).
          */
         get: operations["listAudit"];
         put?: never;
@@ -1473,10 +1473,10 @@ export interface components {
             strand: number;
         };
         /**
-         * @description A kind of thing that changes. `auditLog` is a strand of the record itself, whose beginning retention removed.
+         * @description A kind of thing that changes. `auditLog` is a strand of the record itself, whose beginning retention removed; `call` is a call that was refused.
          * @enum {string}
          */
-        AuditObjectType: "job" | "execution" | "backfill" | "calendar" | "secret" | "apiKey" | "tenant" | "auditLog";
+        AuditObjectType: "job" | "execution" | "backfill" | "calendar" | "secret" | "apiKey" | "tenant" | "auditLog" | "call";
         AuditPage: {
             hasMore: boolean;
             items: components["schemas"]["AuditEntry"][];
@@ -2704,7 +2704,7 @@ export interface components {
         /** @description The limit that a request met; absent where it met none. */
         LimitMet: {
             /**
-             * @description As in `TenantLimits`, or `keyRequestsPerSecond`, what one API key may make of the tenant's requests, or `authenticationFailures`, or `connectionsAtOnce` and `heavyRequestsAtOnce`, what one tenant's requests may do at a time in each API process.
+             * @description As in `TenantLimits`, or `keyRequestsPerSecond`, what one API key may make of the tenant's requests, or `authenticationFailures`, or `serviceRequestsPerSecond`, what a service may ask, or `connectionsAtOnce` and `heavyRequestsAtOnce`, what one tenant's requests may do at a time in each API process.
              * @example maxJobs
              */
             name: string;
