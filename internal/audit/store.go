@@ -39,20 +39,20 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []En
 		p.BeforeAt, p.BeforeStrand, p.BeforeSeq = f.After.At, int16(f.After.Strand), f.After.Seq
 	}
 	err = s.db.InList(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		rows, err := tx.ListAuditEntries(ctx, p)
+		rows, err := tx.Paged().ListAuditEntries(ctx, p)
 		if err != nil {
 			return fmt.Errorf("list audit entries: %w", err)
 		}
-		list, next = pageOf(rows, f.Limit)
+		list, next = pageOf(rows, f.Limit, tx.Cut())
 		return nil
 	})
 	return list, next, err
 }
 
 // pageOf takes a page out of the rows that were read, and says where to go on.
-func pageOf(rows []db.ListAuditEntriesRow, limit int) (list []Entry, next *Position) {
+func pageOf(rows []db.ListAuditEntriesRow, limit int, cut bool) (list []Entry, next *Position) {
 	var last *Position
-	for _, r := range rows {
+	for i, r := range rows {
 		if r.Fits && len(list) == limit {
 			return list, last
 		}
@@ -64,7 +64,7 @@ func pageOf(rows []db.ListAuditEntriesRow, limit int) (list []Entry, next *Posit
 				ObjectType: l.ObjectType, ObjectID: l.ObjectID, Change: l.Change, Before: shown(l.Before), After: shown(l.After), Hash: l.Hash,
 			})
 		}
-		if r.Number == scanRows {
+		if r.Number == scanRows || cut && i == len(rows)-1 {
 			return list, last
 		}
 	}

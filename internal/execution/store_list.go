@@ -138,6 +138,11 @@ func (c *scan) window(ctx context.Context, tx *postgres.Tx) error {
 		}
 		c.list = append(c.list, one)
 	}
+	if tx.Cut() {
+		last := rows[len(rows)-1]
+		c.next, c.done = &Position{ScheduledAt: last.ScheduledAt.UTC(), ID: last.ID}, true
+		return nil
+	}
 	c.ended(at, rows)
 	return nil
 }
@@ -222,18 +227,18 @@ func divide(all span, starts []time.Time, oldestFirst bool) (windows []span) {
 // read asks the one of the queries whose index fits. Their parameters and rows
 // differ by name only.
 func read(ctx context.Context, tx *postgres.Tx, f Filter, p db.ListExecutionsByJobParams) ([]db.ListExecutionsByJobRow, error) {
-	rare := len(f.Statuses) > 0 && !slices.Contains(f.Statuses, Completed)
+	q, rare := tx.Paged(), len(f.Statuses) > 0 && !slices.Contains(f.Statuses, Completed)
 	switch {
 	case f.JobID != nil && f.OldestFirst:
-		rows, err := tx.ListOldestExecutionsByJob(ctx, db.ListOldestExecutionsByJobParams(p))
+		rows, err := q.ListOldestExecutionsByJob(ctx, db.ListOldestExecutionsByJobParams(p))
 		return alike(rows, func(r db.ListOldestExecutionsByJobRow) db.ListExecutionsByJobRow { return db.ListExecutionsByJobRow(r) }), err
 	case f.JobID != nil && rare:
-		rows, err := tx.ListUnsuccessfulExecutionsByJob(ctx, db.ListUnsuccessfulExecutionsByJobParams(p))
+		rows, err := q.ListUnsuccessfulExecutionsByJob(ctx, db.ListUnsuccessfulExecutionsByJobParams(p))
 		return alike(rows, func(r db.ListUnsuccessfulExecutionsByJobRow) db.ListExecutionsByJobRow {
 			return db.ListExecutionsByJobRow(r)
 		}), err
 	case f.JobID != nil:
-		return tx.ListExecutionsByJob(ctx, p)
+		return q.ListExecutionsByJob(ctx, p)
 	}
 	all := db.ListExecutionsParams{
 		WithResult: p.WithResult, TenantID: p.TenantID, FromAt: p.FromAt, ToAt: p.ToAt, PlaceAt: p.PlaceAt, PlaceID: p.PlaceID,
@@ -242,15 +247,15 @@ func read(ctx context.Context, tx *postgres.Tx, f Filter, p db.ListExecutionsByJ
 	}
 	switch {
 	case f.OldestFirst:
-		rows, err := tx.ListOldestExecutions(ctx, db.ListOldestExecutionsParams(all))
+		rows, err := q.ListOldestExecutions(ctx, db.ListOldestExecutionsParams(all))
 		return alike(rows, func(r db.ListOldestExecutionsRow) db.ListExecutionsByJobRow { return db.ListExecutionsByJobRow(r) }), err
 	case rare:
-		rows, err := tx.ListUnsuccessfulExecutions(ctx, db.ListUnsuccessfulExecutionsParams(all))
+		rows, err := q.ListUnsuccessfulExecutions(ctx, db.ListUnsuccessfulExecutionsParams(all))
 		return alike(rows, func(r db.ListUnsuccessfulExecutionsRow) db.ListExecutionsByJobRow {
 			return db.ListExecutionsByJobRow(r)
 		}), err
 	default:
-		rows, err := tx.ListExecutions(ctx, all)
+		rows, err := q.ListExecutions(ctx, all)
 		return alike(rows, func(r db.ListExecutionsRow) db.ListExecutionsByJobRow { return db.ListExecutionsByJobRow(r) }), err
 	}
 }

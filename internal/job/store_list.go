@@ -72,6 +72,9 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (jobs []Li
 		if err != nil {
 			return err
 		}
+		if tx.Cut() {
+			rows[len(rows)-1].end = true
+		}
 		jobs, next, err = pageOf(rows, f.Limit)
 		return err
 	})
@@ -115,10 +118,10 @@ func pageOf(rows []readRow, limit int) (jobs []Listed, next *Position, err error
 func listedJobs(ctx context.Context, tx *postgres.Tx, f Filter, p db.ListJobsParams) (rows []readRow, err error) {
 	var found []db.ListJobsRow
 	if f.Descending {
-		found, err = tx.ListJobs(ctx, p)
+		found, err = tx.Paged().ListJobs(ctx, p)
 	} else {
 		var oldest []db.ListOldestJobsRow
-		oldest, err = tx.ListOldestJobs(ctx, oldestParams(f, p))
+		oldest, err = tx.Paged().ListOldestJobs(ctx, oldestParams(f, p))
 		for _, r := range oldest {
 			found = append(found, db.ListJobsRow(r))
 		}
@@ -141,7 +144,7 @@ func sorted(ctx context.Context, tx *postgres.Tx, f Filter, p db.ListJobsParams)
 		return nil, fault.Wrong("VALIDATION_FAILED", "the request is not valid, see details", fault.Field{Path: "sort", Rule: "maximum", Message: fmt.Sprintf(
 			"sorts at most %d jobs, a bound that is fixed, and there are more: narrow createdFrom and createdTo, or sort by createdAt", maxSorted)})
 	}
-	found, err := tx.ListSortedJobs(ctx, sortedParams(f, p))
+	found, err := tx.Paged().ListSortedJobs(ctx, sortedParams(f, p))
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}

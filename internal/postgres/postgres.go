@@ -143,6 +143,7 @@ type Tx struct {
 
 	conn      *pgxpool.Conn
 	committed bool
+	cut       bool       // see Cut
 	opening   *pgx.Batch // what begins it, until that is sent
 }
 
