@@ -690,6 +690,7 @@ func (e TriggerType) Valid() bool {
 
 // Defines values for WaitReason.
 const (
+	WaitReasonCancelling     WaitReason = "cancelling"
 	WaitReasonConcurrencyKey WaitReason = "concurrency_key"
 	WaitReasonDelayed        WaitReason = "delayed"
 	WaitReasonDispatching    WaitReason = "dispatching"
@@ -705,6 +706,8 @@ const (
 // Valid indicates whether the value is a known member of the WaitReason enum.
 func (e WaitReason) Valid() bool {
 	switch e {
+	case WaitReasonCancelling:
+		return true
 	case WaitReasonConcurrencyKey:
 		return true
 	case WaitReasonDelayed:
@@ -1968,6 +1971,9 @@ type Job struct {
 	AuditedAt nullable.Nullable[time.Time] `json:"auditedAt"`
 	Calendars []JobCalendar                `json:"calendars"`
 
+	// Cancelling How far the cancelling of a job's executions is; absent where nothing is being cancelled, and in lists.
+	Cancelling *JobCancelling `json:"cancelling,omitempty"`
+
 	// ConcurrencyKey The template.
 	//
 	// Example: device-{{config.body.deviceId}}
@@ -2130,6 +2136,17 @@ type JobCalendar struct {
 
 // JobCalendarMode `exclude`: not within the calendar's days; `include`: only within them.
 type JobCalendarMode string
+
+// JobCancelling How far the cancelling of a job's executions is; absent where nothing is being cancelled, and in lists.
+type JobCancelling struct {
+	// Remaining Executions that still wait to be cancelled, or run and are not asked to end yet; 10000 means that many or more.
+	//
+	// Example: 4200
+	Remaining int `json:"remaining"`
+
+	// RequestedAt When the job was ended. None of its executions from before starts any more.
+	RequestedAt time.Time `json:"requestedAt"`
+}
 
 // JobComparison defines model for JobComparison.
 type JobComparison struct {
@@ -3183,7 +3200,7 @@ type TriggerRequest struct {
 // TriggerType What made the execution.
 type TriggerType string
 
-// WaitReason What an execution waits for, the first of these that is in its way. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
+// WaitReason What an execution waits for, the first of these that is in its way. `cancelling`: nothing; its job was stopped or deleted with many executions, or its tenant is suspended, and it is cancelled soon. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
 type WaitReason string
 
 // WaitingOn What an execution waits for, as it was when it was read.
@@ -3200,7 +3217,7 @@ type WaitingOn struct {
 	// Example: 2
 	Limit nullable.Nullable[int] `json:"limit"`
 
-	// Reason What an execution waits for, the first of these that is in its way. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
+	// Reason What an execution waits for, the first of these that is in its way. `cancelling`: nothing; its job was stopped or deleted with many executions, or its tenant is suspended, and it is cancelled soon. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
 	Reason WaitReason `json:"reason"`
 
 	// Until When it may start, where that is known.

@@ -31,7 +31,7 @@ func (s *Store) explain(ctx context.Context, tx *postgres.Tx, tenant uuid.UUID, 
 	for _, r := range rows {
 		o := obstacles{
 			at: r.At, status: Status(r.Status), trigger: Trigger(r.TriggerType), scheduledAt: r.ScheduledAt, availableAt: r.AvailableAt.UTC(),
-			served: r.Served, gate: int(r.ConcurrencyLimit), taken: int(r.Taken), key: textOf(r.ConcurrencyKey), keyTaken: r.KeyTaken,
+			served: r.Served, cancelling: r.Cancelling, gate: int(r.ConcurrencyLimit), taken: int(r.Taken), key: textOf(r.ConcurrencyKey), keyTaken: r.KeyTaken,
 			running: int(r.Running), max: int(r.MaxRunning), typeRunning: int(r.TypeRunning),
 		}
 		if r.TypeLimit >= 0 {

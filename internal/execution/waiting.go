@@ -16,6 +16,7 @@ const (
 	WaitType        WaitReason = "type_limit"      // its tenant runs as many of its type as it may
 	WaitTenant      WaitReason = "tenant_limit"    // its tenant runs as many as it may
 	WaitStorage     WaitReason = "storage"         // it ran, and its outcome could not be stored
+	WaitCancelling  WaitReason = "cancelling"      // its job was ended, or its tenant suspended: it is cancelled soon
 	WaitDispatching WaitReason = "dispatching"     // nothing is in its way: a worker is about to claim it
 )
 
@@ -39,6 +40,7 @@ type obstacles struct {
 	scheduledAt  time.Time
 	availableAt  time.Time
 	served       bool
+	cancelling   bool
 	gate, taken  int // places of the job; gate 0: it has one
 	key          string
 	keyTaken     bool
@@ -52,6 +54,9 @@ func (o obstacles) wait() *Wait {
 	if o.status == parked {
 		until := o.availableAt
 		return &Wait{Reason: WaitStorage, Until: &until}
+	}
+	if o.cancelling {
+		return &Wait{Reason: WaitCancelling}
 	}
 	if o.availableAt.After(o.at) {
 		until := o.availableAt

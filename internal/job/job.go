@@ -85,6 +85,15 @@ type Job struct {
 	ExecutionCount  int64      `json:"executionCount"`
 	AuditedAt       *time.Time `json:"auditedAt,omitempty"`
 	AuditDifference *int64     `json:"auditDifference,omitempty"` // rows beyond (+) or short of (-) due instants
+	// Cancelling is how far a stop of many executions is; nil where nothing is
+	// being cancelled, and in lists.
+	Cancelling *cancelling `json:"-"`
+}
+
+// cancelling is how far the cancelling of a job's executions is.
+type cancelling struct {
+	RequestedAt time.Time
+	Remaining   int // of at most 10,000 that are counted
 }
 
 // Upcoming is when the job is due next; nil while its schedule does not fire.

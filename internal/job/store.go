@@ -90,7 +90,7 @@ func (s *Store) Get(ctx context.Context, who tenant.Actor, id uuid.UUID) (job Jo
 		if err != nil {
 			return missing(err)
 		}
-		job, err = fromRow(row)
+		job, err = shown(ctx, tx, row)
 		return err
 	})
 	return job, err
@@ -268,7 +268,7 @@ func (s *Store) change(ctx context.Context, who tenant.Actor, id uuid.UUID,
 		if err != nil || into == nil {
 			return err
 		}
-		*into, err = fromRow(row)
+		*into, err = shown(ctx, tx, row)
 		return err
 	})
 }

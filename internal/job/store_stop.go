@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -66,4 +67,25 @@ func cancelAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.U
 		return fmt.Errorf("cancel running executions: %w", err)
 	}
 	return nil
+}
+
+// cancellingMost bounds what is counted of what is being cancelled.
+const cancellingMost = 10_000
+
+// shown is a job with how far the cancelling of its executions is, which is asked
+// of a job only that was ever ended with many.
+func shown(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob) (Job, error) {
+	j, err := fromRow(row)
+	if err != nil || row.Generation == 0 {
+		return j, err
+	}
+	c, err := tx.GetCancellation(ctx, db.GetCancellationParams{TenantID: row.TenantID, JobID: row.ID, Most: cancellingMost})
+	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
+		return j, nil
+	}
+	if err != nil {
+		return Job{}, fmt.Errorf("read how far the cancelling is: %w", err)
+	}
+	j.Cancelling = &cancelling{RequestedAt: c.RequestedAt.UTC(), Remaining: int(c.Remaining)}
+	return j, nil
 }

@@ -158,8 +158,15 @@ func TestLargeBacklogIsStoppedAtOnce(t *testing.T) {
 	b.backlog(t, j, many)
 	worker, old := b.agent(t), b.waiting(t, j)
 	running := worker.claims(t, old[0])
-	if _, err := b.jobs.Stop(t.Context(), b.who, j.ID, "too much"); err != nil {
+	stopped, err := b.jobs.Stop(t.Context(), b.who, j.ID, "too much")
+	if err != nil {
 		t.Fatal(err)
+	}
+	if c := stopped.Cancelling; c == nil || c.Remaining != many || c.RequestedAt.IsZero() {
+		t.Errorf("the answer says that there is %+v to cancel, want %d", c, many)
+	}
+	if e, err := b.executions.Get(t.Context(), b.who, old[1]); err != nil || e.WaitingOn == nil || e.WaitingOn.Reason != execution.WaitCancelling {
+		t.Errorf("an execution waits for %+v, %v", e.WaitingOn, err)
 	}
 	if n := len(b.waiting(t, j)); n != many-1 {
 		t.Errorf("the request itself cancelled %d of %d executions", many-1-n, many-1)
@@ -181,6 +188,9 @@ func TestLargeBacklogIsStoppedAtOnce(t *testing.T) {
 	worker.succeeds(t, later.ID)
 	if n := b.cancelAll(t); n != many-1 {
 		t.Errorf("%d executions were cancelled, want %d", n, many-1)
+	}
+	if got, err := b.jobs.Get(t.Context(), b.who, j.ID); err != nil || got.Cancelling != nil {
+		t.Errorf("with everything cancelled there is %+v left, %v", got.Cancelling, err)
 	}
 	for id, want := range map[uuid.UUID]execution.Status{running[0]: execution.Cancelled, old[1]: execution.Cancelled, old[many-1]: execution.Cancelled, later.ID: execution.Completed} {
 		status, why := b.statusOf(t, id)

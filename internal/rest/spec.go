@@ -121,8 +121,12 @@ func viewJob(j job.Job) api.Job {
 	if tags == nil {
 		tags = []string{}
 	}
+	var cancelling *api.JobCancelling
+	if j.Cancelling != nil {
+		cancelling = &api.JobCancelling{RequestedAt: j.Cancelling.RequestedAt, Remaining: j.Cancelling.Remaining}
+	}
 	return api.Job{
-		ID: j.ID, TenantID: j.TenantID, Version: j.Version,
+		ID: j.ID, TenantID: j.TenantID, Version: j.Version, Cancelling: cancelling,
 		Name: j.Name, Description: j.Description, Tags: tags,
 		CronExpression: textOrNull(j.CronExpression), Interval: intervalOrNull(j.Interval), RunAt: orNull(j.RunAt),
 		Timezone: j.Timezone, StartDate: orNull(j.StartDate), EndDate: orNull(j.EndDate),

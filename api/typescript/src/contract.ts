@@ -2283,6 +2283,7 @@ export interface components {
              */
             auditedAt: string | null;
             calendars: components["schemas"]["JobCalendar"][];
+            cancelling?: components["schemas"]["JobCancelling"];
             /**
              * @description The template.
              * @example device-{{config.body.deviceId}}
@@ -2438,6 +2439,19 @@ export interface components {
              * @enum {string}
              */
             mode: "exclude" | "include";
+        };
+        /** @description How far the cancelling of a job's executions is; absent where nothing is being cancelled, and in lists. */
+        JobCancelling: {
+            /**
+             * @description Executions that still wait to be cancelled, or run and are not asked to end yet; 10000 means that many or more.
+             * @example 4200
+             */
+            remaining: number;
+            /**
+             * Format: date-time
+             * @description When the job was ended. None of its executions from before starts any more.
+             */
+            requestedAt: string;
         };
         JobComparison: {
             changes: components["schemas"]["Change"][];
@@ -3433,10 +3447,10 @@ export interface components {
             used: number | null;
         };
         /**
-         * @description What an execution waits for, the first of these that is in its way. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
+         * @description What an execution waits for, the first of these that is in its way. `cancelling`: nothing; its job was stopped or deleted with many executions, or its tenant is suspended, and it is cancelled soon. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
          * @enum {string}
          */
-        WaitReason: "retry" | "rate" | "delayed" | "no_worker" | "job_limit" | "concurrency_key" | "type_limit" | "tenant_limit" | "storage" | "dispatching";
+        WaitReason: "cancelling" | "retry" | "rate" | "delayed" | "no_worker" | "job_limit" | "concurrency_key" | "type_limit" | "tenant_limit" | "storage" | "dispatching";
         Worker: {
             /**
              * Format: double
