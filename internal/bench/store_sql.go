@@ -145,6 +145,7 @@ func dueNow(n int) ([]uuid.UUID, db.InsertDueExecutionsParams) {
 		p.MaxAttempts = append(p.MaxAttempts, 1)
 		p.TimeoutsMs = append(p.TimeoutsMs, 300_000)
 		p.ConcurrencyLimits = append(p.ConcurrencyLimits, 0)
+		p.Generations = append(p.Generations, 0)
 		p.ConcurrencyKeys = append(p.ConcurrencyKeys, "")
 		p.Pooled = append(p.Pooled, false)
 		p.AvailableAt = append(p.AvailableAt, at)
