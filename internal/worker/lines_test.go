@@ -23,7 +23,6 @@ type crowd struct {
 	gated, both           uuid.UUID   // jobs
 	running               uuid.UUID   // an execution of gated that has a slot
 	waiting               []uuid.UUID // some executions of gated that wait
-	since                 time.Time
 }
 
 func newCrowd(t *testing.T, each int) crowd {
