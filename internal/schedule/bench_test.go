@@ -84,6 +84,21 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
+// tenCalendars are calendars of ten zones, so that none is looked up with
+// another. Together they drop some hours of each day in 2026.
+func tenCalendars() []schedule.Calendar {
+	var calendars []schedule.Calendar
+	for i, zone := range []string{"UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo", "Asia/Kolkata", "Australia/Sydney", "Africa/Cairo", "America/Santiago", "Pacific/Apia", "Europe/London"} {
+		c := schedule.Calendar{Zone: zone}
+		for day := range 365 {
+			start := time.Date(2026, 1, 1+day, 2*i, 0, 0, 0, time.UTC)
+			c.Days = append(c.Days, schedule.DateRange{Start: start, End: start.Add(30 * time.Minute), Yearly: i%2 == 0})
+		}
+		calendars = append(calendars, c)
+	}
+	return calendars
+}
+
 func BenchmarkOwed(b *testing.B) {
 	until := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
@@ -91,10 +106,14 @@ func BenchmarkOwed(b *testing.B) {
 		after time.Time
 		limit int
 	}{
-		"nothing owed":             {schedule.Definition{Cron: "@daily"}, until.Add(-time.Minute), 10},
-		"an hour of minutes":       {schedule.Definition{Cron: "0 * * * * *"}, until.Add(-time.Hour), 10},
-		"a month of every second":  {schedule.Definition{Cron: "* * * * * *"}, until.AddDate(0, -1, 0), 100},
-		"a decade of every minute": {schedule.Definition{Cron: "0 * * * * *", Zone: "Europe/London"}, until.AddDate(-10, 0, 0), 10_000},
+		"nothing owed":            {schedule.Definition{Cron: "@daily"}, until, 10},
+		"one owed":                {schedule.Definition{Cron: "@daily"}, until.Add(-time.Minute), 10},
+		"an hour of minutes":      {schedule.Definition{Cron: "0 * * * * *"}, until.Add(-time.Hour), 10},
+		"a month of every second": {schedule.Definition{Cron: "* * * * * *"}, until.AddDate(0, -1, 0), 100},
+		"two days of every second, ten calendars": {schedule.Definition{Cron: "* * * * * *", Zone: "Europe/Berlin", Calendars: tenCalendars()}, until.AddDate(0, 0, -2), 101},
+		"a month of an interval of a second":      {schedule.Definition{Interval: time.Second}, until.AddDate(0, 0, -30), 101},
+		"an hour of every second, only counted":   {schedule.Definition{Cron: "* * * * * *", Calendars: tenCalendars()}, until.Add(-time.Hour), 0},
+		"a decade of every minute":                {schedule.Definition{Cron: "0 * * * * *", Zone: "Europe/London"}, until.AddDate(-10, 0, 0), 10_000},
 	} {
 		b.Run(name, func(b *testing.B) {
 			s := compile(b, test.def)

@@ -44,6 +44,20 @@ func (c *calendar) free(slot int64) int64 {
 	return min(end-p.offset, p.to) * second
 }
 
+// verdict says whether the calendar admits a slot, and until when its answer is
+// surely the same: to the end of the range or the beginning of the next one, but
+// no later than the zone's next clock change.
+func (c *calendar) verdict(slot int64) (admits bool, until int64) {
+	at := floorDiv(slot, second)
+	p := c.zone.at(at)
+	wall := at + p.offset
+	end, inside := c.covers(wall)
+	if !inside {
+		end = c.following(wall)
+	}
+	return inside == c.include, min(end-p.offset, p.to) * second
+}
+
 // covers says whether a wall second lies in a range, and where that one ends.
 func (c *calendar) covers(wall int64) (end int64, inside bool) {
 	if s := find(c.dated, wall); s.from <= wall {
@@ -59,6 +73,9 @@ func (c *calendar) covers(wall int64) (end int64, inside bool) {
 // following is where the next range begins that covers does not know yet.
 func (c *calendar) following(wall int64) int64 {
 	next := find(c.dated, wall).from
+	if len(c.yearly[0]) == 0 && len(c.yearly[1]) == 0 {
+		return next
+	}
 	for range 9 { // two leap years are eight years apart at most
 		start, leap := yearStart(wall)
 		if s := find(c.yearly[leap], wall-start); s.from < day*366 {

@@ -185,16 +185,16 @@ func TestOwedAtItsBounds(t *testing.T) {
 		limit int
 		want  schedule.Owed
 	}{
-		{"exactly as many as are counted", everySecond, start.Add(100_000 * time.Second), 1, schedule.Owed{
+		{"a day and more", everySecond, start.Add(100_000 * time.Second), 1, schedule.Owed{
 			Instants: []time.Time{start.Add(100_000 * time.Second)}, Count: 100_000,
 			First: start.Add(time.Second), Last: start.Add(99_999 * time.Second), Next: start.Add(100_001 * time.Second),
 		}},
 		{"one more", everySecond, start.Add(100_001 * time.Second), 2, schedule.Owed{
-			Instants: []time.Time{start.Add(100_000 * time.Second), start.Add(100_001 * time.Second)}, Count: 100_000, Capped: true,
+			Instants: []time.Time{start.Add(100_000 * time.Second), start.Add(100_001 * time.Second)}, Count: 100_001,
 			First: start.Add(time.Second), Last: start.Add(99_999 * time.Second), Next: start.Add(100_002 * time.Second),
 		}},
 		{"ten years, nothing wanted", everySecond, start.AddDate(10, 0, 0), 0, schedule.Owed{
-			Count: 100_000, Capped: true,
+			Count: (10*365 + 3) * 86_400,
 			First: start.Add(time.Second), Last: start.AddDate(10, 0, 0), Next: start.AddDate(10, 0, 0).Add(time.Second),
 		}},
 		{"a negative limit is none", everySecond, start.Add(time.Second), -5, schedule.Owed{
@@ -202,8 +202,12 @@ func TestOwedAtItsBounds(t *testing.T) {
 		}},
 		{"until before after", everySecond, start.Add(-time.Hour), 5, schedule.Owed{Next: start.Add(time.Second)}},
 		{"interval", schedule.Definition{Interval: time.Minute, Anchor: start}, start.AddDate(1, 0, 0), 1, schedule.Owed{
-			Instants: []time.Time{start.AddDate(1, 0, 0)}, Count: 100_000, Capped: true,
+			Instants: []time.Time{start.AddDate(1, 0, 0)}, Count: 365 * 1440,
 			First: start.Add(time.Minute), Last: start.AddDate(1, 0, 0).Add(-time.Minute), Next: start.AddDate(1, 0, 0).Add(time.Minute),
+		}},
+		{"more than are counted", everySecond, start.AddDate(40, 0, 0), 1, schedule.Owed{
+			Instants: []time.Time{start.AddDate(40, 0, 0)}, Count: 1_000_000_000, Capped: true,
+			First: start.Add(time.Second), Last: start.AddDate(40, 0, 0).Add(-time.Second), Next: start.AddDate(40, 0, 0).Add(time.Second),
 		}},
 		{"last of all", schedule.Definition{RunAt: start.Add(time.Hour)}, start.AddDate(1, 0, 0), 5, schedule.Owed{
 			Instants: []time.Time{start.Add(time.Hour)}, Count: 1,
@@ -257,7 +261,7 @@ func TestSearchesAreBounded(t *testing.T) {
 		until := start.AddDate(250, 0, 0)
 		got := s.Owed(start, until, 2)
 		want := []time.Time{start.AddDate(249, 0, 0).Add(1437 * time.Minute), start.AddDate(249, 0, 0).Add(1439 * time.Minute)}
-		if diff := cmp.Diff(want, got.Instants); diff != "" || !got.Capped || got.Count < 90_000 {
+		if diff := cmp.Diff(want, got.Instants); diff != "" || !got.Capped || got.Count < 2_000 || !got.First.Equal(start.Add(time.Minute)) || !got.Last.Equal(want[0].Add(-2*time.Minute)) {
 			t.Errorf("count %d, capped %v (-want +got):\n%s", got.Count, got.Capped, diff)
 		}
 	})
@@ -272,7 +276,8 @@ func TestSearchesAreBounded(t *testing.T) {
 		s := compile(t, schedule.Definition{Cron: "0 */2 * 1 3 *", Calendars: []schedule.Calendar{{Days: day}}})
 		got := s.Owed(start, start.AddDate(250, 0, 0), 100)
 		n := len(got.Instants)
-		if n == 0 || n >= 100 || !got.Capped || got.Count < 100 || !got.Instants[n-1].Equal(start.AddDate(250, 0, 0)) {
+		if n == 0 || n >= 100 || !got.Capped || got.Count <= n || !got.Instants[n-1].Equal(start.AddDate(250, 0, 0)) ||
+			!got.First.Equal(start.AddDate(1, 0, 0)) || !got.Last.Equal(got.Instants[0].AddDate(-1, 0, 0)) {
 			t.Errorf("%d of %d instants, capped %v: %v", n, got.Count, got.Capped, got.Instants)
 		}
 	})

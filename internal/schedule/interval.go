@@ -27,10 +27,24 @@ func (e every) slot(after int64) (int64, bool) {
 	return slot, slot <= lastSecond*second
 }
 
+func (e every) count(low, high int64) int64 {
+	return max(0, e.steps(min(high, lastSecond*second))-e.steps(low))
+}
+
+// steps is how many slots there are up to an instant.
+func (e every) steps(at int64) int64 { return max(0, at-e.anchor) / e.step }
+
 // once is the rule of a one-off: its instant in µs.
 type once int64
 
 func (o once) slot(after int64) (int64, bool) { return int64(o), after < int64(o) }
+
+func (o once) count(low, high int64) int64 {
+	if low < int64(o) && int64(o) <= high {
+		return 1
+	}
+	return 0
+}
 
 func (c *complaints) every(def Definition) rule {
 	if message := intervalMessage(def.Interval); message != "" {

@@ -3,7 +3,6 @@ package schedule
 import (
 	"hash/fnv"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -17,8 +16,6 @@ const (
 	// dropped by a range of its own. A longer range counts once, and once more
 	// for each clock change inside it.
 	maxDrops = 10_000
-	maxOwed  = 10_000  // the longest list that Owed gives
-	maxCount = 100_000 // where Owed stops counting
 )
 
 // Next is the first instant strictly after after, in UTC; false means never
@@ -136,103 +133,6 @@ func last(next func(int64) (int64, bool), low, high int64) (int64, bool) {
 			empty = middle
 		}
 	}
-}
-
-// Owed is the answer to "what was due between two instants".
-type Owed struct {
-	// Instants are the last ones, at most as many as asked for, ascending.
-	Instants []time.Time
-	// Count is how many there were in all, Instants included.
-	Count int
-	// Capped says that counting stopped at Count, and there were more.
-	Capped bool
-	// First and Last are the first and the last of those left out of
-	// Instants; zero when none was.
-	First, Last time.Time
-	// Next is the first instant after the window; zero when there is none.
-	Next time.Time
-}
-
-// Owed gives the instants in (after, until]: the last limit of them (at most
-// 10,000), how many there are, and the first instant after until. An until
-// before after counts as after.
-//
-// The work is bounded: it counts slot by slot and stops at 100,000, or when
-// calendars dropped 100,000, and then says Capped. The list, First, Last and
-// Next are exact all the same, but the list is shorter than it could be where
-// calendars drop another 100,000 around it.
-func (s *Schedule) Owed(after, until time.Time, limit int) Owed {
-	low, high := micro(after), max(micro(until), micro(after))
-	limit = min(max(limit, 0), maxOwed)
-	var o Owed
-	if at, ok := s.next(high); ok {
-		o.Next = moment(at)
-	}
-	// From here on in slots: those in (low, high] are the ones whose instants
-	// are. At either end one slot may have its instant on the other side.
-	if slot, ok := s.late(low); ok {
-		low = slot - 1
-	}
-	if slot, ok := s.late(high); ok {
-		high = slot - 1
-	}
-	kept := s.count(&o, low, high, limit)
-	if o.Capped {
-		kept = s.lastSlots(low, high, limit+1)
-	}
-	if len(kept) > limit {
-		budget := maxDrops
-		first, _ := s.slot(low, high, &budget)
-		o.First, o.Last = moment(s.at(first)), moment(s.at(kept[0]))
-		kept = kept[1:]
-	}
-	for _, slot := range kept {
-		o.Instants = append(o.Instants, moment(s.at(slot)))
-	}
-	return o
-}
-
-// count counts the slots in (low, high] and keeps the last limit and the one
-// before them.
-func (s *Schedule) count(o *Owed, low, high int64, limit int) []int64 {
-	var ring []int64
-	budget := 10 * maxDrops
-	for slot, ok := s.slot(low, high, &budget); ok; slot, ok = s.slot(slot, high, &budget) {
-		if o.Count == maxCount {
-			o.Capped = true
-			return nil
-		}
-		if len(ring) <= limit {
-			ring = append(ring, slot)
-		} else {
-			ring[o.Count%(limit+1)] = slot
-		}
-		o.Count++
-	}
-	o.Capped = budget == 0
-	turn := 0
-	if o.Count > limit {
-		turn = o.Count % (limit + 1)
-	}
-	return append(ring[turn:len(ring):len(ring)], ring[:turn]...)
-}
-
-// lastSlots finds the last slots in (low, high] from the end, and gives them
-// ascending.
-func (s *Schedule) lastSlots(low, high int64, limit int) []int64 {
-	budget := 10 * maxDrops
-	next := func(after int64) (int64, bool) { return s.slot(after, high, &budget) }
-	var slots []int64
-	for len(slots) < limit {
-		slot, ok := last(next, low, high)
-		if !ok || budget == 0 {
-			break
-		}
-		slots = append(slots, slot)
-		high = slot - 1
-	}
-	slices.Reverse(slots)
-	return slots
 }
 
 // micro is an instant in whole microseconds, rounded down: the unit in which

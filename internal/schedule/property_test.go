@@ -139,17 +139,67 @@ func TestOwedEqualsNext(t *testing.T) {
 		s := mustCompile(t, def)
 		after, until := drawWindow(t)
 		limit := rapid.SampledFrom([]int{0, 1, 2, 3, 10, 10_000}).Draw(t, "limit")
-		all := window(s, after, until)
-		want := schedule.Owed{Count: len(all), Instants: all}
-		if left := len(all) - limit; left > 0 {
-			want.First, want.Last, want.Instants = all[0], all[left-1], all[left:]
-		}
-		want.Next, _ = s.Next(until)
-		got := s.Owed(after, until, limit)
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("%+v (-Next +Owed):\n%s", def, diff)
-		}
+		sameOwed(t, def, s, after, until, limit)
 	})
+}
+
+// sameOwed compares Owed with what Next gives one by one.
+func sameOwed(t *rapid.T, def schedule.Definition, s *schedule.Schedule, after, until time.Time, limit int) {
+	all := window(s, after, until)
+	want := schedule.Owed{Count: len(all), Instants: all}
+	if left := len(all) - limit; left > 0 {
+		want.First, want.Last, want.Instants = all[0], all[left-1], all[left:]
+	}
+	want.Next, _ = s.Next(until)
+	got := s.Owed(after, until, limit)
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%+v (-Next +Owed):\n%s", def, diff)
+	}
+}
+
+// TestOwedAroundClockChanges is TestOwedEqualsNext around the changes of every
+// zone, for any expression, and over days.
+func TestOwedAroundClockChanges(t *testing.T) {
+	t.Parallel()
+	names := schedule.ZoneNames(t)
+	rapid.Check(t, func(t *rapid.T) {
+		def := drawDefinition(t)
+		zone, day := drawChange(t, names)
+		def.Zone = zone.String()
+		if def.Cron != "" && rapid.Bool().Draw(t, "any expression") {
+			def.Cron = drawExpression(t).text
+		}
+		for i := range def.Calendars {
+			if rapid.Bool().Draw(t, "same zone") {
+				def.Calendars[i].Zone = def.Zone
+			}
+		}
+		moveBy(&def, time.Duration(day-1_772_928_000)*time.Second)
+		s, err := schedule.Compile(def)
+		if err != nil {
+			t.Skip("outside the years, or a date that never comes")
+		}
+		after := time.Unix(day-rapid.Int64Range(0, 2*86400).Draw(t, "before"), 0)
+		until := after.Add(time.Duration(rapid.Int64Range(0, 4*86400).Draw(t, "length")) * time.Second)
+		sameOwed(t, def, s, after, until, rapid.SampledFrom([]int{0, 1, 5, 100}).Draw(t, "limit"))
+	})
+}
+
+// moveBy moves a definition in time.
+func moveBy(def *schedule.Definition, by time.Duration) {
+	for _, at := range []*time.Time{&def.Start, &def.End, &def.RunAt} {
+		if !at.IsZero() {
+			*at = at.Add(by)
+		}
+	}
+	for _, c := range def.Calendars {
+		for i := range c.Days {
+			d := &c.Days[i]
+			if d.Start = d.Start.Add(by); !d.End.IsZero() {
+				d.End = d.End.Add(by)
+			}
+		}
+	}
 }
 
 func TestJitterStaysInItsSlot(t *testing.T) {

@@ -45,9 +45,11 @@ type Schedule struct {
 }
 
 // rule gives slots in µs, without window, calendars and jitter: the first one
-// strictly after an instant.
+// strictly after an instant, and how many lie in (low, high] without visiting
+// each.
 type rule interface {
 	slot(after int64) (int64, bool)
+	count(low, high int64) int64
 }
 
 // Compile checks a definition and makes it answer questions. It refuses what is

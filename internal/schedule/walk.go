@@ -44,15 +44,7 @@ func (c *clockRule) next(from int64) (int64, bool) {
 // inPeriod is the first due second at or after from as if p went on for ever,
 // farFuture if there is none, and where p really stops giving due seconds.
 func (c *clockRule) inPeriod(p period, from int64) (due, end int64) {
-	begin, end := from, p.to
-	if !c.expr.EveryHour() {
-		switch c.overlap {
-		case overlapFirst:
-			begin = max(begin, p.from+p.repeat())
-		case overlapLast:
-			end -= p.repeated()
-		}
-	}
+	begin, end := c.bounds(p, from)
 	due = c.onClock(begin, p.offset)
 	if c.shifts() && from < p.from+p.gap() {
 		// These seconds also stand for the wall times that the change skipped,
@@ -62,6 +54,41 @@ func (c *clockRule) inPeriod(p period, from int64) (due, end int64) {
 		}
 	}
 	return due, end
+}
+
+// bounds cuts off the pass of a repeated wall time that is not due.
+func (c *clockRule) bounds(p period, from int64) (begin, end int64) {
+	begin, end = from, p.to
+	if !c.expr.EveryHour() {
+		switch c.overlap {
+		case overlapFirst:
+			begin = max(begin, p.from+p.repeat())
+		case overlapLast:
+			end -= p.repeated()
+		}
+	}
+	return begin, end
+}
+
+// count is clockRule's rule. Only where a clock change skipped wall times it goes
+// second by second, because these seconds stand for two readings of the clock.
+func (c *clockRule) count(low, high int64) (n int64) {
+	from, to := max(floorDiv(low, second)+1, 0), min(floorDiv(high, second), lastSecond)+1
+	for from < to {
+		p := c.zone.at(from)
+		begin, end := c.bounds(p, from)
+		plain := from
+		if c.shifts() {
+			plain = max(from, min(p.from+p.gap(), to))
+			for due, ok := c.next(from); ok && due < plain; due, ok = c.next(due + 1) {
+				n++
+			}
+		}
+		// The expression is searched up to the end of the last year on the wall clock.
+		n += c.expr.Count(max(begin, plain)+p.offset, min(min(end, to)+p.offset, lastSecond+1))
+		from = max(p.to, plain)
+	}
+	return n
 }
 
 func (c *clockRule) shifts() bool { return c.gap == gapShift && !c.expr.EveryHour() }

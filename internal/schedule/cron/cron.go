@@ -71,10 +71,7 @@ func (e *Expr) Match(wall int64) bool {
 // there is none before the end of LastYear; the search visits each month of
 // that span at most once.
 func (e *Expr) Next(wall int64) (int64, bool) {
-	day := wall / secondsPerDay
-	if wall < day*secondsPerDay {
-		day-- // round towards the past
-	}
+	day := dayOf(wall)
 	year, month, date := civil(day)
 	left := e.days(year, month) >> date << date // this date and later ones
 	if left>>date&1 == 1 {

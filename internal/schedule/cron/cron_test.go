@@ -372,3 +372,30 @@ func TestNextMatches(t *testing.T) {
 		}
 	})
 }
+
+// TestCount compares Count with Next one by one.
+func TestCount(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SampledFrom([]string{
+			"*/7 */9 */5 * * *", "* 59 23 L * *", "0 0 0 * * *", "59 59 23 31 * *", "0 0 12 29 2 *", "5/20 0 1-3 1,15W * 5#2", "0 30 2 ? * 1-5", "0 0 6 * * * 2026-2028/2",
+			"0 */30 * 1-7 1,12 0",
+		}).Draw(t, "expression")
+		e, err := cron.Parse(text, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := rapid.Int64Range(-86_400, 1_830_000_000).Draw(t, "from")
+		if rapid.Bool().Draw(t, "midnight") {
+			from -= from % 86_400
+		}
+		to := from + rapid.SampledFrom([]int64{-1, 0, 1, 3600, 86_399, 86_400, 86_401, 31 * 86_400, 400 * 86_400}).Draw(t, "length")
+		want := int64(0)
+		for at, ok := e.Next(from); ok && at < to; at, ok = e.Next(at + 1) {
+			want++
+		}
+		if got := e.Count(from, to); got != want {
+			t.Fatalf("%q: Count(%d, %d) = %d, want %d", text, from, to, got, want)
+		}
+	})
+}
