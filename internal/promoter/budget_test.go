@@ -74,6 +74,39 @@ func TestWhatATenantOwesIsPromotedInPieces(t *testing.T) {
 	}
 }
 
+// Jobs that each take long to decide share a pass only as far as its time goes.
+// Another tenant's job that is due after all of them is promoted in the first pass,
+// and the passes reach every job once.
+func TestDecidingIsBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for i := range 120 {
+		b.create(t, func(s *job.Spec) { s.Name, s.CronExpression = fmt.Sprint("job ", i), "0 0 0 1 1 *" })
+	}
+	due := clockIn(time.Hour).Truncate(time.Second)
+	exec(t, b.database.AdminURL, fmt.Sprintf("UPDATE scheduled_jobs SET next_execution_at = '%s'", due.Format(time.RFC3339)))
+	other := b.neighbour(t)
+	single := other.create(t, func(s *job.Spec) { s.CronExpression = "0 0 0 1 1 *" })
+	now := due.Add(4 * time.Second)
+	b.dueAt(t, single, now)
+	spent := b.promoter.DecideAt(45 * time.Millisecond)
+
+	first := b.pass(t, b.promoter, now)
+	if spent() > 245*time.Millisecond || first.Promoted != 5 {
+		t.Errorf("the first pass decided for %v and promoted %d, want 5 jobs of 45 ms", spent(), first.Promoted)
+	}
+	if len(other.rows(t, single)) != 1 {
+		t.Error("the other tenant's job waits behind those that take long")
+	}
+	promoted := first.Promoted
+	for range 30 {
+		promoted += b.pass(t, b.promoter, now).Promoted
+	}
+	if promoted != 121 || spent() != 121*45*time.Millisecond {
+		t.Errorf("%d jobs are promoted after %v, want each of 121 once", promoted, spent())
+	}
+}
+
 // Late runs start at a rate for each tenant: the single late run of one does not
 // wait behind the many of another.
 func TestLateRunsStartAtARateForEachTenant(t *testing.T) {

@@ -17,3 +17,17 @@ func (p *Promoter) PanicAt(job uuid.UUID) {
 		return owe(j, s, at)
 	}
 }
+
+// DecideAt makes deciding about each job take a time on a clock of its own.
+func (p *Promoter) DecideAt(each time.Duration) (spent func() time.Duration) {
+	var total time.Duration
+	p.watch = func() func() time.Duration {
+		began := total
+		return func() time.Duration { return total - began }
+	}
+	p.owe = func(j *dueJob, s *schedule.Schedule, at time.Time) owing {
+		total += each
+		return owe(j, s, at)
+	}
+	return func() time.Duration { return total }
+}

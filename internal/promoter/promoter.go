@@ -45,6 +45,9 @@ const (
 	// scheduled times that do not run, at least batchSize: what a job owes beyond
 	// that stays for the next pass.
 	passRows = 5000
+	// decideFor is how long one transaction decides, with its jobs locked: the jobs
+	// left then stay due for the next pass.
+	decideFor = 200 * time.Millisecond
 	// maxSleep bounds the sleep until the next due instant, because a job
 	// created meanwhile may be due earlier.
 	maxSleep = 200 * time.Millisecond
@@ -137,6 +140,7 @@ type Promoter struct {
 	suspects   suspects
 	rows       int                                                // passRows but in tests
 	owe        func(*dueJob, *schedule.Schedule, time.Time) owing // owe but in tests
+	watch      func() (elapsed func() time.Duration)              // of deciding; a fake in tests
 	cancelling map[target]*progress                               // of Cancel
 	counting   waitingCount                                       // of CountWaiting
 
@@ -150,6 +154,7 @@ func New(d Deps) *Promoter {
 		Deps: d, store: &store{db: d.DB, backlog: d.Backlog}, fleet: fleet.NewStore(d.DB), parking: parking.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(),
 		backfilled: newCompiled(), fullScan: clock.Start(), fullRest: fullScanEvery,
 		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))}, rows: passRows, owe: owe,
+		watch:      func() func() time.Duration { return clock.Start().Elapsed },
 		cancelling: map[target]*progress{}, counting: waitingCount{tenants: countTenants},
 	}
 	starting := "the first promotion is not done yet"
@@ -228,16 +233,24 @@ func (p *Promoter) promote(ctx context.Context, d due, seen lanes) (made plan, c
 	return made, claimed, nil
 }
 
-// decide says what becomes of claimed jobs. Halted means nothing does.
+// decide says what becomes of claimed jobs, tenant by tenant in turns, until its
+// time is up: jobs that it does not reach stay as they are. Halted means nothing
+// does.
 func (p *Promoter) decide(c claim, rows int, seen lanes) (plan, error) {
 	if err := p.checkClock(c.database); err != nil {
 		return plan{}, err
 	}
 	out := plan{at: c.at, claimed: len(c.jobs), places: p.late.begin()}
-	all := make([]owing, 0, len(c.jobs))
-	for _, j := range inTurns(c.jobs) {
+	for _, j := range c.jobs { // also of those that are left: the next pass must see them
 		if out.oldest.IsZero() || j.due.Before(out.oldest) {
 			out.oldest = j.due
+		}
+	}
+	all := make([]owing, 0, len(c.jobs))
+	elapsed := p.watch()
+	for i, j := range inTurns(c.jobs) {
+		if i > 0 && elapsed() >= decideFor {
+			break
 		}
 		if o, bad := p.consider(j, c.calendars, c.at); bad != nil {
 			out.broken = append(out.broken, *bad)
