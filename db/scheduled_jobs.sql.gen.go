@@ -994,6 +994,105 @@ func (q *Queries) ListSortedJobs(ctx context.Context, arg ListSortedJobsParams) 
 	return items, nil
 }
 
+const LockDueJobsInTurns = `-- name: LockDueJobsInTurns :many
+WITH RECURSIVE walk AS (
+    (SELECT j.tenant_id FROM scheduled_jobs j WHERE j.status = 'active' AND j.tenant_id < $2::uuid
+     ORDER BY j.tenant_id DESC, j.next_execution_at DESC LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id FROM walk w CROSS JOIN LATERAL (
+        SELECT j.tenant_id FROM scheduled_jobs j WHERE j.status = 'active' AND j.tenant_id < w.tenant_id
+        ORDER BY j.tenant_id DESC, j.next_execution_at DESC LIMIT 1
+    ) n
+),
+walked AS MATERIALIZED (SELECT w.tenant_id FROM walk w LIMIT $3::int),
+with_due AS MATERIALIZED (
+    SELECT w.tenant_id FROM walked w CROSS JOIN LATERAL (
+        SELECT j.id FROM scheduled_jobs j
+        WHERE j.status = 'active'
+          AND (j.tenant_id, j.next_execution_at) >= (w.tenant_id, $4::timestamptz)
+          AND (j.tenant_id, j.next_execution_at) <= (w.tenant_id, coalesce($5::timestamptz, now()))
+        ORDER BY j.tenant_id, j.next_execution_at LIMIT 1
+    ) d
+    WHERE w.tenant_id <> ALL ($6::uuid[])
+    LIMIT $7::int
+),
+ending AS MATERIALIZED (
+    SELECT CASE WHEN (SELECT count(*) FROM with_due) >= $7::int THEN (SELECT d.tenant_id FROM with_due d ORDER BY d.tenant_id LIMIT 1)
+                WHEN (SELECT count(*) FROM walked) >= $3::int THEN (SELECT w.tenant_id FROM walked w ORDER BY w.tenant_id LIMIT 1) END AS tenant_id
+),
+share AS MATERIALIZED (SELECT count(*) AS tenants, $7::int / greatest(1, count(*)) AS each FROM with_due d),
+locked AS MATERIALIZED (
+    SELECT j.id FROM with_due t CROSS JOIN LATERAL (
+        SELECT j.id FROM scheduled_jobs j
+        WHERE j.status = 'active'
+          AND (j.tenant_id, j.next_execution_at) >= (t.tenant_id, $4::timestamptz)
+          AND (j.tenant_id, j.next_execution_at) <= (t.tenant_id, coalesce($5::timestamptz, now()))
+          AND j.id <> ALL ($8::uuid[])
+        ORDER BY j.tenant_id, j.next_execution_at
+        LIMIT (SELECT s.each FROM share s)
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) j
+    WHERE (SELECT s.tenants FROM share s) > 1 OR $2::uuid <> $1::uuid OR (SELECT e.tenant_id FROM ending e) IS NOT NULL
+)
+SELECT ARRAY(SELECT l.id FROM locked l)::uuid[] AS ids, coalesce((SELECT e.tenant_id FROM ending e), $1::uuid)::uuid AS before_tenant
+`
+
+type LockDueJobsInTurnsParams struct {
+	AnyTenant     uuid.UUID
+	BeforeTenant  uuid.UUID
+	WalkSize      int32
+	Since         time.Time
+	Now           *time.Time
+	ExceptTenants []uuid.UUID
+	Most          int32
+	ExceptIds     []uuid.UUID
+}
+
+type LockDueJobsInTurnsRow struct {
+	Ids          []uuid.UUID
+	BeforeTenant uuid.UUID
+}
+
+// Cross-tenant: the promoter, when more is due than a pass takes. Locks the oldest
+// due jobs of each tenant, the same number of each and most of them together, for
+// ClaimDueJobs in the same transaction, and skips what another promoter holds. Where
+// only one tenant has something due it locks nothing. Its one row may lead a
+// transaction.
+// It steps through scheduled_jobs_turns, at most walk_size tenants a pass, and says
+// before which tenant the next pass goes on. It steps backwards, because the latest
+// scheduled time of a tenant is rarely a dead index entry, while the earliest ones are
+// those of jobs advanced since some old snapshot began. Bounds are pairs and the order
+// names both columns, so that no other index serves.
+// Up to where this pass came, unless it saw the last tenant.
+func (q *Queries) LockDueJobsInTurns(ctx context.Context, arg LockDueJobsInTurnsParams) ([]LockDueJobsInTurnsRow, error) {
+	rows, err := q.db.Query(ctx, LockDueJobsInTurns,
+		arg.AnyTenant,
+		arg.BeforeTenant,
+		arg.WalkSize,
+		arg.Since,
+		arg.Now,
+		arg.ExceptTenants,
+		arg.Most,
+		arg.ExceptIds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockDueJobsInTurnsRow
+	for rows.Next() {
+		var i LockDueJobsInTurnsRow
+		if err := rows.Scan(&i.Ids, &i.BeforeTenant); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockJob = `-- name: LockJob :one
 SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 FOR NO KEY UPDATE

@@ -233,6 +233,59 @@ FROM due d
 LEFT JOIN count_active(ARRAY(SELECT u.id FROM due u WHERE u.overlap_policy <> 'allow')) p ON p.job_id = d.id
 ORDER BY d.next_execution_at;
 
+-- name: LockDueJobsInTurns :many
+-- Cross-tenant: the promoter, when more is due than a pass takes. Locks the oldest
+-- due jobs of each tenant, the same number of each and most of them together, for
+-- ClaimDueJobs in the same transaction, and skips what another promoter holds. Where
+-- only one tenant has something due it locks nothing. Its one row may lead a
+-- transaction.
+-- It steps through scheduled_jobs_turns, at most walk_size tenants a pass, and says
+-- before which tenant the next pass goes on. It steps backwards, because the latest
+-- scheduled time of a tenant is rarely a dead index entry, while the earliest ones are
+-- those of jobs advanced since some old snapshot began. Bounds are pairs and the order
+-- names both columns, so that no other index serves.
+WITH RECURSIVE walk AS (
+    (SELECT j.tenant_id FROM scheduled_jobs j WHERE j.status = 'active' AND j.tenant_id < @before_tenant::uuid
+     ORDER BY j.tenant_id DESC, j.next_execution_at DESC LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id FROM walk w CROSS JOIN LATERAL (
+        SELECT j.tenant_id FROM scheduled_jobs j WHERE j.status = 'active' AND j.tenant_id < w.tenant_id
+        ORDER BY j.tenant_id DESC, j.next_execution_at DESC LIMIT 1
+    ) n
+),
+walked AS MATERIALIZED (SELECT w.tenant_id FROM walk w LIMIT @walk_size::int),
+with_due AS MATERIALIZED (
+    SELECT w.tenant_id FROM walked w CROSS JOIN LATERAL (
+        SELECT j.id FROM scheduled_jobs j
+        WHERE j.status = 'active'
+          AND (j.tenant_id, j.next_execution_at) >= (w.tenant_id, @since::timestamptz)
+          AND (j.tenant_id, j.next_execution_at) <= (w.tenant_id, coalesce(sqlc.narg(now)::timestamptz, now()))
+        ORDER BY j.tenant_id, j.next_execution_at LIMIT 1
+    ) d
+    WHERE w.tenant_id <> ALL (@except_tenants::uuid[])
+    LIMIT @most::int
+),
+-- Up to where this pass came, unless it saw the last tenant.
+ending AS MATERIALIZED (
+    SELECT CASE WHEN (SELECT count(*) FROM with_due) >= @most::int THEN (SELECT d.tenant_id FROM with_due d ORDER BY d.tenant_id LIMIT 1)
+                WHEN (SELECT count(*) FROM walked) >= @walk_size::int THEN (SELECT w.tenant_id FROM walked w ORDER BY w.tenant_id LIMIT 1) END AS tenant_id
+),
+share AS MATERIALIZED (SELECT count(*) AS tenants, sqlc.arg(most)::int / greatest(1, count(*)) AS each FROM with_due d),
+locked AS MATERIALIZED (
+    SELECT j.id FROM with_due t CROSS JOIN LATERAL (
+        SELECT j.id FROM scheduled_jobs j
+        WHERE j.status = 'active'
+          AND (j.tenant_id, j.next_execution_at) >= (t.tenant_id, @since::timestamptz)
+          AND (j.tenant_id, j.next_execution_at) <= (t.tenant_id, coalesce(sqlc.narg(now)::timestamptz, now()))
+          AND j.id <> ALL (@except_ids::uuid[])
+        ORDER BY j.tenant_id, j.next_execution_at
+        LIMIT (SELECT s.each FROM share s)
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) j
+    WHERE (SELECT s.tenants FROM share s) > 1 OR @before_tenant::uuid <> @any_tenant::uuid OR (SELECT e.tenant_id FROM ending e) IS NOT NULL
+)
+SELECT ARRAY(SELECT l.id FROM locked l)::uuid[] AS ids, coalesce((SELECT e.tenant_id FROM ending e), @any_tenant::uuid)::uuid AS before_tenant;
+
 -- name: AdvanceJobs :exec
 -- Cross-tenant: the promoter, for the rows it holds locked. Counts the runs in
 -- the same write, so that a finished run costs none. Year 9999 is "never". A job

@@ -16,6 +16,7 @@ import (
 // the one who may call it. Everybody else's queries name the tenant.
 var crossTenant = map[string]string{
 	"ClaimDueJobs":          "promoter",
+	"LockDueJobsInTurns":    "promoter, where more is due than a pass takes",
 	"AdvanceJobs":           "promoter",
 	"ParkJobs":              "promoter",
 	"NextDue":               "promoter",

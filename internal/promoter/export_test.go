@@ -31,3 +31,6 @@ func (p *Promoter) DecideAt(each time.Duration) (spent func() time.Duration) {
 	}
 	return func() time.Duration { return total }
 }
+
+// SetBatch makes passes take so many jobs at most.
+func (p *Promoter) SetBatch(n int) { p.batch = n }

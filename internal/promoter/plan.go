@@ -77,6 +77,7 @@ type plan struct {
 	next     time.Time // when the next job is due; zero while there may be more due now
 	oldest   time.Time // scheduled time of the claimed jobs; zero: none is claimed
 	places   *places   // of late runs
+	before   uuid.UUID // where the turns of tenants go on
 }
 
 // Why jobs end.

@@ -138,6 +138,8 @@ type Promoter struct {
 	state      atomic.Pointer[string] // why it is not ready; nil: it is
 	late       catchup
 	suspects   suspects
+	turns      turns
+	batch      int                                                // batchSize but in tests
 	rows       int                                                // passRows but in tests
 	owe        func(*dueJob, *schedule.Schedule, time.Time) owing // owe but in tests
 	watch      func() (elapsed func() time.Duration)              // of deciding; a fake in tests
@@ -153,7 +155,7 @@ func New(d Deps) *Promoter {
 	p := &Promoter{
 		Deps: d, store: &store{db: d.DB, backlog: d.Backlog}, fleet: fleet.NewStore(d.DB), parking: parking.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(),
 		backfilled: newCompiled(), fullScan: clock.Start(), fullRest: fullScanEvery,
-		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))}, rows: passRows, owe: owe,
+		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))}, batch: batchSize, rows: passRows, owe: owe,
 		watch:      func() func() time.Duration { return clock.Start().Elapsed },
 		cancelling: map[target]*progress{}, counting: waitingCount{tenants: countTenants},
 	}
@@ -188,7 +190,7 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	d := due{now: now, since: p.lowerBound(), crowds: !seen.none, batch: batchSize, rows: p.rows}
+	d := due{now: now, since: p.lowerBound(), crowds: !seen.none, batch: p.batch, rows: p.rows, turns: p.turns}
 	d.exceptIDs, d.exceptTenants = p.suspects.kept()
 	mark := clock.Start()
 	made, c, err := p.promote(ctx, d, seen)
@@ -204,6 +206,7 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 		p.fullScan, p.fullRest = clock.Start(), max(fullScanEvery, fullScanRest*mark.Elapsed())
 	}
 	p.raiseLowerBound(made)
+	p.turns.after(made, d.batch)
 	report.add(made)
 	report.Parked += p.park(ctx, now, made.broken)
 	if len(p.suspects.parts) == 0 && report.Parked == 0 {
@@ -240,7 +243,7 @@ func (p *Promoter) decide(c claim, rows int, seen lanes) (plan, error) {
 	if err := p.checkClock(c.database); err != nil {
 		return plan{}, err
 	}
-	out := plan{at: c.at, claimed: len(c.jobs), places: p.late.begin()}
+	out := plan{at: c.at, claimed: len(c.jobs), places: p.late.begin(), before: c.before}
 	for _, j := range c.jobs { // also of those that are left: the next pass must see them
 		if out.oldest.IsZero() || j.due.Before(out.oldest) {
 			out.oldest = j.due

@@ -33,6 +33,7 @@ type claim struct {
 	jobs         []dueJob
 	calendars    calendars
 	at, database time.Time // the instant that decides, and the database's clock
+	before       uuid.UUID // where the turns of tenants go on
 }
 
 // due says what to claim.
@@ -44,13 +45,15 @@ type due struct {
 	crowds bool        // look for tenants with a line in the pool
 	chosen []uuid.UUID // jobs of a batch that failed
 	slow   bool        // chosen ones get less time
+	turns  turns       // of tenants
 	// What is not among the oldest.
 	exceptIDs, exceptTenants []uuid.UUID
 }
 
 // promote claims what is due, lets decide say what becomes of it, and writes
-// that: two round trips for up to batchSize jobs, three when one of them has
-// calendars or its tenant a bound on a day's executions.
+// that: two round trips for up to batchSize jobs, one more each when tenants take
+// turns, when a job has calendars, and when its tenant has a bound on a day's
+// executions.
 func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, error)) (made plan, err error) {
 	of, full, err := s.executionBounds(ctx)
 	if err != nil {
@@ -62,16 +65,8 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 				return err
 			}
 		}
-		rows, err := tx.ClaimDueJobs(ctx, claimDue(d))
+		c, err := claimJobs(ctx, tx, d)
 		if err != nil {
-			return fmt.Errorf("claim due jobs: %w", err)
-		}
-		c := claim{at: tx.At, database: tx.At}
-		if !d.now.IsZero() {
-			c.at = d.now
-		}
-		c.jobs = dueJobs(rows)
-		if c.calendars, err = loadCalendars(ctx, tx, c.jobs); err != nil {
 			return err
 		}
 		if made, err = decide(c); err != nil {
@@ -94,6 +89,27 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 		return plan{}, fmt.Errorf("promote: %w", err)
 	}
 	return made, nil
+}
+
+// claimJobs locks what is due, and reads what is needed to decide about it.
+func claimJobs(ctx context.Context, tx *postgres.Tx, d due) (c claim, err error) {
+	c.before = uuid.Max
+	if d.turns.on {
+		if c.before, err = d.lockInTurns(ctx, tx); err != nil {
+			return claim{}, err
+		}
+	}
+	rows, err := tx.ClaimDueJobs(ctx, claimDue(d))
+	if err != nil {
+		return claim{}, fmt.Errorf("claim due jobs: %w", err)
+	}
+	c.at, c.database = tx.At, tx.At
+	if !d.now.IsZero() {
+		c.at = d.now
+	}
+	c.jobs = dueJobs(rows)
+	c.calendars, err = loadCalendars(ctx, tx, c.jobs)
+	return c, err
 }
 
 // write writes the plan, and reads when the next job is due where there is no
