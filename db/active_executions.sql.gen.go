@@ -41,8 +41,8 @@ type CancelWaitingByJobParams struct {
 	SpareBackfills bool
 }
 
-// Ends what waits of one job, but where it is asked to spare backfills; for a job
-// of which little is active (see OrderCancellation).
+// Ends the waiting executions of one job, or with spare_backfills those that no
+// backfill made. For a job with few active executions; see OrderCancellation.
 // Everything of the job that is not over is locked first, in id order, and only
 // then asked whether it waits: an attempt whose failure is just being written
 // waits after that, and one that is just being claimed runs. What runs stays
@@ -946,9 +946,9 @@ type ListHeldExecutionsRow struct {
 }
 
 // Cross-tenant: the worker, now and then. What the database says this worker
-// runs. Walks active_executions_sweep, and so reads what all workers run: whatever
-// runs has its sweep_at within 5 s of its claim. An index by worker would cost
-// each claim its HOT update.
+// runs. Walks active_executions_sweep and so reads what all workers run: the
+// claim sets sweep_at to 5 s or less ahead. An index by worker would cost each
+// claim its HOT update.
 func (q *Queries) ListHeldExecutions(ctx context.Context, arg ListHeldExecutionsParams) ([]ListHeldExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ListHeldExecutions, arg.Now, arg.WorkerID)
 	if err != nil {
@@ -1434,10 +1434,9 @@ type ListPlacedExecutionsRow struct {
 	NextKey    string
 }
 
-// Cross-tenant: the worker. Executions that wait for a place of their job of which
-// one is free, and the first of those that wait for a key that nobody holds:
-// those whose turn nobody announced, or announced to a worker that does not run
-// their type. Each look takes the next stretch of jobs, by
+// Cross-tenant: the worker. Executions that wait for a concurrency slot while one
+// is free, and the first execution that waits for each free key: those whose turn
+// nobody announced, or announced to a worker that does not run their type. Each look takes the next stretch of jobs, by
 // active_executions_slot_lines, and of keys, by active_executions_key_lines; it
 // says where the one after it begins. next_of_job and next_of_key say who is next,
 // at a cost that no backlog raises. The lines of keys are asked for those alone
@@ -1590,9 +1589,9 @@ type ListPooledExecutionsRow struct {
 // each step of priority counts as ten seconds of waiting.
 // A line gives what a few lines can use: 8 where many are short, all that is
 // wanted where one is long.
-// A tenant of which something is being cancelled has lines that may hold nothing
-// else for long: of such a line a poll reads the first thousand and the first
-// thousand of those that came since, and gives what is not being cancelled.
+// While executions of a tenant are being cancelled, its lines may hold nothing
+// else for long. A poll reads the first thousand of such a line and the first
+// thousand made since, and returns those that are not being cancelled.
 // The last tenant all of whose lines are seen, when there may be more.
 func (q *Queries) ListPooledExecutions(ctx context.Context, arg ListPooledExecutionsParams) (ListPooledExecutionsRow, error) {
 	row := q.db.QueryRow(ctx, ListPooledExecutions,
@@ -1822,8 +1821,8 @@ type ReclaimExecutionsRow struct {
 // the job's fault: it costs no retry, but a run may lose only max_lost of
 // them, so that one that kills its worker is bounded. Skips what is locked: a
 // completion that is under way, or another sweeper. What is handed on is in the
-// pool at once: whatever took its worker may take its hint too. With ids, of
-// these alone: the caller divides what the database refuses.
+// pool at once: the fault that took its worker may take its hint too. With ids,
+// only these are looked at: the caller divides what the database refuses.
 func (q *Queries) ReclaimExecutions(ctx context.Context, arg ReclaimExecutionsParams) ([]ReclaimExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ReclaimExecutions,
 		arg.Now,

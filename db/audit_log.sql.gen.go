@@ -254,7 +254,7 @@ type ListAuditStrandsRow struct {
 }
 
 // Cross-tenant: retention. A page of strands, in the order of their key, and whether
-// the first entry of each was made before an instant.
+// the first entry of each was made before a given time.
 func (q *Queries) ListAuditStrands(ctx context.Context, arg ListAuditStrandsParams) ([]ListAuditStrandsRow, error) {
 	rows, err := q.db.Query(ctx, ListAuditStrands,
 		arg.Before,

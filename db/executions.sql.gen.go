@@ -158,7 +158,7 @@ type ListExecutionsRow struct {
 
 // Newest first, from the position of the last page, within one window of time:
 // the bounds on scheduled_at leave only its partitions, and lock no others where
-// the plan is made for them. Reads scan_rows rows at most, whatever the filters
+// the plan is made for them. Reads scan_rows rows at most, however few the filters
 // leave: the inner query walks the index of the list, and the outer ones ask the
 // filters of each row, which no index can answer under row-level security,
 // because their operators are not leakproof. The last row that was read comes
@@ -711,8 +711,8 @@ WHERE i.inhparent = 'job_executions'::regclass AND c.relpartbound IS NOT NULL
 ORDER BY 1
 `
 
-// Cross-tenant: the lists of executions. Where the months of the history begin that are attached, in order; the name of a
-// table says nothing of it. Locks none of them.
+// Cross-tenant: the lists of executions. The first moments of the attached months, in order. The catalogue says which
+// they are, because a table's name may lie. Locks none of them.
 func (q *Queries) ListPartitionStarts(ctx context.Context) ([]time.Time, error) {
 	rows, err := q.db.Query(ctx, ListPartitionStarts)
 	if err != nil {

@@ -225,9 +225,9 @@ RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_
 -- each step of priority counts as ten seconds of waiting.
 -- A line gives what a few lines can use: 8 where many are short, all that is
 -- wanted where one is long.
--- A tenant of which something is being cancelled has lines that may hold nothing
--- else for long: of such a line a poll reads the first thousand and the first
--- thousand of those that came since, and gives what is not being cancelled.
+-- While executions of a tenant are being cancelled, its lines may hold nothing
+-- else for long. A poll reads the first thousand of such a line and the first
+-- thousand made since, and returns those that are not being cancelled.
 WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at, @batch_size::int AS wanted),
 walk AS (
     (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled AND e.tenant_id > @after_tenant::uuid
@@ -321,10 +321,9 @@ SELECT ARRAY(SELECT c.id FROM chosen c ORDER BY c.place)::uuid[] AS ids,
        coalesce((SELECT n.tenant_id FROM ending n), '00000000-0000-0000-0000-000000000000')::uuid AS next_after;
 
 -- name: ListPlacedExecutions :one
--- Cross-tenant: the worker. Executions that wait for a place of their job of which
--- one is free, and the first of those that wait for a key that nobody holds:
--- those whose turn nobody announced, or announced to a worker that does not run
--- their type. Each look takes the next stretch of jobs, by
+-- Cross-tenant: the worker. Executions that wait for a concurrency slot while one
+-- is free, and the first execution that waits for each free key: those whose turn
+-- nobody announced, or announced to a worker that does not run their type. Each look takes the next stretch of jobs, by
 -- active_executions_slot_lines, and of keys, by active_executions_key_lines; it
 -- says where the one after it begins. next_of_job and next_of_key say who is next,
 -- at a cost that no backlog raises. The lines of keys are asked for those alone
@@ -646,9 +645,9 @@ RETURNING e.id, e.priority;
 
 -- name: ListHeldExecutions :many
 -- Cross-tenant: the worker, now and then. What the database says this worker
--- runs. Walks active_executions_sweep, and so reads what all workers run: whatever
--- runs has its sweep_at within 5 s of its claim. An index by worker would cost
--- each claim its HOT update.
+-- runs. Walks active_executions_sweep and so reads what all workers run: the
+-- claim sets sweep_at to 5 s or less ahead. An index by worker would cost each
+-- claim its HOT update.
 SELECT id, lease_token, attempt, (cancel_requested_at IS NOT NULL)::boolean AS cancelling
 FROM active_executions
 WHERE sweep_at <= coalesce(sqlc.narg(now)::timestamptz, now()) + interval '5 seconds'
@@ -660,8 +659,8 @@ WHERE sweep_at <= coalesce(sqlc.narg(now)::timestamptz, now()) + interval '5 sec
 -- the job's fault: it costs no retry, but a run may lose only max_lost of
 -- them, so that one that kills its worker is bounded. Skips what is locked: a
 -- completion that is under way, or another sweeper. What is handed on is in the
--- pool at once: whatever took its worker may take its hint too. With ids, of
--- these alone: the caller divides what the database refuses.
+-- pool at once: the fault that took its worker may take its hint too. With ids,
+-- only these are looked at: the caller divides what the database refuses.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 lost AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
@@ -797,8 +796,8 @@ SELECT id FROM active_executions WHERE job_id = ANY (@job_ids::uuid[]) ORDER BY 
 SELECT count(*) FROM (SELECT 1 FROM active_executions WHERE tenant_id = @tenant_id AND job_id = @job_id LIMIT @most) few;
 
 -- name: CancelWaitingByJob :execrows
--- Ends what waits of one job, but where it is asked to spare backfills; for a job
--- of which little is active (see OrderCancellation).
+-- Ends the waiting executions of one job, or with spare_backfills those that no
+-- backfill made. For a job with few active executions; see OrderCancellation.
 -- Everything of the job that is not over is locked first, in id order, and only
 -- then asked whether it waits: an attempt whose failure is just being written
 -- waits after that, and one that is just being claimed runs. What runs stays

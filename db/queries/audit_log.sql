@@ -50,7 +50,7 @@ SELECT DISTINCT tenant_id FROM (SELECT tenant_id FROM audit_heads UNION ALL SELE
 
 -- name: ListAuditStrands :many
 -- Cross-tenant: retention. A page of strands, in the order of their key, and whether
--- the first entry of each was made before an instant.
+-- the first entry of each was made before a given time.
 SELECT h.tenant_id, h.strand,
        coalesce((SELECT l.at < @before::timestamptz FROM audit_log l WHERE l.tenant_id = h.tenant_id AND l.strand = h.strand ORDER BY l.seq LIMIT 1), false)::boolean AS old
 FROM audit_heads h WHERE (h.tenant_id, h.strand) > (@after_tenant::uuid, @after_strand::smallint)

@@ -26,7 +26,7 @@ FOR NO KEY UPDATE;
 
 -- name: ListJobs :many
 -- Walks scheduled_jobs_list from the position of the last page, over scan_rows
--- rows at most, whatever the filters leave. They are asked of each row: under
+-- rows at most, however few the filters leave. Each row is filtered: under
 -- row-level security no index can answer them, because their operators are not
 -- leakproof, and every further index over this table would cost each promotion a
 -- write. The last row that was read comes back although it may not fit: the next
