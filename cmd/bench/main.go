@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/scheduler-service/scheduler/internal/bench"
+	"github.com/scheduler-service/scheduler/internal/proof/bench"
 )
 
 func main() {

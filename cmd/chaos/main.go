@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/scheduler-service/scheduler/internal/chaos"
+	"github.com/scheduler-service/scheduler/internal/proof/chaos"
 )
 
 func main() {

@@ -22,12 +22,12 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/identity/jwks"
 	"github.com/scheduler-service/scheduler/internal/job"
-	"github.com/scheduler-service/scheduler/internal/metric"
-	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/postgres"
-	"github.com/scheduler-service/scheduler/internal/quota"
+	"github.com/scheduler-service/scheduler/internal/ratelimit"
 	"github.com/scheduler-service/scheduler/internal/rest"
 	"github.com/scheduler-service/scheduler/internal/secret"
+	"github.com/scheduler-service/scheduler/internal/statistics"
+	"github.com/scheduler-service/scheduler/internal/statistics/collect"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -69,7 +69,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	if err != nil {
 		return err
 	}
-	buckets, err := quota.New(quota.Config{URL: c.Redis(), Log: p.log})
+	buckets, err := ratelimit.New(ratelimit.Config{URL: c.Redis(), Log: p.log})
 	if err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
@@ -78,7 +78,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	serve, err := p.handlers(c, listener, rest.Deps{
 		Jobs: job.NewStore(db).Sealing(ring).Bounded(c.TenantMaxJobs).Keeping(c.VersionsKept), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
 		Executions: execution.NewStore(db).Limited(c.TenantMaxRunning).Waiting(backlog), Backfills: backfill.NewStore(db, c.RetentionMonths).Waiting(backlog), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
-		Monitor: monitor.NewStore(db), Numbers: metric.NewStore(db),
+		Monitor: statistics.NewStore(db), Numbers: collect.NewStore(db),
 		Buckets: buckets, Limits: defaultLimits(c), TrustedProxies: c.TrustedProxies, FailuresPerMinute: c.FailuresPerMin,
 		Services: identity.NewPeerTokens(peers(c)...),
 		Keys:     programs, Authenticate: programs.Before(tokens.Authenticate), CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,

@@ -7,10 +7,10 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/lease"
-	"github.com/scheduler-service/scheduler/internal/metric"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/promoter"
 	"github.com/scheduler-service/scheduler/internal/retention"
+	"github.com/scheduler-service/scheduler/internal/statistics/collect"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -57,7 +57,7 @@ func (p process) duties(c config.Promoter, db *postgres.DB) []promoter.Duty {
 		}
 		return report.More, err
 	}
-	numbers := metric.NewCollector(db)
+	numbers := collect.NewCollector(db)
 	collection := func(ctx context.Context, held lease.Lease) (more bool, err error) {
 		_, err = numbers.Pass(ctx, held)
 		return false, err
@@ -66,8 +66,8 @@ func (p process) duties(c config.Promoter, db *postgres.DB) []promoter.Duty {
 	return []promoter.Duty{
 		{Name: lease.Upkeep, Every: retentionEvery, Pass: removal},
 		// Often enough that no half minute is left out.
-		{Name: lease.Metrics, Every: metric.Every / 3, Pass: collection},
-		{Name: lease.Fold1, Every: metric.Every, Pass: folding},
-		{Name: lease.Fold2, Every: metric.Every, Pass: folding},
+		{Name: lease.Metrics, Every: collect.Every / 3, Pass: collection},
+		{Name: lease.Fold1, Every: collect.Every, Pass: folding},
+		{Name: lease.Fold2, Every: collect.Every, Pass: folding},
 	}
 }

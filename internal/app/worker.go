@@ -15,7 +15,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/egress"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/executor/function"
-	"github.com/scheduler-service/scheduler/internal/executor/http"
+	"github.com/scheduler-service/scheduler/internal/executor/httpcall"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/secret"
@@ -107,7 +107,7 @@ func newExecutors(allow []netip.Prefix, endpoints []netip.AddrPort, only ...stri
 		return nil, nil, fmt.Errorf("make the client for outgoing calls: %w", err)
 	}
 	all := map[string]executor.Executor{
-		"http":     http.New(client, clock.Now),
+		"http":     httpcall.New(client, clock.Now),
 		"function": function.New(nil),
 	}
 	maps.DeleteFunc(all, func(name string, _ executor.Executor) bool { return len(only) > 0 && !slices.Contains(only, name) })

@@ -52,7 +52,7 @@ type Spec struct {
 
 	MaxConcurrent        int     `json:"maxConcurrent"`                  // runs of this job at once
 	Overlap              Overlap `json:"overlapPolicy"`                  // of a due instant while so many are active
-	ConcurrencyKey       string  `json:"concurrencyKey,omitempty"`       // template, see package concurrency; empty: none
+	ConcurrencyKey       string  `json:"concurrencyKey,omitempty"`       // template, see package keytemplate; empty: none
 	OverlapQueueLimit    int     `json:"overlapQueueLimit"`              // how many may wait under queue_all
 	Misfire              Misfire `json:"misfire"`                        // of instants that were not promoted in time
 	DisableAfterFailures int     `json:"disableAfterFailures,omitempty"` // failed executions in a row; 0 is never

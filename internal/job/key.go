@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/scheduler-service/scheduler/internal/concurrency"
+	"github.com/scheduler-service/scheduler/internal/job/keytemplate"
 )
 
 // KeyOf is the concurrency key of a run of the job with these parameters, which
@@ -16,9 +16,9 @@ func (s Spec) KeyOf(id uuid.UUID, parameters json.RawMessage) string {
 	if s.ConcurrencyKey == "" {
 		return ""
 	}
-	template, err := concurrency.Parse(s.ConcurrencyKey)
+	template, err := keytemplate.Parse(s.ConcurrencyKey)
 	if err != nil {
 		return "" // it was valid when it was stored
 	}
-	return template.Render(concurrency.Run{JobID: id, JobName: s.Name, JobType: s.Type, Config: s.Config, Parameters: parameters})
+	return template.Render(keytemplate.Run{JobID: id, JobName: s.Name, JobType: s.Type, Config: s.Config, Parameters: parameters})
 }

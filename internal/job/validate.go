@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/scheduler-service/scheduler/internal/concurrency"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/job/keytemplate"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
@@ -172,7 +172,7 @@ func ruleFields(s Spec) []fault.Field {
 	if len(s.Calendars) > maxCalendars {
 		fields = append(fields, bounds("calendars", "has %d items; at most %d are allowed", len(s.Calendars), maxCalendars))
 	}
-	if _, err := concurrency.Parse(s.ConcurrencyKey); err != nil {
+	if _, err := keytemplate.Parse(s.ConcurrencyKey); err != nil {
 		fields = append(fields, fault.Field{Path: "concurrencyKey", Rule: "template", Message: err.Error()})
 	}
 	within("retryConfig.maxRetries", int64(s.Retry.MaxRetries), 0, maxRetries)

@@ -15,7 +15,7 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/audit"
 	"github.com/scheduler-service/scheduler/internal/fault"
-	"github.com/scheduler-service/scheduler/internal/quota"
+	"github.com/scheduler-service/scheduler/internal/ratelimit"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
 	"github.com/scheduler-service/scheduler/internal/turn"
@@ -55,8 +55,8 @@ func (s *server) denied(ctx context.Context, c *call, err error) {
 		return
 	}
 	id := c.who.Actor.TenantID.String()
-	if !s.Buckets.Take(ctx, "denied:"+id+" "+c.who.Actor.Subject, quota.Rate{Quota: 1, Window: time.Minute}).OK ||
-		!s.Buckets.Take(ctx, "denials:"+id, quota.Rate{Quota: deniedPerMinute, Window: time.Minute}).OK {
+	if !s.Buckets.Take(ctx, "denied:"+id+" "+c.who.Actor.Subject, ratelimit.Rate{Quota: 1, Window: time.Minute}).OK ||
+		!s.Buckets.Take(ctx, "denials:"+id, ratelimit.Rate{Quota: deniedPerMinute, Window: time.Minute}).OK {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)

@@ -8,7 +8,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/egress"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/executor/function"
-	httpexecutor "github.com/scheduler-service/scheduler/internal/executor/http"
+	"github.com/scheduler-service/scheduler/internal/executor/httpcall"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/rest"
 )
@@ -21,7 +21,7 @@ func realExecutors(t *testing.T) func(*rest.Deps) {
 		t.Fatal(err)
 	}
 	registry := executor.NewRegistry(map[string]executor.Executor{
-		"http": httpexecutor.New(client, clock.Now), "function": function.New(nil),
+		"http": httpcall.New(client, clock.Now), "function": function.New(nil),
 	})
 	return func(d *rest.Deps) { d.CheckConfig, d.CheckParameters = registry.Validate, registry.ValidateParameters }
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
-	"github.com/scheduler-service/scheduler/internal/metric"
+	"github.com/scheduler-service/scheduler/internal/statistics/collect"
 )
 
 const (
@@ -72,13 +72,13 @@ func scopeOf(ctx context.Context, ofAll bool) (uuid.UUID, error) {
 	case !ofAll:
 		return who.Actor.TenantID, nil
 	case overseesAll(who):
-		return metric.Service, nil
+		return collect.Service, nil
 	default:
 		return uuid.Nil, fault.New(fault.Forbidden, "FORBIDDEN", "the numbers of the whole service are for platform administrators")
 	}
 }
 
-func viewCount(n metric.Numbers) api.MetricsCount {
+func viewCount(n collect.Numbers) api.MetricsCount {
 	view := api.MetricsCount{QueueLength: n.Waiting, RunningExecutions: n.Running, ActiveWorkers: n.Workers, TakenAt: nullable.NewNullNullable[time.Time]()}
 	if !n.TakenAt.IsZero() {
 		view.TakenAt.Set(n.TakenAt)

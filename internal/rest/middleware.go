@@ -20,7 +20,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/quota"
+	"github.com/scheduler-service/scheduler/internal/ratelimit"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/rest/reference"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
@@ -231,7 +231,7 @@ func (s *server) begin(next http.Handler) http.Handler {
 // address with too many failures nobody is heard for a moment.
 func (s *server) identity(r *http.Request, operation *contract.Operation) (who identity.Principal, err error) {
 	c := callOf(r.Context())
-	bucket, failures := "auth:"+guesser(c.from), quota.Rate{Quota: max(1, s.FailuresPerMinute), Window: time.Minute}
+	bucket, failures := "auth:"+guesser(c.from), ratelimit.Rate{Quota: max(1, s.FailuresPerMinute), Window: time.Minute}
 	if wait := s.Buckets.Refused(bucket); wait > 0 {
 		return who, s.tooMany(failures, "authenticationFailures", wait, "too many requests from this address had no good token")
 	}
@@ -292,7 +292,7 @@ func (s *server) mayServe(ctx context.Context, c *call) error {
 	if peer.Rate == 0 {
 		return nil
 	}
-	rate := quota.Rate{Quota: peer.Rate, Window: time.Second}
+	rate := ratelimit.Rate{Quota: peer.Rate, Window: time.Second}
 	if v := s.Buckets.Take(ctx, "service:"+peer.Name, rate); !v.OK {
 		return s.tooMany(rate, "serviceRequestsPerSecond", v.Retry, fmt.Sprintf("this service may make %d calls a second (SERVICE_TOKENS, which the operator sets)", peer.Rate))
 	}
@@ -312,7 +312,7 @@ func (s *server) mayAsk(ctx context.Context, c *call, answer http.Header) error 
 		})
 	}
 	for _, b := range bounds {
-		rate := quota.Rate{Quota: b.rate, Window: time.Second}
+		rate := ratelimit.Rate{Quota: b.rate, Window: time.Second}
 		v := s.Buckets.Take(ctx, b.bucket, rate)
 		answer.Add("RateLimit-Policy", fmt.Sprintf(`%q;q=%d;w=1`, b.policy, b.rate))
 		var err *fault.Error
@@ -342,7 +342,7 @@ type bound struct {
 }
 
 // tooMany is the answer to who asks too often.
-func (s *server) tooMany(rate quota.Rate, name string, wait time.Duration, message string) *fault.Error {
+func (s *server) tooMany(rate ratelimit.Rate, name string, wait time.Duration, message string) *fault.Error {
 	now := s.Clock()
 	e := fault.Exceeded(fault.Limit{Name: name, Value: int64(rate.Quota), Reset: now.Add(wait)}, message, now)
 	e.Code = "RATE_LIMITED"

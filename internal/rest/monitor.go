@@ -11,8 +11,8 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/schedule"
+	"github.com/scheduler-service/scheduler/internal/statistics"
 )
 
 const (
@@ -40,7 +40,7 @@ func (s *server) GetExecutionStats(ctx context.Context, request api.GetExecution
 	for i, group := range found.Groups {
 		v := viewSummaryOf(group)
 		key := group.Key
-		if query.Group == monitor.ByHour || query.Group == monitor.ByDay {
+		if query.Group == statistics.ByHour || query.Group == statistics.ByDay {
 			key = group.At.In(query.Zone).Format(time.RFC3339)
 		}
 		answer.Groups[i] = api.ExecutionGroup{
@@ -51,13 +51,13 @@ func (s *server) GetExecutionStats(ctx context.Context, request api.GetExecution
 	return answer, nil
 }
 
-func (s *server) statsQuery(p api.GetExecutionStatsParams) (monitor.Query, error) {
-	query := monitor.Query{To: s.Clock(), JobID: p.JobID, JobType: string(orZero(p.JobType)), Trigger: string(orZero(p.TriggerType))}
+func (s *server) statsQuery(p api.GetExecutionStatsParams) (statistics.Query, error) {
+	query := statistics.Query{To: s.Clock(), JobID: p.JobID, JobType: string(orZero(p.JobType)), Trigger: string(orZero(p.TriggerType))}
 	override(&query.To, p.To)
 	query.From = query.To.Add(-defaultStats)
 	override(&query.From, p.From)
 	if p.GroupBy != nil {
-		query.Group = monitor.Grouping(*p.GroupBy)
+		query.Group = statistics.Grouping(*p.GroupBy)
 	}
 	var fields []fault.Field
 	switch {
@@ -76,7 +76,7 @@ func (s *server) statsQuery(p api.GetExecutionStatsParams) (monitor.Query, error
 	return query, nil
 }
 
-func viewSummaryOf(s monitor.Summary) api.ExecutionSummary {
+func viewSummaryOf(s statistics.Summary) api.ExecutionSummary {
 	view := api.ExecutionSummary{
 		Count: s.Count, Completed: s.Completed, Failed: s.Failed, Cancelled: s.Cancelled, Skipped: s.Skipped, Missed: s.Missed, Retried: s.Retried,
 	}

@@ -15,9 +15,9 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/metric"
-	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/statistics"
+	"github.com/scheduler-service/scheduler/internal/statistics/collect"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -209,7 +209,7 @@ func TestMetrics(t *testing.T) {
 	if none := read[api.Metrics](t, get(viewer, ""), http.StatusOK); !none.TakenAt.IsNull() || none.Jobs.Total != 0 || !none.ErrorRate.IsNull() {
 		t.Errorf("before any were taken they are %+v", none)
 	}
-	for i, whose := range []uuid.UUID{b.ours.TenantID, metric.Service, b.theirs.TenantID} {
+	for i, whose := range []uuid.UUID{b.ours.TenantID, collect.Service, b.theirs.TenantID} {
 		_, err := b.engine.Pool().Exec(t.Context(), `INSERT INTO metric_history (tenant_id, taken_at, jobs, active_jobs, paused_jobs, waiting, running, workers,
 				completed, failed, cancelled, skipped, timed_out, retried, timed, duration_ms, coarse)
 			SELECT $1, date_bin('30 seconds', now() - n * interval '30 seconds', '2000-01-01 00:00:00+00'), 5, 3, 1, $2::int + 1, 2, 4, 60, 20, 3, 1, 8, 4, 80, 8000, false
@@ -260,7 +260,7 @@ func TestExecutionStatsOverTooMuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(impatient.Close)
-	b.deps.Monitor = monitor.NewStore(impatient)
+	b.deps.Monitor = statistics.NewStore(impatient)
 	b.handler = newHandler(t, b.deps)
 	path := base + "/executions/stats?from=2026-03-01T00:00:00Z&to=2026-03-0"
 	e := refused(t, b.do(t, request{method: "GET", path: path + "2T00:00:00Z", token: token}), http.StatusUnprocessableEntity, "STATS_RANGE_TOO_LARGE")

@@ -30,13 +30,13 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
-	"github.com/scheduler-service/scheduler/internal/metric"
-	"github.com/scheduler-service/scheduler/internal/monitor"
-	"github.com/scheduler-service/scheduler/internal/quota"
+	"github.com/scheduler-service/scheduler/internal/ratelimit"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
 	"github.com/scheduler-service/scheduler/internal/rest/reference"
 	"github.com/scheduler-service/scheduler/internal/secret"
+	"github.com/scheduler-service/scheduler/internal/statistics"
+	"github.com/scheduler-service/scheduler/internal/statistics/collect"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 	"github.com/scheduler-service/scheduler/internal/turn"
@@ -54,8 +54,8 @@ type Deps struct {
 	Secrets    *secret.Store
 	Audit      *audit.Store
 	Tenants    *tenant.Store
-	Monitor    *monitor.Store
-	Numbers    *metric.Store
+	Monitor    *statistics.Store
+	Numbers    *collect.Store
 	Keys       *apikey.Store
 
 	// Authenticate reads who asks from a request's header; a failure is
@@ -64,7 +64,7 @@ type Deps struct {
 	// Services believes other services of the platform.
 	Services *identity.PeerTokens
 	// Buckets limit how often somebody may ask.
-	Buckets *quota.Buckets
+	Buckets *ratelimit.Buckets
 	// Limits are those of tenants that have none of their own; nil ones are no
 	// bounds. RequestsPerSecond is needed.
 	Limits tenant.Limits

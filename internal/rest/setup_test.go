@@ -33,14 +33,14 @@ import (
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
-	"github.com/scheduler-service/scheduler/internal/metric"
-	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
-	"github.com/scheduler-service/scheduler/internal/quota"
+	"github.com/scheduler-service/scheduler/internal/ratelimit"
 	"github.com/scheduler-service/scheduler/internal/rest"
 	secrets "github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
+	"github.com/scheduler-service/scheduler/internal/statistics"
+	"github.com/scheduler-service/scheduler/internal/statistics/collect"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -104,7 +104,7 @@ type bundle struct {
 	now        time.Time
 	ours       tenant.Actor
 	theirs     tenant.Actor
-	buckets    *quota.Buckets
+	buckets    *ratelimit.Buckets
 	limits     tenant.Limits
 	hinted     []uuid.UUID
 	refuse     []fault.Field // what the job type finds wrong with parameters
@@ -137,7 +137,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	b.buckets, b.limits = newBuckets(t), tenant.Limits{RequestsPerSecond: ptr(1_000_000)}.WithDefaults(tenant.Fallbacks())
 	b.deps = rest.Deps{
 		Keys: keys, Services: identity.NewPeerTokens(identity.Unnamed(serviceToken, nextToken)...), Buckets: b.buckets, Limits: b.limits, FailuresPerMinute: 1_000_000,
-		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Audit: audit.NewStore(b.db), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true), Monitor: monitor.NewStore(b.db), Numbers: metric.NewStore(b.db),
+		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Audit: audit.NewStore(b.db), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true), Monitor: statistics.NewStore(b.db), Numbers: collect.NewStore(b.db),
 		Authenticate: keys.Before(tokens.Authenticate), CheckConfig: checkConfig,
 		CheckParameters: func(string, json.RawMessage, json.RawMessage) []fault.Field { return b.refuse },
 		Hint: func(ctx context.Context, _ int, id uuid.UUID) {
@@ -163,9 +163,9 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 }
 
 // newBuckets are buckets without Redis.
-func newBuckets(t testing.TB) *quota.Buckets {
+func newBuckets(t testing.TB) *ratelimit.Buckets {
 	t.Helper()
-	buckets, err := quota.New(quota.Config{Log: slog.New(slog.DiscardHandler)})
+	buckets, err := ratelimit.New(ratelimit.Config{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,0 @@
-//go:build !race
-
-package model
-
-// ordinary is how many seeds a run has that names no number.
-const ordinary = 1000

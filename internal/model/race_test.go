@@ -1,7 +1,0 @@
-//go:build race
-
-package model
-
-// ordinary is how many seeds a run has that names no number: under the race
-// detector each takes ten times as long, and the model has one goroutine.
-const ordinary = 100

@@ -1,0 +1,345 @@
+package arch_test
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// importTable says what each package may import, and is the map of the tree:
+// a line may name only packages that stand above it. It is exact: an import
+// without a permission fails, and so does a permission without an import, a
+// package without a line and a line without a package. Folders under internal
+// are named without it. A name with a colon holds for files of that name only.
+//
+// Test files may import any package of ours, and testing libraries. Everybody
+// may import uuid, which is a word like time.Time.
+const importTable = `
+package           | from us                                                                                    | from others          | in tests also
+# words: no input or output
+clock                |  |  |  |
+version              |  |  |  |
+job/keytemplate      |  |  |  |
+fault                |  |  |  |
+schedule/cron        |  |  |  |
+schedule             | fault schedule/cron | gronx |  |
+statistics/rollup    |  |  |  |
+schedule/ics         | fault schedule |  |  |
+# generated, and the schema
+api                  |  | chi kin-openapi oapi |  |
+db                   |  | pgx |  |
+migrations           |  |  |  |
+secret/keyring       |  |  |  |
+# what every process stands on
+config               | secret/keyring |  |  |
+telemetry            | version | prometheus |  |
+turn                 | fault |  |  |
+postgres             | db fault migrations turn | goose pgx | sync |
+certificate          |  |  |  |
+devstack/child       |  |  |  |
+devstack             | clock devstack/child | miniredis | asynq go-redis |
+devstack/leaktest    |  | goleak |  |
+queue/redistest      | devstack devstack/leaktest |  | go-redis |
+# who asks, who works, what is kept
+lease                | clock db:store.go fault postgres telemetry |  |  |
+tenant               | clock db:store.go fault postgres |  |  |
+partition            | db:store.go postgres |  |  |
+fleet                | db:store.go postgres |  |  |
+statistics/collect   | clock db:store.go fault lease postgres statistics/rollup |  |  |
+retention            | clock db:store.go fleet partition postgres |  |  |
+postgres/refusal     |  |  |  |
+postgres/pgtest      | devstack devstack/leaktest migrations partition postgres | pgx |  |
+idempotency          | db:store.go fault |  |  |
+identity             | clock fault tenant | jwt |  |
+apikey               | clock db:store.go fault identity postgres tenant turn |  |  |
+identity/jwks        | clock fault |  |  |
+audit                | db:store.go postgres tenant |  |  |
+# what runs
+secret               | db:store.go fault postgres secret/keyring tenant |  |  |
+calendar             | db:store.go fault idempotency postgres schedule tenant |  |  |
+job                  | calendar db:store.go fault idempotency job/keytemplate postgres schedule secret secret/keyring tenant |  |  |
+execution            | db:store.go fault idempotency job postgres secret tenant |  |  |
+backfill             | calendar db:store.go execution fault idempotency job partition postgres schedule secret tenant |  |  |
+executor             | fault |  |  |
+egress               |  | ssrf |  |
+ratelimit            | clock | go-redis |  |
+queue                | clock fault | asynq go-redis |  |
+statistics           | db:store.go fault postgres queue statistics/rollup tenant |  |  |
+executor/httpcall    | clock egress executor fault version |  |  |
+executor/function    | executor fault |  |  |
+# the processes: the three of them never import one another
+parking              | db:store.go fault partition postgres |  |  |
+promoter             | audit backfill calendar clock db:store.go execution fault fleet job lease parking partition postgres queue schedule telemetry tenant | sync |  |
+worker               | clock db:store.go executor fault fleet job parking postgres queue secret telemetry |  |  |
+rest/strictjson      | fault |  |  |
+rest/patch           |  |  |  |
+rest/cursor          |  |  |  |
+rest/contract        | api fault rest/strictjson | kin-openapi |  |
+rest/reference       |  | swgui |  |
+rest                 | api apikey audit backfill calendar clock execution fault idempotency identity job ratelimit rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant turn | chi oapi | kin-openapi |
+# wiring, and the programs
+app                  | apikey audit backfill calendar certificate clock config devstack egress execution executor executor/function executor/httpcall fleet identity identity/jwks job lease partition postgres promoter queue ratelimit rest retention secret secret/keyring statistics statistics/collect telemetry tenant worker | sync |  |
+proof/bench          | app clock config db:store.go devstack devstack/child execution idempotency identity job lease postgres postgres/refusal queue statistics/collect telemetry tenant | pgx:store.go |  |
+cmd/internal/program | config telemetry version |  |  |
+cmd/api              | app cmd/internal/program config |  |  |
+cmd/bench            | proof/bench |  |  |
+cmd/migrate          | app cmd/internal/program config |  |  |
+cmd/promoter         | app cmd/internal/program config |  |  |
+cmd/standalone       | app cmd/internal/program config |  |  |
+cmd/worker           | app cmd/internal/program config |  |  |
+# proof
+proof/chaos          | api app clock config devstack devstack/child identity postgres postgres/refusal | oapi pgx:store.go |  |
+cmd/chaos            | proof/chaos |  |  |
+proof/simulation     | execution job schedule |  |  |
+proof/e2e            |  |  | oapi |
+deploy/probe         |  |  |  |
+`
+
+// modules gives the third-party modules the names that the table uses.
+var modules = map[string]string{
+	"asynq":       "github.com/hibiken/asynq",
+	"chi":         "github.com/go-chi/chi/v5",
+	"go-redis":    "github.com/redis/go-redis/v9",
+	"goose":       "github.com/pressly/goose/v3",
+	"gronx":       "github.com/adhocore/gronx",
+	"jwt":         "github.com/golang-jwt/jwt/v5",
+	"kin-openapi": "github.com/getkin/kin-openapi",
+	"miniredis":   "github.com/alicebob/miniredis/v2",
+	"oapi":        "github.com/oapi-codegen",
+	"pgx":         "github.com/jackc/pgx/v5",
+	"prometheus":  "github.com/prometheus",
+	"robfig":      "github.com/robfig/cron/v3",
+	"ssrf":        "code.dny.dev/ssrf",
+	"swgui":       "github.com/swaggest/swgui",
+	"sync":        "golang.org/x/sync",
+	"uuid":        "github.com/google/uuid",
+	// testing libraries, free in every test file
+	"cmp":    "github.com/google/go-cmp",
+	"goleak": "go.uber.org/goleak",
+	"rapid":  "pgregory.net/rapid",
+}
+
+// testLibraries are the modules that every test file may import; pgx is among
+// them because tests look into the real database.
+var testLibraries = []string{"cmp", "goleak", "pgx", "rapid"}
+
+// doors are the modules that have one home each, so that replacing one, or
+// auditing what it may do, means reading one package. The table above may
+// name them in these packages, and the ones below them, only; "store.go" is
+// every file of that name.
+var doors = map[string][]string{
+	"asynq":       {"queue"},
+	"go-redis":    {"queue", "ratelimit"},
+	"chi":         {"rest", "api"},
+	"kin-openapi": {"rest", "api"},
+	"pgx":         {"postgres", "partition", "db", "store.go"},
+	"goose":       {"postgres"},
+	"prometheus":  {"telemetry"},
+	"jwt":         {"identity"},
+	"gronx":       {"schedule"},
+	"robfig":      {"schedule"},
+	"ssrf":        {"egress"},
+	"miniredis":   {"devstack"},
+}
+
+// strangers are packages that meet in PostgreSQL and Redis, as the processes
+// do, and never import one another.
+var strangers = []string{"rest", "promoter", "worker"}
+
+// permission is one line of the table.
+type permission struct {
+	pkg                 string
+	ours, others, tests []string
+	above               []string // the packages whose lines come before
+}
+
+func permissions(t *testing.T) map[string]permission {
+	t.Helper()
+	table := make(map[string]permission)
+	var above []string
+	for line := range strings.SplitSeq(importTable, "\n") {
+		cells := strings.Split(line, "|")
+		if strings.HasPrefix(line, "#") || len(cells) < 4 || strings.TrimSpace(cells[0]) == "package" {
+			continue
+		}
+		p := permission{
+			pkg: strings.TrimSpace(cells[0]), ours: strings.Fields(cells[1]), others: strings.Fields(cells[2]),
+			tests: strings.Fields(cells[3]), above: slices.Clone(above),
+		}
+		if _, twice := table[p.pkg]; twice {
+			t.Errorf("%s has two lines", p.pkg)
+		}
+		table[p.pkg] = p
+		above = append(above, p.pkg)
+	}
+	return table
+}
+
+// use is one import of a package: which file of it imports what.
+type use struct{ file, name, at string }
+
+// uses lists what the files of each package import, from us and from others,
+// by the names that the table uses.
+func uses(t *testing.T, test bool) (ours, others map[string][]use) {
+	t.Helper()
+	ours, others = make(map[string][]use), make(map[string][]use)
+	for _, s := range tree(t) {
+		if s.test != test {
+			continue
+		}
+		for name, at := range s.imports() {
+			one := use{file: path.Base(s.path), at: at}
+			if inside, ok := strings.CutPrefix(name, module); ok {
+				one.name = short(inside)
+				ours[s.pkg] = append(ours[s.pkg], one)
+				continue
+			}
+			if first, _, _ := strings.Cut(name, "/"); !strings.Contains(first, ".") {
+				continue // the standard library
+			}
+			if one.name = moduleName(name); one.name != "uuid" {
+				others[s.pkg] = append(others[s.pkg], one)
+			}
+		}
+	}
+	return ours, others
+}
+
+// moduleName is the table's name of the module that a package belongs to,
+// and the path itself when the module has none.
+func moduleName(imported string) string {
+	for name, prefix := range modules {
+		if imported == prefix || strings.HasPrefix(imported, prefix+"/") {
+			return name
+		}
+	}
+	return imported
+}
+
+// allows says whether the names of a cell cover a use, and by which of them.
+func allows(cell []string, one use) (string, bool) {
+	for _, name := range cell {
+		plain, file, some := strings.Cut(name, ":")
+		if plain == one.name && (!some || file == one.file || file == "store.go" && isStore(one.file)) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// isStore says that a file is where a package meets its rows; a store too
+// long for one file goes on in store_….go.
+func isStore(file string) bool {
+	return file == "store.go" || strings.HasPrefix(file, "store_")
+}
+
+// compare reports each use that the cell does not cover and each name in the
+// cell that covers no use.
+func compare(t *testing.T, pkg, what string, cell []string, found []use) {
+	t.Helper()
+	used := make(map[string]bool)
+	for _, one := range found {
+		by, ok := allows(cell, one)
+		if !ok {
+			t.Errorf("%s: %s imports %s, which its line in the table does not name under %q", one.at, pkg, one.name, what)
+		}
+		used[by] = true
+	}
+	for _, name := range cell {
+		if !used[name] {
+			t.Errorf("the table lets %s import %s under %q, and it does not: take that out", pkg, name, what)
+		}
+	}
+}
+
+func TestImportsAreThoseOfTheTable(t *testing.T) {
+	t.Parallel()
+	table := permissions(t)
+	ours, others := uses(t, false)
+	exist := packages(tree(t))
+	for _, pkg := range exist {
+		line, ok := table[pkg]
+		if !ok {
+			t.Errorf("package %s has no line in the table; it imports %v from us and %v from others", pkg, names(ours[pkg]), names(others[pkg]))
+			continue
+		}
+		compare(t, pkg, "from us", line.ours, ours[pkg])
+		compare(t, pkg, "from others", line.others, others[pkg])
+	}
+	for pkg := range table {
+		if !slices.Contains(exist, pkg) {
+			t.Errorf("the table has a line for %s, which does not exist", pkg)
+		}
+	}
+}
+
+func names(found []use) []string {
+	set := make(map[string]bool)
+	for _, one := range found {
+		set[one.name] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+func TestTheTableRunsOneWay(t *testing.T) {
+	t.Parallel()
+	for pkg, line := range permissions(t) {
+		for _, name := range line.ours {
+			plain, _, _ := strings.Cut(name, ":")
+			if !slices.Contains(line.above, plain) {
+				t.Errorf("%s may import %s, whose line is not above its own", pkg, plain)
+			}
+			if forTests(plain) && !forTests(pkg) {
+				t.Errorf("%s is compiled into the program and may import %s, which is for tests", pkg, plain)
+			}
+			if slices.Contains(strangers, pkg) && slices.Contains(strangers, plain) {
+				t.Errorf("%s may import %s: they meet in the database only", pkg, plain)
+			}
+		}
+	}
+}
+
+func TestEachDoorHasOneHome(t *testing.T) {
+	t.Parallel()
+	for pkg, line := range permissions(t) {
+		for _, name := range line.others {
+			plain, file, _ := strings.Cut(name, ":")
+			homes, guarded := doors[plain]
+			top, _, _ := strings.Cut(pkg, "/")
+			if guarded && !slices.Contains(homes, top) && !slices.Contains(homes, pkg) && !slices.Contains(homes, file) {
+				t.Errorf("%s may import %s, which only %v may", pkg, name, homes)
+			}
+		}
+	}
+}
+
+// TestRowsStopAtTheStore keeps the generated queries and their row types in
+// files named store.go, so that a renamed column changes no decision.
+func TestRowsStopAtTheStore(t *testing.T) {
+	t.Parallel()
+	for _, s := range tree(t) {
+		at, imported := s.imports()[module+"db"]
+		if imported && !s.test && !forTests(s.pkg) && s.pkg != "postgres" && !isStore(path.Base(s.path)) {
+			t.Errorf("%s: only files named store.go or store_….go import db", at)
+		}
+	}
+}
+
+func TestImportsOfTests(t *testing.T) {
+	t.Parallel()
+	table := permissions(t)
+	_, others := uses(t, true)
+	for pkg, found := range others {
+		line := table[pkg] // arch itself has none: it is tests only
+		var extra []use
+		for _, one := range found {
+			_, ours := allows(line.others, one)
+			if !ours && !slices.Contains(testLibraries, one.name) {
+				extra = append(extra, one)
+			}
+		}
+		compare(t, pkg, "in tests also", line.tests, extra)
+	}
+}

@@ -1,0 +1,139 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/lease"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/statistics/collect"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
+)
+
+// historyBatch is how many executions are made by one statement.
+const historyBatch = 100_000
+
+// fill makes jobs that are not due for a day and a history of executions that
+// they might have had, over the months up to now. What it writes is what
+// completions write, and the indexes are in place meanwhile.
+func (s *stack) fill(ctx context.Context) error {
+	for _, who := range s.tenants {
+		template, _, err := s.jobs.Create(ctx, who, job.Spec{
+			Name: "nightly", CronExpression: "0 0 2 1 1 *", Type: "http", Retry: job.DefaultRetry(), Tags: []string{"bench"},
+			Config: []byte(`{"url":"https://example.com/nightly","method":"POST"}`),
+		}.WithDefaults(), idempotency.Key{})
+		if err != nil {
+			return fmt.Errorf("create a job: %w", err)
+		}
+		if err := copyJob(ctx, s.api, who.TenantID, template.ID, apiJobs/len(s.tenants)-1); err != nil {
+			return err
+		}
+	}
+	to := clock.Now().Add(-time.Minute)
+	from := to.AddDate(0, 1-apiMonths, 0)
+	for month := from; month.Before(to.AddDate(0, 1, 0)); month = month.AddDate(0, 1, 0) {
+		if _, err := s.store.db.Pool().Exec(ctx, `SELECT create_job_executions_partition($1)`, month); err != nil {
+			return fmt.Errorf("make a partition: %w", postgres.Fault(err))
+		}
+	}
+	return s.store.remember(ctx, from, to, s.History)
+}
+
+// remember writes n executions, spread evenly over the time and the jobs, 3 %
+// of them failed, in the order of their instants as they would have come; they took
+// from 20 ms to a second.
+func (s *store) remember(ctx context.Context, from, to time.Time, n int) error {
+	conn, err := s.db.Pool().Acquire(ctx)
+	if err != nil {
+		return postgres.Fault(err)
+	}
+	defer conn.Release()
+	for _, prepare := range []string{
+		`SET synchronous_commit = off`, `SET statement_timeout = 0`,
+		`CREATE TEMP TABLE owners AS SELECT id, tenant_id, version, row_number() OVER (ORDER BY id) - 1 AS n FROM scheduled_jobs`,
+		`CREATE UNIQUE INDEX ON owners (n)`, `ANALYZE owners`,
+	} {
+		if _, err := conn.Exec(ctx, prepare); err != nil {
+			return fmt.Errorf("prepare the history: %w", postgres.Fault(err))
+		}
+	}
+	const insert = `INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, attempt, max_attempts,
+			progress, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, created_at)
+		SELECT (lpad(to_hex((extract(epoch FROM h.at) * 1000)::bigint), 12, '0') || '8' || substr(md5(h.i::text), 1, 3) || '8' || substr(md5(h.i::text), 4, 15))::uuid,
+			h.at, o.tenant_id, o.id, o.version, 'scheduled', 'http', CASE WHEN h.failed THEN 'failed' ELSE 'completed' END, 1, 4,
+			100, '00000000-0000-4000-8000-000000000001', h.at + interval '20 ms', h.at + interval '20 ms' + h.ms * interval '1 ms', h.ms,
+			'{"statusCode":200,"headers":{"Content-Type":"application/json"},"body":"{\"ok\":true}"}',
+			CASE WHEN h.failed THEN 'NETWORK_ERROR' END, CASE WHEN h.failed THEN 'connection refused' END, h.at
+		FROM (SELECT i, date_trunc('milliseconds', $1::timestamptz + ($2::timestamptz - $1::timestamptz) * (i::float8 / $3::float8)) AS at, i % 33 = 0 AS failed,
+				(20 * exp((i * 104729 % 1000) / 250.0))::int AS ms
+			FROM generate_series($4::bigint, $5::bigint) i) h JOIN owners o ON o.n = (h.i * 7919) % (SELECT count(*) FROM owners)`
+	for first := 0; first < n; first += historyBatch {
+		if _, err := conn.Exec(ctx, insert, from, to, n, first, min(first+historyBatch, n)-1); err != nil {
+			return fmt.Errorf("write the history: %w", postgres.Fault(err))
+		}
+	}
+	for _, finish := range []string{`DROP TABLE owners`, `RESET synchronous_commit`, `RESET statement_timeout`} {
+		if _, err := conn.Exec(ctx, finish); err != nil {
+			return fmt.Errorf("finish the history: %w", postgres.Fault(err))
+		}
+	}
+	return nil
+}
+
+// rollUp counts the history ahead, as the promoters do after an upgrade.
+func (s *stack) rollUp(ctx context.Context) error {
+	leases := lease.NewStore(lease.Config{DB: s.store.db, Holder: "bench", TTL: time.Minute, Metrics: telemetry.NewMetrics(telemetry.NewRegistry())})
+	collector, mark := collect.NewCollector(s.store.db), clock.Start()
+	for complete := false; !complete; {
+		_, err := leases.Run(ctx, lease.Metrics, func(ctx context.Context, held lease.Lease) error {
+			_, err := collector.Pass(ctx, held)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("roll up the history: %w", err)
+		}
+		if err := s.store.db.Pool().QueryRow(ctx, `SELECT rolled_from IS NULL FROM rollup_cursor`).Scan(&complete); err != nil {
+			return fmt.Errorf("ask how far the roll-ups are: %w", postgres.Fault(err))
+		}
+	}
+	took := mark.Elapsed()
+	var rows, bytes int64
+	err := s.store.db.Pool().QueryRow(ctx, `SELECT count(*), pg_total_relation_size('outcome_rollups') FROM outcome_rollups`).Scan(&rows, &bytes)
+	if err != nil {
+		return fmt.Errorf("measure the roll-ups: %w", postgres.Fault(err))
+	}
+	each := float64(s.History)
+	s.say("rolled up: %.1f µs, %.2f rows and %.0f bytes for each execution", float64(took.Microseconds())/each, float64(rows)/each, float64(bytes)/each)
+	return nil
+}
+
+// stored is an execution of the history.
+type stored struct {
+	id, job     uuid.UUID
+	scheduledAt time.Time
+}
+
+// some answers executions of a tenant, from all over its history.
+func (s *store) some(ctx context.Context, tenant uuid.UUID, n int) ([]stored, error) {
+	const query = `SELECT id, job_id, scheduled_at FROM job_executions TABLESAMPLE SYSTEM (1) WHERE tenant_id = $1 ORDER BY random() LIMIT $2`
+	rows, err := s.db.Pool().Query(ctx, query, tenant, n)
+	if err != nil {
+		return nil, fmt.Errorf("read some executions: %w", postgres.Fault(err))
+	}
+	defer rows.Close()
+	var all []stored
+	for rows.Next() {
+		var one stored
+		if err := rows.Scan(&one.id, &one.job, &one.scheduledAt); err != nil {
+			return nil, fmt.Errorf("read some executions: %w", postgres.Fault(err))
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}

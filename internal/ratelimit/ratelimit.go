@@ -1,0 +1,230 @@
+// Package ratelimit says how often somebody may ask.
+//
+// It owns the buckets of requests: shared by all processes through Redis, and
+// kept in this process while Redis is away or where there is none, so that
+// there is never no limit. It refuses to know what is asked for or how much a
+// tenant may have (package tenant), and to answer requests (package rest,
+// which calls it for each).
+//
+// A bucket is the generic cell rate algorithm: one instant, the one at which
+// it would be empty again, decides everything.
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+)
+
+const (
+	// patience is how long Redis may take for one request's answer before the
+	// bucket of this process is asked.
+	patience = 50 * time.Millisecond
+	// awayFor is how long Redis is not asked after it did not answer.
+	awayFor = time.Second
+	// maxBuckets bounds the buckets of one kind in this process, and spareBuckets
+	// how many those share for whom there is no room.
+	maxBuckets   = 50_000
+	spareBuckets = 1024
+	// glances is how many buckets a new one looks at to find some to forget.
+	glances = 16
+)
+
+// Rate is so many requests in a window, all of which may come at once.
+type Rate struct {
+	Quota  int // 1 and more
+	Window time.Duration
+}
+
+// Verdict is what a bucket says.
+type Verdict struct {
+	OK        bool
+	Remaining int           // requests that may still come at once
+	Reset     time.Duration // until the bucket is full again
+	Retry     time.Duration // until the next request is allowed; zero where one is
+}
+
+// Config says where the buckets are.
+type Config struct {
+	// URL is redis://, rediss:// or unix:// (also redis-socket://); empty: there
+	// is no Redis.
+	URL string
+	Log *slog.Logger
+}
+
+// Buckets are all of them. The methods may be called concurrently.
+type Buckets struct {
+	log    *slog.Logger
+	client *redis.Client // nil: there is no Redis
+	away   atomic.Bool   // Redis did not answer last time
+
+	mu    sync.Mutex
+	since clock.Mark // what the instants below count from, and when Redis was asked last while it is away
+	asked time.Duration
+	kinds map[string]*kind // by the part of a bucket's name before the colon
+}
+
+// New makes buckets. It dials nothing yet.
+func New(c Config) (*Buckets, error) {
+	b := &Buckets{log: c.Log, since: clock.Start(), kinds: map[string]*kind{}}
+	if c.URL == "" {
+		return b, nil
+	}
+	address := c.URL
+	if path, ok := strings.CutPrefix(address, "redis-socket://"); ok {
+		address = "unix://" + path
+	}
+	o, err := redis.ParseURL(address)
+	if err != nil {
+		return nil, errors.New("quota: the Redis URL is not valid") // its own error quotes the password
+	}
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = patience, patience, patience, patience
+	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
+	o.Protocol, o.DisableIdentity = 2, true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	logging.Disable() // every failure comes back as an error too
+	b.client = redis.NewClient(o)
+	return b, nil
+}
+
+// Close ends the connections.
+func (b *Buckets) Close() {
+	if b.client != nil {
+		_ = b.client.Close() // nothing is lost with it
+	}
+}
+
+// Refused is for how long still Take would refuse, as far as this process
+// knows from the last time that it did; zero where it might not.
+func (b *Buckets) Refused(bucket string) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found, ok := b.kind(bucket).own[bucket]
+	if !ok {
+		return 0
+	}
+	return max(0, found.refused-b.since.Elapsed())
+}
+
+// Take takes one request out of a bucket, and says whether it was there. A
+// bucket is named by its kind, a colon and whom it is for.
+func (b *Buckets) Take(ctx context.Context, bucket string, rate Rate) Verdict {
+	v := b.take(ctx, bucket, rate)
+	if !v.OK {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		now := b.since.Elapsed()
+		b.kind(bucket).find(bucket, now).refused = now + v.Retry
+	}
+	return v
+}
+
+func (b *Buckets) take(ctx context.Context, bucket string, rate Rate) Verdict {
+	if b.askRedis() {
+		full, ok, err := b.shared(ctx, bucket, rate)
+		if err == nil {
+			if b.away.Swap(false) {
+				b.log.InfoContext(ctx, "request limits are shared again")
+			}
+			return verdict(rate, full, ok)
+		}
+		if !b.away.Swap(true) {
+			b.log.WarnContext(ctx, "redis does not answer, request limits are kept by each process", "error", err)
+		}
+	}
+	full, ok := b.own(bucket, rate)
+	return verdict(rate, full, ok)
+}
+
+// askRedis says whether to ask Redis: of those who come while it is away, one a
+// second.
+func (b *Buckets) askRedis() bool {
+	if b.client == nil {
+		return false
+	}
+	if !b.away.Load() {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.since.Elapsed()
+	if now-b.asked < awayFor {
+		return false
+	}
+	b.asked = now
+	return true
+}
+
+// script is the bucket in Redis, by its clock, in microseconds: KEYS[1] holds
+// when the bucket is full again; ARGV are the distance of two requests and the
+// window. It answers whether a request was there, and how long until the bucket
+// is full again.
+var script = redis.NewScript(`
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local full = math.max(tonumber(redis.call('GET', KEYS[1]) or now), now)
+if full + tonumber(ARGV[1]) - now > tonumber(ARGV[2]) then return {0, full - now} end
+full = full + tonumber(ARGV[1])
+redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil((full - now) / 1000) + 1)
+return {1, full - now}`)
+
+func (b *Buckets) shared(ctx context.Context, bucket string, rate Rate) (full time.Duration, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	answer, err := script.Run(ctx, b.client, []string{"sched:rate:" + bucket}, rate.distance().Microseconds(), rate.Window.Microseconds()).Int64Slice()
+	if err != nil {
+		return 0, false, fmt.Errorf("ask for a request limit: %w", err)
+	}
+	if len(answer) != 2 {
+		return 0, false, errors.New("the answer about a request limit is not one")
+	}
+	return time.Duration(answer[1]) * time.Microsecond, answer[0] == 1, nil
+}
+
+// own asks the bucket of this process.
+func (b *Buckets) own(bucket string, rate Rate) (full time.Duration, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.since.Elapsed()
+	found := b.kind(bucket).find(bucket, now)
+	at := max(found.full, now)
+	if at+rate.distance()-now > rate.Window {
+		return at - now, false
+	}
+	found.full = at + rate.distance()
+	return found.full - now, true
+}
+
+// kind is the table that a bucket is in.
+func (b *Buckets) kind(bucket string) *kind {
+	name, _, _ := strings.Cut(bucket, ":")
+	if b.kinds[name] == nil {
+		b.kinds[name] = &kind{own: map[string]*local{}}
+	}
+	return b.kinds[name]
+}
+
+// distance is that of two requests that come evenly; microseconds are what
+// Redis counts in.
+func (r Rate) distance() time.Duration {
+	return max((r.Window / time.Duration(r.Quota)).Truncate(time.Microsecond), time.Microsecond)
+}
+
+func verdict(rate Rate, full time.Duration, ok bool) Verdict {
+	v := Verdict{OK: ok, Reset: full, Remaining: max(0, int((rate.Window-full)/rate.distance()))}
+	if !ok {
+		v.Remaining, v.Retry = 0, max(full+rate.distance()-rate.Window, time.Microsecond)
+	}
+	return v
+}

@@ -1,0 +1,221 @@
+package ratelimit_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/queue/redistest"
+	"github.com/scheduler-service/scheduler/internal/ratelimit"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
+func newBuckets(t *testing.T, url string) *ratelimit.Buckets {
+	t.Helper()
+	b, err := ratelimit.New(ratelimit.Config{URL: url, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// take counts how many of so many requests at once are allowed.
+func take(b *ratelimit.Buckets, name string, rate ratelimit.Rate, n int) int {
+	var allowed atomic.Int64
+	var group sync.WaitGroup
+	for range n {
+		group.Go(func() {
+			if b.Take(context.Background(), name, rate).OK {
+				allowed.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	return int(allowed.Load())
+}
+
+// An hour's window, so that nothing flows in while a test runs.
+var hourly = ratelimit.Rate{Quota: 10, Window: time.Hour}
+
+func TestABucketInThisProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuckets(t, "")
+		rate := ratelimit.Rate{Quota: 10, Window: time.Second}
+		for i := range 10 {
+			if v := b.Take(t.Context(), "a", rate); !v.OK || v.Remaining != 9-i || v.Retry != 0 {
+				t.Errorf("request %d: %+v", i+1, v)
+			}
+		}
+		v := b.Take(t.Context(), "a", rate)
+		if v.OK || v.Remaining != 0 || v.Retry != 100*time.Millisecond || v.Reset != time.Second {
+			t.Errorf("one more: %+v", v)
+		}
+		if !b.Take(t.Context(), "b", rate).OK {
+			t.Error("another bucket is empty too")
+		}
+		<-time.After(100 * time.Millisecond)
+		if b.Refused("a") != 0 || !b.Take(t.Context(), "a", rate).OK || b.Take(t.Context(), "a", rate).OK {
+			t.Error("after a tenth of a second, one request is there")
+		}
+		if b.Refused("a") != 100*time.Millisecond || b.Refused("b") != 0 {
+			t.Errorf("refused for %v", b.Refused("a"))
+		}
+		<-time.After(time.Hour)
+		if got := take(b, "a", rate, 50); got != 10 {
+			t.Errorf("after an hour, %d requests are there at once", got)
+		}
+	})
+}
+
+// Many names, as an attacker with a network of addresses makes them, reset no
+// bucket that somebody emptied, nor a limit of another kind; once they are idle
+// they make room.
+func TestManyNamesResetNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const names = 60_000
+		b := newBuckets(t, "")
+		if got := take(b, "auth:first", hourly, 11); got != 10 {
+			t.Fatalf("%d requests were allowed, want 10", got)
+		}
+		refused := 0
+		for i := range names {
+			if !b.Take(t.Context(), fmt.Sprint("auth:", i), hourly).OK {
+				refused++
+			}
+		}
+		if b.Refused("auth:first") == 0 || b.Take(t.Context(), "auth:first", hourly).OK {
+			t.Errorf("%d other names reset an empty bucket", names)
+		}
+		if refused > 0 && b.Refused("auth:nobody") > 0 {
+			t.Error("a name is refused that asked for nothing")
+		}
+		if got := take(b, "tenant:a", hourly, 11); got != 10 {
+			t.Errorf("%d requests were allowed in a bucket of another kind, want 10", got)
+		}
+		<-time.After(time.Hour)
+		if got := take(b, "auth:last", hourly, 11); got != 10 {
+			t.Errorf("afterwards %d requests were allowed in a new bucket, want 10", got)
+		}
+	})
+}
+
+// However many names there are, memory is bounded, and so is what they are
+// allowed together once there is no room.
+func TestNamesBeyondTheRoomShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, allowed := newBuckets(t, ""), 0
+		single := ratelimit.Rate{Quota: 1, Window: time.Hour}
+		for i := range 100_000 {
+			if b.Take(t.Context(), fmt.Sprint("auth:", i), single).OK {
+				allowed++
+			}
+		}
+		if allowed > 55_000 {
+			t.Errorf("%d names had a bucket of their own", allowed)
+		}
+	})
+}
+
+// Two processes share what is in Redis.
+func TestABucketOfAllProcesses(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	one, two := newBuckets(t, server.URL), newBuckets(t, server.URL)
+	// On a machine that does other things, Redis may take longer than a request
+	// waits for it, and then each process counts by itself for a while.
+	for try, began := 0, clock.Start(); ; try++ {
+		said := shared(t, one, two, fmt.Sprint("a", try))
+		if said == "" {
+			return
+		}
+		if began.Elapsed() > time.Minute {
+			t.Fatal(said)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+}
+
+// shared says what is wrong with a bucket that two processes share.
+func shared(t *testing.T, one, two *ratelimit.Buckets, name string) string {
+	t.Helper()
+	for range 5 {
+		if v := one.Take(t.Context(), name, hourly); !v.OK {
+			return fmt.Sprintf("one of the first five: %+v", v)
+		}
+	}
+	if got := take(two, name, hourly, 20); got != 5 {
+		return fmt.Sprintf("%d of the 5 that are left were given", got)
+	}
+	if v := one.Take(t.Context(), name, hourly); v.OK || v.Retry <= 0 || v.Retry > 6*time.Minute {
+		return fmt.Sprintf("one more: %+v", v)
+	}
+	return ""
+}
+
+// With Redis killed, each process counts by itself: there is a limit at any
+// moment, and nobody waits long.
+func TestARedisThatIsKilled(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	b := newBuckets(t, server.URL)
+	if !b.Take(t.Context(), "a", hourly).OK {
+		t.Fatal("the first request was refused")
+	}
+	server.Stop()
+	began := clock.Start()
+	// 9 where Redis was too slow for the first.
+	if got := take(b, "a", hourly, 100); got != 10 && got != 9 {
+		t.Errorf("%d requests were allowed without Redis, want the 10 of this process", got)
+	}
+	if took := began.Elapsed(); took > time.Minute {
+		t.Errorf("100 requests took %v", took)
+	}
+	for range 100 {
+		if b.Take(t.Context(), "a", hourly).OK {
+			t.Fatal("there is no limit any more")
+		}
+	}
+}
+
+func TestARedisThatComesBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	b := newBuckets(t, server.URL)
+	// More where Redis was too slow for some, of whom the process then has fewer.
+	first := take(b, "a", hourly, 20)
+	if first < 10 {
+		t.Fatalf("%d were allowed", first)
+	}
+	server.Halt(t)
+	if got := take(b, "a", hourly, 20); got > 10 || first+got > 20 || first+got < 10 {
+		t.Errorf("%d were allowed with Redis and %d without", first, got)
+	}
+	server.Restart(t)
+	server.FlushAll(t)
+	began := clock.Start()
+	for !b.Take(t.Context(), "a", hourly).OK {
+		if began.Elapsed() > time.Minute {
+			t.Fatal("Redis is not asked again")
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+func TestAWrongURL(t *testing.T) {
+	t.Parallel()
+	if _, err := ratelimit.New(ratelimit.Config{URL: "http://user:hunter2@x"}); err == nil {
+		t.Error("it was accepted")
+	}
+}

@@ -1,0 +1,94 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/lease"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+const (
+	// Every is the distance of two snapshots. They stand on the clock's half
+	// minutes, so whoever takes one, and however often, there is one for each.
+	Every = 30 * time.Second
+	// lag is how far counting stays behind now: an outcome bears the instant at
+	// which its transaction began, and the longest may take a statement's time-out
+	// several times.
+	lag = 15 * time.Second
+	// stretch and stretchRows bound what one transaction counts, and maxStretches
+	// how many a pass does: after an outage of the promoters it catches up with two
+	// days at once, or with 1.2 million outcomes.
+	stretch      = time.Hour
+	stretchRows  = 25_000
+	maxStretches = 48
+	// backStretches is the same for what was over before roll-ups were kept: 100,000
+	// outcomes a pass, so that an upgrade takes time and not the database.
+	backStretches = 4
+)
+
+// Collector counts.
+type Collector struct{ store store }
+
+// NewCollector makes one that acts as postgres.Engine.
+func NewCollector(db *postgres.DB) *Collector { return &Collector{store: store{db: db}} }
+
+// Pass counts the outcomes since the last one, adds them to the roll-ups, and
+// takes the numbers of this half minute, unless somebody has taken them already;
+// it says whether it took them. It is fenced by the lease.
+func (c *Collector) Pass(ctx context.Context, held lease.Lease) (taken bool, err error) {
+	for range maxStretches {
+		var done bool
+		if done, taken, err = c.store.advance(ctx, held); err != nil {
+			return false, err
+		}
+		if done {
+			return taken, c.back(ctx, held)
+		}
+	}
+	return false, nil
+}
+
+// back rolls up a piece of what was over before roll-ups were kept. Pass does it
+// when it has reached the present.
+func (c *Collector) back(ctx context.Context, held lease.Lease) error {
+	for range backStretches {
+		if done, err := c.store.back(ctx, held); err != nil || done {
+			return err
+		}
+	}
+	return nil
+}
+
+// foldBudget is how long a pass of folding goes on.
+const foldBudget = time.Second
+
+// Fold moves what is counted into the roll-ups, tenant by tenant, of those that
+// have enough of it at now; a zero now means the database's clock. It says whether
+// its budget ended before the work did. Any number of processes may fold at once, each
+// another tenant. A tenant whose roll-ups cannot be folded keeps what is counted,
+// which statistics read, and stops no other.
+func (c *Collector) Fold(ctx context.Context, now time.Time) (more bool, err error) {
+	begin, failed := clock.Start(), []uuid.UUID{}
+	var faults []error
+	for ctx.Err() == nil {
+		tenant, err := c.store.fold(ctx, now, failed)
+		switch {
+		case err != nil && (tenant == uuid.Nil || !postgres.Refused(err) && fault.KindOf(err) == fault.Unavailable):
+			return false, errors.Join(append(faults, err)...)
+		case err != nil:
+			failed, faults = append(failed, tenant), append(faults, err)
+		case tenant == uuid.Nil:
+			return false, errors.Join(faults...)
+		}
+		if begin.Elapsed() >= foldBudget {
+			return true, errors.Join(faults...)
+		}
+	}
+	return false, errors.Join(faults...)
+}
