@@ -19,44 +19,66 @@ const (
 	// statements is tried as it is: a database that stalls as a whole is slow with
 	// each half, too.
 	blockedTries = 2
-	// recentFor is how long something that was refused is remembered, so that it
-	// is not tried together with others, and recentMost how many.
-	recentFor  = time.Minute
+	// suspectFor is how long the outcomes of a job are written apart from others
+	// after one was refused.
+	suspectFor = time.Minute
+	// A claim that was refused is tried again after unclaimableFirst, then after
+	// twice as long each time, up to unclaimableMost: once the cause is mended,
+	// the run starts about as late again as it had waited for that.
+	unclaimableFirst = time.Second
+	unclaimableMost  = time.Minute
+	// recentMost is how many ids of each kind a worker remembers.
 	recentMost = 1024
 )
 
-// recent are the ids of what was refused lately.
+// recent remembers what was refused lately, each id for a while that doubles
+// with each refusal, from first to most.
 type recent struct {
-	mu sync.Mutex
-	at map[uuid.UUID]clock.Mark
+	first, most time.Duration
+
+	mu   sync.Mutex
+	seen map[uuid.UUID]refused
 }
 
-func newRecent() *recent { return &recent{at: map[uuid.UUID]clock.Mark{}} }
+// refused is when something was refused last, and how long it is left alone.
+type refused struct {
+	since clock.Mark
+	rest  time.Duration
+}
+
+func newRecent(first, most time.Duration) *recent {
+	return &recent{first: first, most: most, seen: map[uuid.UUID]refused{}}
+}
 
 func (r *recent) add(id uuid.UUID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.at) >= recentMost {
-		clear(r.at)
+	rest := r.first
+	if before, known := r.seen[id]; known {
+		rest = min(2*before.rest, r.most)
 	}
-	r.at[id] = clock.Start()
+	if len(r.seen) >= recentMost {
+		clear(r.seen)
+	}
+	r.seen[id] = refused{since: clock.Start(), rest: rest}
 }
 
+// has reports whether id is to be left alone. An id that was not refused again
+// for twice the longest rest is forgotten.
 func (r *recent) has(id uuid.UUID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	since, known := r.at[id]
-	if known && since.Elapsed() >= recentFor {
-		delete(r.at, id)
-		known = false
+	last, known := r.seen[id]
+	if known && last.since.Elapsed() >= 2*r.most {
+		delete(r.seen, id)
 	}
-	return known
+	return known && last.since.Elapsed() < last.rest
 }
 
 func (r *recent) none() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.at) == 0
+	return len(r.seen) == 0
 }
 
 // sorted divides a batch into the outcomes of jobs of which none was refused

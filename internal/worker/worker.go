@@ -142,7 +142,7 @@ func New(c Config, d Deps) *Worker {
 	s := &store{db: d.DB, beat: d.Beat, maxRunning: int32(c.TenantMaxRunning), types: d.Executor.Types()}
 	w := &Worker{
 		Config: c, Deps: d, store: s, members: fleet.NewStore(d.Beat), slots: newSlots(c.Slots),
-		suspects: newRecent(), unclaimable: newRecent(), parking: parking.NewStore(d.DB),
+		suspects: newRecent(suspectFor, suspectFor), unclaimable: newRecent(unclaimableFirst, unclaimableMost), parking: parking.NewStore(d.DB),
 		stragglers: make(chan ended, completeBatch), news: make(chan news, newsWaiting),
 		specs:  &specs{load: s.versions, kept: map[versionKey]definition{}},
 		claims: newBatch[wish](claimBatch, claimLinger, func(_ int, age time.Duration) bool { return age >= claimLinger }),
