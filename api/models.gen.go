@@ -3097,7 +3097,7 @@ type TenantLimits struct {
 	// Example: 60
 	MinIntervalSeconds nullable.Nullable[int] `json:"minIntervalSeconds,omitempty"`
 
-	// RequestsPerSecond API requests a second, on all processes together.
+	// RequestsPerSecond API requests a second, on all processes together. A request counts for one more for each whole 4 KiB of its body.
 	//
 	// Example: 100
 	RequestsPerSecond nullable.Nullable[int] `json:"requestsPerSecond,omitempty"`

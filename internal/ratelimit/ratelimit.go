@@ -45,6 +45,9 @@ const (
 type Rate struct {
 	Quota  int // 1 and more
 	Window time.Duration
+	// Cost is how many requests this one counts for, below 2: one. It never
+	// counts for more than the whole quota.
+	Cost int
 }
 
 // Verdict is what a bucket says.
@@ -167,8 +170,8 @@ func (b *Buckets) askRedis() bool {
 }
 
 // script is the bucket in Redis, by its clock, in microseconds: KEYS[1] holds
-// when the bucket is full again; ARGV are the distance of two requests and the
-// window. It answers whether a request was there, and how long until the bucket
+// when the bucket is full again; ARGV are how much fuller the request makes it and
+// the window. It answers whether a request was there, and how long until the bucket
 // is full again.
 var script = redis.NewScript(`
 local t = redis.call('TIME')
@@ -182,7 +185,7 @@ return {1, full - now}`)
 func (b *Buckets) shared(ctx context.Context, bucket string, rate Rate) (full time.Duration, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	answer, err := script.Run(ctx, b.client, []string{"sched:rate:" + bucket}, rate.distance().Microseconds(), rate.Window.Microseconds()).Int64Slice()
+	answer, err := script.Run(ctx, b.client, []string{"sched:rate:" + bucket}, rate.step().Microseconds(), rate.Window.Microseconds()).Int64Slice()
 	if err != nil {
 		return 0, false, fmt.Errorf("ask for a request limit: %w", err)
 	}
@@ -199,10 +202,10 @@ func (b *Buckets) own(bucket string, rate Rate) (full time.Duration, ok bool) {
 	now := b.since.Elapsed()
 	found := b.kind(bucket).find(bucket, now)
 	at := max(found.full, now)
-	if at+rate.distance()-now > rate.Window {
+	if at+rate.step()-now > rate.Window {
 		return at - now, false
 	}
-	found.full = at + rate.distance()
+	found.full = at + rate.step()
 	return found.full - now, true
 }
 
@@ -221,10 +224,15 @@ func (r Rate) distance() time.Duration {
 	return max((r.Window / time.Duration(r.Quota)).Truncate(time.Microsecond), time.Microsecond)
 }
 
+// step is how much fuller the request makes the bucket.
+func (r Rate) step() time.Duration {
+	return min(time.Duration(max(1, min(r.Cost, r.Quota)))*r.distance(), r.Window)
+}
+
 func verdict(rate Rate, full time.Duration, ok bool) Verdict {
 	v := Verdict{OK: ok, Reset: full, Remaining: max(0, int((rate.Window-full)/rate.distance()))}
 	if !ok {
-		v.Remaining, v.Retry = 0, max(full+rate.distance()-rate.Window, time.Microsecond)
+		v.Remaining, v.Retry = 0, max(full+rate.step()-rate.Window, time.Microsecond)
 	}
 	return v
 }

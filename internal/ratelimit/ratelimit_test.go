@@ -164,6 +164,37 @@ func shared(t *testing.T, one, two *ratelimit.Buckets, name string) string {
 	return ""
 }
 
+// TestALargeRequestCountsForSeveral takes requests that cost more than one, of a
+// bucket in this process and of one in Redis.
+func TestALargeRequestCountsForSeveral(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]*ratelimit.Buckets{"in this process": newBuckets(t, ""), "in Redis": newBuckets(t, redistest.New(t).URL)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			four, all := hourly, hourly
+			four.Cost, all.Cost = 4, 1000
+			if v := b.Take(t.Context(), "a", four); !v.OK || v.Remaining != 6 {
+				t.Errorf("4 of 10: %+v", v)
+			}
+			if v := b.Take(t.Context(), "a", four); !v.OK || v.Remaining != 2 {
+				t.Errorf("8 of 10: %+v", v)
+			}
+			if v := b.Take(t.Context(), "a", four); v.OK || v.Retry <= 6*time.Minute || v.Retry > 12*time.Minute {
+				t.Errorf("12 of 10: %+v", v)
+			}
+			if got := take(b, "a", hourly, 5); got != 2 {
+				t.Errorf("%d small ones fit beside them, want 2", got)
+			}
+			if !b.Take(t.Context(), "b", all).OK {
+				t.Error("what costs more than the whole quota never fits")
+			}
+			if b.Take(t.Context(), "b", hourly).OK {
+				t.Error("it did not take the whole quota")
+			}
+		})
+	}
+}
+
 // With Redis killed, each process counts by itself: there is a limit at any
 // moment, and nobody waits long.
 func TestARedisThatIsKilled(t *testing.T) {

@@ -197,6 +197,18 @@ func TestLimitsAreMetExactly(t *testing.T) {
 	})
 }
 
+// A tenant that sends large bodies may ask less often: each whole 4 KiB counts
+// for one more request.
+func TestALargeBodyCountsForSeveralRequests(t *testing.T) {
+	t.Parallel()
+	b, token := limited(t, tenant.Spec{Limits: tenant.Limits{RequestsPerSecond: ptr(100)}})
+	padded := func(n int) string { return `{"description":"` + strings.Repeat("d", n) + `",` + webhook[1:] }
+	got := b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: padded(24*4096 - len(padded(0)))})
+	if left := got.header.Get("RateLimit"); left != `"tenant";r=75;t=1` {
+		t.Errorf("after a body of 24 times 4 KiB: %s (%d)", left, got.status)
+	}
+}
+
 // An API key does not use up the requests of its tenant, and what it asks for in
 // vain costs the tenant none.
 func TestKeysLeaveRequestsToOthers(t *testing.T) {

@@ -3345,7 +3345,7 @@ export interface components {
              */
             minIntervalSeconds?: number | null;
             /**
-             * @description API requests a second, on all processes together.
+             * @description API requests a second, on all processes together. A request counts for one more for each whole 4 KiB of its body.
              * @example 100
              */
             requestsPerSecond?: number | null;
