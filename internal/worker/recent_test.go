@@ -17,21 +17,24 @@ func TestRefusedClaimIsTriedAgainSoon(t *testing.T) {
 		r, id := newRecent(time.Second, 4*time.Second), uuid.New()
 		for _, rest := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 			r.add(id)
-			if time.Sleep(rest - 1); !r.has(id) {
+			<-time.After(rest - 1)
+			if !r.has(id) {
 				t.Errorf("it is tried again before it rested %v", rest)
 			}
-			if time.Sleep(1); r.has(id) {
+			<-time.After(1)
+			if r.has(id) {
 				t.Errorf("it still rests after %v", rest)
 			}
 		}
-		time.Sleep(8 * time.Second)
+		<-time.After(8 * time.Second)
 		if r.has(id); !r.none() {
 			t.Error("it is remembered for ever")
 		}
 		if r.add(id); !r.has(id) {
 			t.Error("a new refusal is no refusal")
 		}
-		if time.Sleep(time.Second); r.has(id) {
+		<-time.After(time.Second)
+		if r.has(id) {
 			t.Error("after a long time without a refusal it does not rest for the shortest time")
 		}
 	})
