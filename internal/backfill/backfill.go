@@ -22,7 +22,7 @@ import (
 
 const (
 	// MaxInstants bounds one backfill.
-	MaxInstants = 10_000
+	MaxTimes = 10_000
 	// DefaultRate and MaxRate are executions a minute.
 	DefaultRate = 60
 	MaxRate     = 6000
@@ -138,17 +138,17 @@ func (r Request) check(now time.Time) error {
 // plan counts the instants of a settled request. A range without any is a plan
 // of none, which a dry run may show and Create refuses.
 func (r Request) plan(s *schedule.Schedule) (Plan, error) {
-	owed := s.Owed(r.From.Add(-time.Microsecond), r.To.Add(-time.Microsecond), 1)
+	found := s.Between(r.From.Add(-time.Microsecond), r.To.Add(-time.Microsecond), 1)
 	switch {
-	case owed.Capped:
-		return Plan{}, tooMany(fmt.Sprintf("more than %d", MaxInstants))
-	case owed.Count > MaxInstants:
-		return Plan{}, tooMany(fmt.Sprint(owed.Count))
-	case owed.Count == 0:
+	case found.Capped:
+		return Plan{}, tooMany(fmt.Sprintf("more than %d", MaxTimes))
+	case found.Count > MaxTimes:
+		return Plan{}, tooMany(fmt.Sprint(found.Count))
+	case found.Count == 0:
 		return Plan{}, nil
 	}
-	p := Plan{Total: owed.Count, First: owed.First, Last: owed.Instants[0]}
-	if owed.Count == 1 {
+	p := Plan{Total: found.Count, First: found.First, Last: found.Times[0]}
+	if found.Count == 1 {
 		p.First = p.Last
 	}
 	return p, nil
@@ -179,7 +179,7 @@ func detached(months []partition.Month) error {
 func tooMany(count string) error {
 	return wrong([]fault.Field{{
 		Path: "from", Rule: "maximum",
-		Message: fmt.Sprintf("the job has %s instants from here to to; at most %d make one backfill: ask for a part of the range", count, MaxInstants),
+		Message: fmt.Sprintf("the job has %s instants from here to to; at most %d make one backfill: ask for a part of the range", count, MaxTimes),
 	}})
 }
 

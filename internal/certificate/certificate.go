@@ -23,7 +23,7 @@ import (
 )
 
 // lookEvery is the distance between two looks at the files.
-const lookEvery = 5 * time.Second
+const readEvery = 5 * time.Second
 
 // Files says where a certificate stands, in PEM.
 type Files struct {
@@ -65,7 +65,7 @@ func (p *Pair) Config() *tls.Config {
 
 // Run looks at the files every five seconds until ctx ends. It returns nil.
 func (p *Pair) Run(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(readEvery)
 	defer tick.Stop()
 	for {
 		select {

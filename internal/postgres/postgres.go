@@ -52,8 +52,8 @@ type Config struct {
 
 // DB is a pool whose connections act as one role.
 type DB struct {
-	pool   *pgxpool.Pool
-	places *turn.Places // nil: whoever comes gets a connection
+	pool    *pgxpool.Pool
+	permits *turn.Limiter // nil: whoever comes gets a connection
 }
 
 // reserved is how many connections no transaction takes where they are shared
@@ -83,9 +83,9 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	db := &DB{pool: pool}
 	if c.PerTenant > 0 {
-		db.places = turn.New(turn.Config{
+		db.permits = turn.New(turn.Config{
 			All: c.MaxConns - reserved, Each: c.PerTenant, Limit: "connectionsAtOnce",
-			What: "a tenant may hold %d connections to the database at once in each API process (TENANT_MAX_CONNECTIONS, which the operator sets)",
+			Message: "a tenant may hold %d connections to the database at once in each API process (TENANT_MAX_CONNECTIONS, which the operator sets)",
 		})
 	}
 	if err := db.checkRole(ctx, c.Role); err != nil {
@@ -234,8 +234,8 @@ func (o opening) statements() []string {
 // of the commit itself leaves the outcome unknown: it comes back as
 // Unavailable, and a caller that repeats the work must be able to.
 func (d *DB) inTx(ctx context.Context, o opening, fn func(tx *Tx) error) error {
-	if d.places != nil {
-		give, err := d.places.Take(ctx, cmp.Or(o.tenant, "platform"))
+	if d.permits != nil {
+		give, err := d.permits.Acquire(ctx, cmp.Or(o.tenant, "platform"))
 		if err != nil {
 			return Fault(err)
 		}

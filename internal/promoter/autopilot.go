@@ -53,9 +53,9 @@ func (p *Promoter) Audit(ctx context.Context, now time.Time, from uuid.UUID) (Au
 			return report, err
 		}
 		for _, m := range missed {
-			rows += s.Owed(later(m.from.Add(-time.Microsecond), window.from), earlier(m.to, window.to), 0).Count
+			rows += s.Between(later(m.from.Add(-time.Microsecond), window.from), earlier(m.to, window.to), 0).Count
 		}
-		owed := s.Owed(window.from, window.to, 0)
+		owed := s.Between(window.from, window.to, 0)
 		difference := int64(rows - owed.Count)
 		report.Jobs, report.Instants = report.Jobs+1, report.Instants+owed.Count
 		if difference != 0 {

@@ -61,7 +61,7 @@ func (failing) Publish(context.Context, queue.Lane, []uuid.UUID) error { return 
 
 func (b *bundle) with(hints interface {
 	Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
-	Watch(ctx context.Context) (lost bool, err error)
+	LostContents(ctx context.Context) (lost bool, err error)
 	Depth(ctx context.Context) (map[queue.Lane]int, error)
 },
 ) *promoter.Promoter {

@@ -37,8 +37,8 @@ func owe(j *dueJob, s *schedule.Schedule, at time.Time) owing {
 	}
 	limit := max(1, j.misfire().Limit)
 	o := owing{job: j, until: at, missed: unrun{job: j, status: execution.Missed, reason: j.missedReason()}}
-	owed := s.Owed(j.due, at, limit+1)
-	o.next, o.times = owed.Next, owed.Instants
+	owed := s.Between(j.due, at, limit+1)
+	o.next, o.times = owed.Next, owed.Times
 	if unlisted := owed.Count - len(o.times); unlisted > 0 {
 		o.missed.first, o.missed.last, o.missed.count = j.due, owed.Last, unlisted+1
 	} else {

@@ -83,7 +83,7 @@ const (
 // so a hint that is not sent costs time and nothing else.
 type hints interface {
 	Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
-	Watch(ctx context.Context) (lost bool, err error)
+	LostContents(ctx context.Context) (lost bool, err error)
 	Depth(ctx context.Context) (map[queue.Lane]int, error)
 }
 

@@ -48,7 +48,7 @@ func (h *hints) Publish(_ context.Context, lane queue.Lane, ids []uuid.UUID) err
 	return nil
 }
 
-func (h *hints) Watch(context.Context) (bool, error) { return h.lost, h.err }
+func (h *hints) LostContents(context.Context) (bool, error) { return h.lost, h.err }
 
 func (h *hints) Depth(context.Context) (map[queue.Lane]int, error) { return nil, h.err }
 

@@ -70,7 +70,7 @@ func (p *Promoter) bury(ctx context.Context, now time.Time, report *SweepReport)
 // poolLate puts into the pool what waits although its hint should have come.
 func (p *Promoter) poolLate(ctx context.Context, now time.Time, report *SweepReport) error {
 	reason, ahead := "lost", time.Duration(0)
-	lost, err := p.Hints.Watch(ctx)
+	lost, err := p.Hints.LostContents(ctx)
 	switch {
 	case err != nil:
 		// Redis is away: no hint arrives, nor will those that it held.

@@ -62,12 +62,12 @@ type Consumer struct {
 	away    atomic.Bool // as of the last command
 	// places bounds the handlers by our own count: asynq counts one that
 	// ignores its context as gone after a minute, and would start another.
-	places chan struct{}
-	tally  counters
+	handlers chan struct{}
+	tally    counters
 }
 
 type counters struct {
-	handled, ids, failed, panicked, refused, crowded, tidied atomic.Uint64
+	handled, ids, failed, panicked, refused, dropped, tidied atomic.Uint64
 }
 
 // Tally counts what became of the hints that a consumer took, since its start.
@@ -80,7 +80,7 @@ type Tally struct {
 	Refused uint64
 	// Crowded counts hints dropped because handlers that ignore their context
 	// hold every place.
-	Crowded uint64
+	Dropped uint64
 	// Tidied counts what asynq left behind and was removed.
 	Tidied uint64
 }
@@ -99,7 +99,7 @@ func NewConsumer(cfg Config, handle Handler, log *slog.Logger) (*Consumer, error
 	}
 	return &Consumer{
 		cfg: cfg, options: o, handle: handle, log: log, quiet: newSparse(),
-		places: make(chan struct{}, cfg.Concurrency),
+		handlers: make(chan struct{}, cfg.Concurrency),
 	}, nil
 }
 
@@ -115,7 +115,7 @@ func (c *Consumer) Tally() Tally {
 	return Tally{
 		Handled: n.handled.Load(), IDs: n.ids.Load(),
 		Failed: n.failed.Load(), Panicked: n.panicked.Load(),
-		Refused: n.refused.Load(), Crowded: n.crowded.Load(), Tidied: n.tidied.Load(),
+		Refused: n.refused.Load(), Dropped: n.dropped.Load(), Tidied: n.tidied.Load(),
 	}
 }
 
@@ -188,13 +188,13 @@ func (c *Consumer) receive(work context.Context, lane Lane, task *asynq.Task) {
 		return
 	}
 	select {
-	case c.places <- struct{}{}:
+	case c.handlers <- struct{}{}:
 	default:
-		c.tally.crowded.Add(1)
+		c.tally.dropped.Add(1)
 		c.warn(work, "hint dropped, handlers outlive their time", nil)
 		return
 	}
-	defer func() { <-c.places }()
+	defer func() { <-c.handlers }()
 	ctx, cancel := context.WithTimeout(work, handlerLimit)
 	defer cancel()
 	c.serve(ctx, hint)
@@ -230,8 +230,8 @@ func (c *Consumer) warn(ctx context.Context, message string, err error) {
 // drained says whether every handler returned. asynq has by now left alone
 // those that ignored their cancelled context.
 func (c *Consumer) drained() error {
-	if len(c.places) > 0 {
-		return fmt.Errorf("queue: %d handlers still run after the drain", len(c.places))
+	if len(c.handlers) > 0 {
+		return fmt.Errorf("queue: %d handlers still run after the drain", len(c.handlers))
 	}
 	return nil
 }

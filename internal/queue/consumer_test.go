@@ -279,7 +279,7 @@ func TestFailingHandlers(t *testing.T) {
 }
 
 // Handlers that outlive their time keep their places, whatever asynq believes.
-func TestCrowdedHintsAreDropped(t *testing.T) {
+func TestHintsBeyondTheHandlersAreDropped(t *testing.T) {
 	t.Parallel()
 	c, err := NewConsumer(Config{URL: "redis://localhost", Concurrency: 1}, newInbox().handle, discard())
 	if err != nil {
@@ -289,11 +289,11 @@ func TestCrowdedHintsAreDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.places <- struct{}{}
+	c.handlers <- struct{}{}
 	c.receive(t.Context(), High, asynq.NewTask(taskType, wire))
-	<-c.places
+	<-c.handlers
 	c.receive(t.Context(), High, asynq.NewTask(taskType, wire))
-	if got, want := c.Tally(), (Tally{Handled: 1, IDs: 1, Crowded: 1}); got != want {
+	if got, want := c.Tally(), (Tally{Handled: 1, IDs: 1, Dropped: 1}); got != want {
 		t.Errorf("tally %+v, want %+v", got, want)
 	}
 }

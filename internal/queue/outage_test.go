@@ -103,7 +103,7 @@ func TestSilentPublisher(t *testing.T) {
 	if err := p.PublishIn(t.Context(), High, someIDs(100), time.Hour); err != nil {
 		t.Error(err)
 	}
-	lost, watch := p.Watch(t.Context())
+	lost, watch := p.LostContents(t.Context())
 	_, depth := p.Depth(t.Context())
 	_, stats := p.Stats(t.Context())
 	for op, err := range map[string]error{"watch": watch, "depth": depth, "stats": stats} {

@@ -41,7 +41,7 @@ type Publisher struct {
 	circuit *circuit
 	now     clock.Clock
 
-	watching   sync.Mutex
+	probing    sync.Mutex
 	generation string // guarded by watching; empty until the first look
 
 	counting sync.Mutex
@@ -198,9 +198,9 @@ const generationKey = "sched:gen"
 // an eviction, and when they were not there at the first look: every pending
 // execution then wants its hint again. It does not see the loss of a part,
 // such as the last second before a crash; repeating old hints repairs that.
-func (p *Publisher) Watch(ctx context.Context) (lost bool, err error) {
-	p.watching.Lock()
-	defer p.watching.Unlock()
+func (p *Publisher) LostContents(ctx context.Context) (lost bool, err error) {
+	p.probing.Lock()
+	defer p.probing.Unlock()
 	fresh := uuid.NewString()
 	var found *redis.StringCmd
 	err = p.guarded(ctx, "watch", func(ctx context.Context) error {

@@ -131,7 +131,7 @@ func TestPublishChunksAndDepth(t *testing.T) {
 	}
 }
 
-func TestWatch(t *testing.T) {
+func TestLostContents(t *testing.T) {
 	t.Parallel()
 	s := redistest.New(t)
 	first, second := newPublisher(t, s.ClientURL, discard()), newPublisher(t, s.ClientURL, discard())
@@ -139,7 +139,7 @@ func TestWatch(t *testing.T) {
 	defer rdb.Close()
 	look := func(step string, p *Publisher, want bool) {
 		t.Helper()
-		lost, err := p.Watch(t.Context())
+		lost, err := p.LostContents(t.Context())
 		if err != nil || lost != want {
 			t.Fatalf("%s: lost %v, %v; want %v", step, lost, err, want)
 		}
@@ -239,7 +239,7 @@ func TestPublishFailsFast(t *testing.T) {
 				if err := p.Publish(t.Context(), High, someIDs(1)); err == nil {
 					t.Fatal("sent to nobody")
 				}
-				if _, err := p.Watch(t.Context()); err == nil {
+				if _, err := p.LostContents(t.Context()); err == nil {
 					t.Fatal("looked at nothing")
 				}
 			}

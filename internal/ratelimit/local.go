@@ -47,7 +47,7 @@ func (k *kind) forget(now time.Duration) {
 		if one.idle(now) {
 			delete(k.own, name)
 		}
-		if seen++; seen == glances {
+		if seen++; seen == evictionSample {
 			return
 		}
 	}

@@ -38,15 +38,15 @@ const (
 	maxBuckets   = 50_000
 	spareBuckets = 1024
 	// glances is how many buckets a new one looks at to find some to forget.
-	glances = 16
+	evictionSample = 16
 )
 
 // Rate is so many requests in a window, all of which may come at once.
 type Rate struct {
-	Quota  int // 1 and more
-	Window time.Duration
+	Requests int // 1 and more
+	Window   time.Duration
 	// Cost is how many requests this one counts for, below 2: one. It never
-	// counts for more than the whole quota.
+	// counts for more than Requests.
 	Cost int
 }
 
@@ -221,12 +221,12 @@ func (b *Buckets) kind(bucket string) *kind {
 // distance is that of two requests that come evenly; microseconds are what
 // Redis counts in.
 func (r Rate) distance() time.Duration {
-	return max((r.Window / time.Duration(r.Quota)).Truncate(time.Microsecond), time.Microsecond)
+	return max((r.Window / time.Duration(r.Requests)).Truncate(time.Microsecond), time.Microsecond)
 }
 
 // step is how much fuller the request makes the bucket.
 func (r Rate) step() time.Duration {
-	return min(time.Duration(max(1, min(r.Cost, r.Quota)))*r.distance(), r.Window)
+	return min(time.Duration(max(1, min(r.Cost, r.Requests)))*r.distance(), r.Window)
 }
 
 func verdict(rate Rate, full time.Duration, ok bool) Verdict {

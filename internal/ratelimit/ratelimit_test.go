@@ -44,13 +44,13 @@ func take(b *ratelimit.Buckets, name string, rate ratelimit.Rate, n int) int {
 }
 
 // An hour's window, so that nothing flows in while a test runs.
-var hourly = ratelimit.Rate{Quota: 10, Window: time.Hour}
+var hourly = ratelimit.Rate{Requests: 10, Window: time.Hour}
 
 func TestABucketInThisProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuckets(t, "")
-		rate := ratelimit.Rate{Quota: 10, Window: time.Second}
+		rate := ratelimit.Rate{Requests: 10, Window: time.Second}
 		for i := range 10 {
 			if v := b.Take(t.Context(), "a", rate); !v.OK || v.Remaining != 9-i || v.Retry != 0 {
 				t.Errorf("request %d: %+v", i+1, v)
@@ -116,7 +116,7 @@ func TestNamesBeyondTheRoomShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, allowed := newBuckets(t, ""), 0
-		single := ratelimit.Rate{Quota: 1, Window: time.Hour}
+		single := ratelimit.Rate{Requests: 1, Window: time.Hour}
 		for i := range 100_000 {
 			if b.Take(t.Context(), fmt.Sprint("auth:", i), single).OK {
 				allowed++

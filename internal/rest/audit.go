@@ -55,8 +55,8 @@ func (s *server) denied(ctx context.Context, c *call, err error) {
 		return
 	}
 	id := c.who.Actor.TenantID.String()
-	if !s.Buckets.Take(ctx, "denied:"+id+" "+c.who.Actor.Subject, ratelimit.Rate{Quota: 1, Window: time.Minute}).OK ||
-		!s.Buckets.Take(ctx, "denials:"+id, ratelimit.Rate{Quota: deniedPerMinute, Window: time.Minute}).OK {
+	if !s.Buckets.Take(ctx, "denied:"+id+" "+c.who.Actor.Subject, ratelimit.Rate{Requests: 1, Window: time.Minute}).OK ||
+		!s.Buckets.Take(ctx, "denials:"+id, ratelimit.Rate{Requests: deniedPerMinute, Window: time.Minute}).OK {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)

@@ -216,7 +216,7 @@ func (s *server) begin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r.Context())
 		if c.operation.Heavy {
-			give, err := s.heavy.Take(r.Context(), c.tenant.ID.String())
+			give, err := s.heavy.Acquire(r.Context(), c.tenant.ID.String())
 			if err != nil {
 				s.refuse(w, r, err)
 				return
@@ -232,7 +232,7 @@ func (s *server) begin(next http.Handler) http.Handler {
 // address with too many failures nobody is heard for a moment.
 func (s *server) identity(r *http.Request, operation *contract.Operation) (who identity.Principal, err error) {
 	c := callOf(r.Context())
-	bucket, failures := "auth:"+guesser(c.from), ratelimit.Rate{Quota: max(1, s.FailuresPerMinute), Window: time.Minute}
+	bucket, failures := "auth:"+guesser(c.from), ratelimit.Rate{Requests: max(1, s.FailuresPerMinute), Window: time.Minute}
 	if wait := s.Buckets.Refused(bucket); wait > 0 {
 		return who, s.tooMany(failures, "authenticationFailures", wait, "too many requests from this address had no good token")
 	}
@@ -293,7 +293,7 @@ func (s *server) mayServe(ctx context.Context, c *call) error {
 	if peer.Rate == 0 {
 		return nil
 	}
-	rate := ratelimit.Rate{Quota: peer.Rate, Window: time.Second}
+	rate := ratelimit.Rate{Requests: peer.Rate, Window: time.Second}
 	if v := s.Buckets.Take(ctx, "service:"+peer.Name, rate); !v.OK {
 		return s.tooMany(rate, "serviceRequestsPerSecond", v.Retry, fmt.Sprintf("this service may make %d calls a second (SERVICE_TOKENS, which the operator sets)", peer.Rate))
 	}
@@ -313,7 +313,7 @@ func (s *server) mayAsk(ctx context.Context, c *call, answer http.Header) error 
 		})
 	}
 	for _, b := range bounds {
-		rate := ratelimit.Rate{Quota: b.rate, Window: time.Second, Cost: c.cost()}
+		rate := ratelimit.Rate{Requests: b.rate, Window: time.Second, Cost: c.cost()}
 		v := s.Buckets.Take(ctx, b.bucket, rate)
 		answer.Add("RateLimit-Policy", fmt.Sprintf(`%q;q=%d;w=1`, b.policy, b.rate))
 		var err *fault.Error
@@ -360,7 +360,7 @@ type bound struct {
 // tooMany is the answer to who asks too often.
 func (s *server) tooMany(rate ratelimit.Rate, name string, wait time.Duration, message string) *fault.Error {
 	now := s.Clock()
-	e := fault.Exceeded(fault.Limit{Name: name, Value: int64(rate.Quota), Reset: now.Add(wait)}, message, now)
+	e := fault.Exceeded(fault.Limit{Name: name, Value: int64(rate.Requests), Reset: now.Add(wait)}, message, now)
 	e.Code = "RATE_LIMITED"
 	return e
 }

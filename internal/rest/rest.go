@@ -105,7 +105,7 @@ type Deps struct {
 type server struct {
 	Deps
 	contract *contract.Contract
-	heavy    *turn.Places // of heavy requests
+	heavy    *turn.Limiter // of heavy requests
 	cursors  *cursor.Codec
 	// verifying holds one for each verification of the audit log under way.
 	verifying chan struct{}
@@ -132,7 +132,7 @@ func New(d Deps) (http.Handler, error) {
 	}
 	s.heavy = turn.New(turn.Config{
 		All: heavyAll, Each: heavyEach, Limit: "heavyRequestsAtOnce",
-		What: "of bulk calls, batches, statistics, verifications, edits of calendars and backfills, a tenant may have %d under way at once in each API process, which is fixed",
+		Message: "of bulk calls, batches, statistics, verifications, edits of calendars and backfills, a tenant may have %d under way at once in each API process, which is fixed",
 	})
 	document, err := api.GetSpecJSON()
 	if err != nil {

@@ -99,7 +99,7 @@ func tenCalendars() []schedule.Calendar {
 	return calendars
 }
 
-func BenchmarkOwed(b *testing.B) {
+func BenchmarkBetween(b *testing.B) {
 	until := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		def   schedule.Definition
@@ -119,7 +119,7 @@ func BenchmarkOwed(b *testing.B) {
 			s := compile(b, test.def)
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Owed(test.after, until, test.limit)
+				s.Between(test.after, until, test.limit)
 			}
 		})
 	}

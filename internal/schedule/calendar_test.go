@@ -152,7 +152,7 @@ func TestCalendars(t *testing.T) {
 			for _, text := range test.want {
 				want = append(want, at(t, text))
 			}
-			got := instants(s, at(t, test.after), max(1, len(want)))
+			got := timesAfter(s, at(t, test.after), max(1, len(want)))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -174,7 +174,7 @@ func everyOther(start time.Time, minutes int) []schedule.Calendar {
 	return calendars
 }
 
-func TestOwedAtItsBounds(t *testing.T) {
+func TestBetweenAtItsBounds(t *testing.T) {
 	t.Parallel()
 	start := at(t, "2026-03-01 00:00Z")
 	everySecond := schedule.Definition{Cron: "* * * * * *"}
@@ -183,39 +183,39 @@ func TestOwedAtItsBounds(t *testing.T) {
 		def   schedule.Definition
 		until time.Time
 		limit int
-		want  schedule.Owed
+		want  schedule.Range
 	}{
-		{"a day and more", everySecond, start.Add(100_000 * time.Second), 1, schedule.Owed{
-			Instants: []time.Time{start.Add(100_000 * time.Second)}, Count: 100_000,
+		{"a day and more", everySecond, start.Add(100_000 * time.Second), 1, schedule.Range{
+			Times: []time.Time{start.Add(100_000 * time.Second)}, Count: 100_000,
 			First: start.Add(time.Second), Last: start.Add(99_999 * time.Second), Next: start.Add(100_001 * time.Second),
 		}},
-		{"one more", everySecond, start.Add(100_001 * time.Second), 2, schedule.Owed{
-			Instants: []time.Time{start.Add(100_000 * time.Second), start.Add(100_001 * time.Second)}, Count: 100_001,
+		{"one more", everySecond, start.Add(100_001 * time.Second), 2, schedule.Range{
+			Times: []time.Time{start.Add(100_000 * time.Second), start.Add(100_001 * time.Second)}, Count: 100_001,
 			First: start.Add(time.Second), Last: start.Add(99_999 * time.Second), Next: start.Add(100_002 * time.Second),
 		}},
-		{"ten years, nothing wanted", everySecond, start.AddDate(10, 0, 0), 0, schedule.Owed{
+		{"ten years, nothing wanted", everySecond, start.AddDate(10, 0, 0), 0, schedule.Range{
 			Count: (10*365 + 3) * 86_400,
 			First: start.Add(time.Second), Last: start.AddDate(10, 0, 0), Next: start.AddDate(10, 0, 0).Add(time.Second),
 		}},
-		{"a negative limit is none", everySecond, start.Add(time.Second), -5, schedule.Owed{
+		{"a negative limit is none", everySecond, start.Add(time.Second), -5, schedule.Range{
 			Count: 1, First: start.Add(time.Second), Last: start.Add(time.Second), Next: start.Add(2 * time.Second),
 		}},
-		{"until before after", everySecond, start.Add(-time.Hour), 5, schedule.Owed{Next: start.Add(time.Second)}},
-		{"interval", schedule.Definition{Interval: time.Minute, Anchor: start}, start.AddDate(1, 0, 0), 1, schedule.Owed{
-			Instants: []time.Time{start.AddDate(1, 0, 0)}, Count: 365 * 1440,
+		{"until before after", everySecond, start.Add(-time.Hour), 5, schedule.Range{Next: start.Add(time.Second)}},
+		{"interval", schedule.Definition{Interval: time.Minute, Anchor: start}, start.AddDate(1, 0, 0), 1, schedule.Range{
+			Times: []time.Time{start.AddDate(1, 0, 0)}, Count: 365 * 1440,
 			First: start.Add(time.Minute), Last: start.AddDate(1, 0, 0).Add(-time.Minute), Next: start.AddDate(1, 0, 0).Add(time.Minute),
 		}},
-		{"more than are counted", everySecond, start.AddDate(40, 0, 0), 1, schedule.Owed{
-			Instants: []time.Time{start.AddDate(40, 0, 0)}, Count: 1_000_000_000, Capped: true,
+		{"more than are counted", everySecond, start.AddDate(40, 0, 0), 1, schedule.Range{
+			Times: []time.Time{start.AddDate(40, 0, 0)}, Count: 1_000_000_000, Capped: true,
 			First: start.Add(time.Second), Last: start.AddDate(40, 0, 0).Add(-time.Second), Next: start.AddDate(40, 0, 0).Add(time.Second),
 		}},
-		{"last of all", schedule.Definition{RunAt: start.Add(time.Hour)}, start.AddDate(1, 0, 0), 5, schedule.Owed{
-			Instants: []time.Time{start.Add(time.Hour)}, Count: 1,
+		{"last of all", schedule.Definition{RunAt: start.Add(time.Hour)}, start.AddDate(1, 0, 0), 5, schedule.Range{
+			Times: []time.Time{start.Add(time.Hour)}, Count: 1,
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got := compile(t, test.def).Owed(start, test.until, test.limit)
+			got := compile(t, test.def).Between(start, test.until, test.limit)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -223,9 +223,9 @@ func TestOwedAtItsBounds(t *testing.T) {
 	}
 	t.Run("a limit beyond 10000 is 10000", func(t *testing.T) {
 		t.Parallel()
-		got := compile(t, everySecond).Owed(start, start.AddDate(0, 1, 0), 1_000_000)
-		if len(got.Instants) != 10_000 || !got.Instants[9_999].Equal(start.AddDate(0, 1, 0)) || !got.Last.Equal(got.Instants[0].Add(-time.Second)) {
-			t.Errorf("%d instants to %v, left out to %v", len(got.Instants), got.Instants[len(got.Instants)-1], got.Last)
+		got := compile(t, everySecond).Between(start, start.AddDate(0, 1, 0), 1_000_000)
+		if len(got.Times) != 10_000 || !got.Times[9_999].Equal(start.AddDate(0, 1, 0)) || !got.Last.Equal(got.Times[0].Add(-time.Second)) {
+			t.Errorf("%d instants to %v, left out to %v", len(got.Times), got.Times[len(got.Times)-1], got.Last)
 		}
 	})
 }
@@ -259,9 +259,9 @@ func TestSearchesAreBounded(t *testing.T) {
 		}
 		s := compile(t, schedule.Definition{Cron: "0 * * 1 3 *", Calendars: []schedule.Calendar{{Days: day}}})
 		until := start.AddDate(250, 0, 0)
-		got := s.Owed(start, until, 2)
+		got := s.Between(start, until, 2)
 		want := []time.Time{start.AddDate(249, 0, 0).Add(1437 * time.Minute), start.AddDate(249, 0, 0).Add(1439 * time.Minute)}
-		if diff := cmp.Diff(want, got.Instants); diff != "" || !got.Capped || got.Count < 2_000 || !got.First.Equal(start.Add(time.Minute)) || !got.Last.Equal(want[0].Add(-2*time.Minute)) {
+		if diff := cmp.Diff(want, got.Times); diff != "" || !got.Capped || got.Count < 2_000 || !got.First.Equal(start.Add(time.Minute)) || !got.Last.Equal(want[0].Add(-2*time.Minute)) {
 			t.Errorf("count %d, capped %v (-want +got):\n%s", got.Count, got.Capped, diff)
 		}
 	})
@@ -274,11 +274,11 @@ func TestSearchesAreBounded(t *testing.T) {
 			day = append(day, schedule.DateRange{Start: from, End: from.Add(time.Minute), Yearly: true})
 		}
 		s := compile(t, schedule.Definition{Cron: "0 */2 * 1 3 *", Calendars: []schedule.Calendar{{Days: day}}})
-		got := s.Owed(start, start.AddDate(250, 0, 0), 100)
-		n := len(got.Instants)
-		if n == 0 || n >= 100 || !got.Capped || got.Count <= n || !got.Instants[n-1].Equal(start.AddDate(250, 0, 0)) ||
-			!got.First.Equal(start.AddDate(1, 0, 0)) || !got.Last.Equal(got.Instants[0].AddDate(-1, 0, 0)) {
-			t.Errorf("%d of %d instants, capped %v: %v", n, got.Count, got.Capped, got.Instants)
+		got := s.Between(start, start.AddDate(250, 0, 0), 100)
+		n := len(got.Times)
+		if n == 0 || n >= 100 || !got.Capped || got.Count <= n || !got.Times[n-1].Equal(start.AddDate(250, 0, 0)) ||
+			!got.First.Equal(start.AddDate(1, 0, 0)) || !got.Last.Equal(got.Times[0].AddDate(-1, 0, 0)) {
+			t.Errorf("%d of %d instants, capped %v: %v", n, got.Count, got.Capped, got.Times)
 		}
 	})
 }

@@ -204,7 +204,7 @@ func TestClockChanges(t *testing.T) {
 			for _, text := range test.want {
 				want = append(want, at(t, text))
 			}
-			got := instants(s, at(t, test.after), len(want))
+			got := timesAfter(s, at(t, test.after), len(want))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%q in %s (-want +got):\n%s", test.cron, test.zone, diff)
 			}

@@ -67,7 +67,7 @@ func TestCorpus(t *testing.T) {
 		t.Run(test.ID, func(t *testing.T) {
 			t.Parallel()
 			s := compile(t, schedule.Definition{Cron: test.Expr, Zone: test.Zone})
-			got := instants(s, test.After, len(test.Next))
+			got := timesAfter(s, test.After, len(test.Next))
 			if diff := cmp.Diff(test.Next, got); diff != "" {
 				t.Errorf("%q in %s after %v (-want +got):\n%s", test.Expr, test.Zone, test.After, diff)
 			}
@@ -118,7 +118,7 @@ func compile(t testing.TB, def schedule.Definition) *schedule.Schedule {
 }
 
 // instants asks Next until it has n, and holds it to its promise to go on.
-func instants(s *schedule.Schedule, after time.Time, n int) []time.Time {
+func timesAfter(s *schedule.Schedule, after time.Time, n int) []time.Time {
 	var list []time.Time
 	for len(list) < n {
 		next, ok := s.Next(after)

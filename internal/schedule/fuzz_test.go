@@ -43,7 +43,7 @@ func FuzzCompile(f *testing.F) {
 			if !next.After(from) {
 				t.Fatalf("Next(%v) = %v of %+v", from, next, def)
 			}
-			if owed := s.Owed(next.Add(-1), next, 1); owed.Count != 1 || !owed.Instants[0].Equal(next) {
+			if owed := s.Between(next.Add(-1), next, 1); owed.Count != 1 || !owed.Times[0].Equal(next) {
 				t.Fatalf("Owed around %v = %+v of %+v", next, owed, def)
 			}
 			from = next

@@ -31,7 +31,7 @@ func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 }
 
 func (s *Schedule) next(after int64) (int64, bool) {
-	if slot, ok := s.late(after); ok {
+	if slot, ok := s.slotStillToCome(after); ok {
 		return s.at(slot), true
 	}
 	budget := maxDrops
@@ -92,7 +92,7 @@ func (s *Schedule) at(slot int64) int64 {
 
 // late is the admitted slot at or before after whose instant is still to come.
 // Only the rule's last slot can be one: the others have their instant before it.
-func (s *Schedule) late(after int64) (int64, bool) {
+func (s *Schedule) slotStillToCome(after int64) (int64, bool) {
 	if s.jitter == 0 || s.rule == nil {
 		return 0, false
 	}

@@ -40,7 +40,7 @@ func (s *Schedule) Preview(after time.Time, count int) []Occurrence {
 	}
 	count = min(count, maxPreview)
 	from := max(micro(after), s.start-1, -1)
-	if slot, ok := s.late(from); ok {
+	if slot, ok := s.slotStillToCome(from); ok {
 		from = slot - 1
 	}
 	rule := widest(s.rule)

@@ -129,7 +129,7 @@ func TestPreviewEqualsNext(t *testing.T) {
 				got = append(got, o.At.UTC())
 			}
 		}
-		if diff := cmp.Diff(instants(s, after, count), got); diff != "" {
+		if diff := cmp.Diff(timesAfter(s, after, count), got); diff != "" {
 			t.Fatalf("(-Next +Preview):\n%s", diff)
 		}
 	})

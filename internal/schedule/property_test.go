@@ -121,37 +121,37 @@ func TestHalvesMakeTheWhole(t *testing.T) {
 		s := mustCompile(t, def)
 		whole := window(s, after, until)
 		halves := append(window(s, after, middle), window(s, middle, until)...)
-		sameInstants(t, def, whole, halves)
+		sameTimes(t, def, whole, halves)
 		// The same with the schedule's own window instead of the question's.
 		if def.Start.IsZero() && def.End.IsZero() && def.Jitter == 0 {
 			early, late := def, def
 			early.End, late.Start = middle, middle
 			halves := append(window(mustCompile(t, early), after, until), window(mustCompile(t, late), after, until)...)
-			sameInstants(t, def, whole, halves)
+			sameTimes(t, def, whole, halves)
 		}
 	})
 }
 
-func TestOwedEqualsNext(t *testing.T) {
+func TestBetweenEqualsNext(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		def := drawDefinition(t)
 		s := mustCompile(t, def)
 		after, until := drawWindow(t)
 		limit := rapid.SampledFrom([]int{0, 1, 2, 3, 10, 10_000}).Draw(t, "limit")
-		sameOwed(t, def, s, after, until, limit)
+		sameRange(t, def, s, after, until, limit)
 	})
 }
 
 // sameOwed compares Owed with what Next gives one by one.
-func sameOwed(t *rapid.T, def schedule.Definition, s *schedule.Schedule, after, until time.Time, limit int) {
+func sameRange(t *rapid.T, def schedule.Definition, s *schedule.Schedule, after, until time.Time, limit int) {
 	all := window(s, after, until)
-	want := schedule.Owed{Count: len(all), Instants: all}
+	want := schedule.Range{Count: len(all), Times: all}
 	if left := len(all) - limit; left > 0 {
-		want.First, want.Last, want.Instants = all[0], all[left-1], all[left:]
+		want.First, want.Last, want.Times = all[0], all[left-1], all[left:]
 	}
 	want.Next, _ = s.Next(until)
-	got := s.Owed(after, until, limit)
+	got := s.Between(after, until, limit)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("%+v (-Next +Owed):\n%s", def, diff)
 	}
@@ -159,7 +159,7 @@ func sameOwed(t *rapid.T, def schedule.Definition, s *schedule.Schedule, after, 
 
 // TestOwedAroundClockChanges is TestOwedEqualsNext around the changes of every
 // zone, for any expression, and over days.
-func TestOwedAroundClockChanges(t *testing.T) {
+func TestBetweenAroundClockChanges(t *testing.T) {
 	t.Parallel()
 	names := schedule.ZoneNames(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -181,7 +181,7 @@ func TestOwedAroundClockChanges(t *testing.T) {
 		}
 		after := time.Unix(day-rapid.Int64Range(0, 2*86400).Draw(t, "before"), 0)
 		until := after.Add(time.Duration(rapid.Int64Range(0, 4*86400).Draw(t, "length")) * time.Second)
-		sameOwed(t, def, s, after, until, rapid.SampledFrom([]int{0, 1, 5, 100}).Draw(t, "limit"))
+		sameRange(t, def, s, after, until, rapid.SampledFrom([]int{0, 1, 5, 100}).Draw(t, "limit"))
 	})
 }
 
@@ -243,12 +243,12 @@ func TestCalendarsFilter(t *testing.T) {
 				want = append(want, at)
 			}
 		}
-		sameInstants(t, def, want, filtered)
+		sameTimes(t, def, want, filtered)
 	})
 }
 
 // sameInstants compares long lists fast, and prints them only when they differ.
-func sameInstants(t *rapid.T, def schedule.Definition, want, got []time.Time) {
+func sameTimes(t *rapid.T, def schedule.Definition, want, got []time.Time) {
 	if slices.EqualFunc(want, got, time.Time.Equal) {
 		return
 	}
@@ -318,7 +318,7 @@ func TestJitterValues(t *testing.T) {
 	t.Parallel()
 	s := compile(t, schedule.Definition{Cron: "@daily", Jitter: time.Hour, Key: "6f1c2e0a-0000-8000-8000-000000000001"})
 	want := []string{"03-02 00:40:07.650", "03-03 00:41:41.836", "03-04 00:16:03.773"}
-	for i, got := range instants(s, at(t, "2026-03-02 00:00Z").Add(-time.Microsecond), 3) {
+	for i, got := range timesAfter(s, at(t, "2026-03-02 00:00Z").Add(-time.Microsecond), 3) {
 		if text := got.Format("01-02 15:04:05.000"); text != want[i] {
 			t.Errorf("instant %d = %s, want %s", i, text, want[i])
 		}

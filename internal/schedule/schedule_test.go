@@ -172,7 +172,7 @@ func TestNoRule(t *testing.T) {
 	if next, ok := s.Next(now); ok || !next.IsZero() {
 		t.Errorf("Next = %v, %v", next, ok)
 	}
-	if diff := cmp.Diff(schedule.Owed{}, s.Owed(now, now.AddDate(1, 0, 0), 10)); diff != "" {
+	if diff := cmp.Diff(schedule.Range{}, s.Between(now, now.AddDate(1, 0, 0), 10)); diff != "" {
 		t.Error(diff)
 	}
 	if list := s.Preview(now, 10); list != nil {
@@ -234,7 +234,7 @@ func TestIntervalsAndOneOffs(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got := instants(compile(t, test.def), test.after, max(len(test.want), 1))
+			got := timesAfter(compile(t, test.def), test.after, max(len(test.want), 1))
 			if len(test.want) < 2 && len(got) > len(test.want) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}

@@ -14,15 +14,15 @@ import (
 )
 
 // Ask is what one attempt is to run, as it is stored.
-type Ask struct {
-	Of         Version
+type Input struct {
+	Version    Version
 	Config     json.RawMessage
 	Parameters json.RawMessage // of the trigger; nil is none
 	Sealed     []byte          // the version's credentials; nil is none
 }
 
 // Plain tells whether there is nothing to resolve.
-func (a Ask) Plain() bool {
+func (a Input) Plain() bool {
 	return len(a.Sealed) == 0 && !Refers(a.Config) && !Refers(a.Parameters)
 }
 
@@ -37,14 +37,14 @@ type Ready struct {
 // them anew each time and keeps none. A secret that is not there is NotFound;
 // what the keys of this process do not open is Internal; a database that is
 // away is Unavailable.
-func (r *Resolver) Resolve(ctx context.Context, a Ask) (Ready, error) {
+func (r *Resolver) Resolve(ctx context.Context, a Input) (Ready, error) {
 	if a.Plain() {
 		return Ready{Config: a.Config, Parameters: a.Parameters}, nil
 	}
 	if r == nil {
 		return Ready{}, unopened("what is secret in this job", keyring.ErrNoKeys)
 	}
-	credentials, err := open(r.keys, a.Of, a.Sealed)
+	credentials, err := open(r.keys, a.Version, a.Sealed)
 	if err != nil {
 		return Ready{}, unopened("the credentials of this job version", err)
 	}
@@ -68,20 +68,20 @@ func (r *Resolver) Resolve(ctx context.Context, a Ask) (Ready, error) {
 }
 
 // texts are the secrets that an attempt refers to, by name.
-func (r *Resolver) texts(ctx context.Context, a Ask) (map[string]keyring.Text, error) {
+func (r *Resolver) texts(ctx context.Context, a Input) (map[string]keyring.Text, error) {
 	inConfig, _ := references("config", a.Config, nil)
 	inParameters, _ := references("parameters", a.Parameters, nil)
 	names := namesOf(slices.Concat(inConfig, inParameters))
 	if len(names) == 0 {
 		return nil, nil
 	}
-	sealed, err := r.read(ctx, a.Of.Tenant, names)
+	sealed, err := r.read(ctx, a.Version.Tenant, names)
 	if err != nil {
 		return nil, err
 	}
 	texts := make(map[string]keyring.Text, len(sealed))
 	for name, s := range sealed {
-		if texts[name], err = r.keys.Open(place(a.Of.Tenant, s.id, name), s.sealed); err != nil {
+		if texts[name], err = r.keys.Open(binding(a.Version.Tenant, s.id, name), s.sealed); err != nil {
 			return nil, unopened("the secret "+name, err)
 		}
 	}

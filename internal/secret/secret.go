@@ -72,8 +72,8 @@ func (d Draft) Validate() []fault.Field {
 }
 
 // place is what a secret's value is bound to.
-func place(tenant, id uuid.UUID, name string) keyring.Place {
-	return keyring.Place{Tenant: tenant, Object: "secret", ID: id, Field: name}
+func binding(tenant, id uuid.UUID, name string) keyring.Binding {
+	return keyring.Binding{Tenant: tenant, Object: "secret", ID: id, Field: name}
 }
 
 // NotFound is the answer for a secret that is not there, or is not the

@@ -73,7 +73,7 @@ func (s *Store) insert(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d
 	if err != nil {
 		return Secret{}, fmt.Errorf("make a secret's id: %w", err)
 	}
-	sealed, err := s.keys.Seal(place(who.TenantID, id, d.Name), d.Value)
+	sealed, err := s.keys.Seal(binding(who.TenantID, id, d.Name), d.Value)
 	if err != nil {
 		return Secret{}, err
 	}
@@ -91,7 +91,7 @@ func (s *Store) insert(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d
 }
 
 func (s *Store) replace(ctx context.Context, tx *postgres.Tx, who tenant.Actor, old Secret, d Draft) (Secret, error) {
-	sealed, err := s.keys.Seal(place(who.TenantID, old.ID, old.Name), d.Value)
+	sealed, err := s.keys.Seal(binding(who.TenantID, old.ID, old.Name), d.Value)
 	if err != nil {
 		return Secret{}, err
 	}

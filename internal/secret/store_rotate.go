@@ -86,7 +86,7 @@ func (w *secretRewrap) batch(ctx context.Context, tx *postgres.Tx) (more bool, e
 	p := db.RewrapSecretsParams{KeyID: w.keys.Current()}
 	for _, row := range rows {
 		w.after = row.ID
-		sealed, err := w.keys.Rewrap(place(row.TenantID, row.ID, row.Name), row.Sealed)
+		sealed, err := w.keys.Rewrap(binding(row.TenantID, row.ID, row.Name), row.Sealed)
 		if err != nil {
 			w.done.Unopened++
 			continue
@@ -114,7 +114,7 @@ func (w *credentialRewrap) batch(ctx context.Context, tx *postgres.Tx) (more boo
 	p := db.RewrapJobCredentialsParams{KeyID: w.keys.Current()}
 	for _, row := range rows {
 		w.after = Version{Tenant: row.TenantID, Job: row.JobID, Number: int(row.Version)}
-		sealed, err := w.keys.Rewrap(w.after.place(), row.Sealed)
+		sealed, err := w.keys.Rewrap(w.after.binding(), row.Sealed)
 		if err != nil {
 			w.done.Unopened++
 			continue

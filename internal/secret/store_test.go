@@ -83,8 +83,8 @@ func (b *bundle) put(keys *keyring.Ring, who tenant.Actor, name, value string) s
 // value is what an attempt of a tenant gets for a secret.
 func (b *bundle) value(keys *keyring.Ring, who tenant.Actor, name string) (string, error) {
 	b.t.Helper()
-	ready, err := secret.NewResolver(b.engine, keys).Resolve(b.t.Context(), secret.Ask{
-		Of: secret.Version{Tenant: who.TenantID, Job: uuid.New(), Number: 1}, Config: json.RawMessage(`{"body":"{{secret:` + name + `}}"}`),
+	ready, err := secret.NewResolver(b.engine, keys).Resolve(b.t.Context(), secret.Input{
+		Version: secret.Version{Tenant: who.TenantID, Job: uuid.New(), Number: 1}, Config: json.RawMessage(`{"body":"{{secret:` + name + `}}"}`),
 	})
 	if err != nil {
 		return "", err

@@ -25,8 +25,8 @@ type Version struct {
 }
 
 // place is what the credentials of a version are bound to.
-func (v Version) place() keyring.Place {
-	return keyring.Place{Tenant: v.Tenant, Object: "job", ID: v.Job, Field: fmt.Sprintf("config@%d", v.Number)}
+func (v Version) binding() keyring.Binding {
+	return keyring.Binding{Tenant: v.Tenant, Object: "job", ID: v.Job, Field: fmt.Sprintf("config@%d", v.Number)}
 }
 
 // Protected is a job's configuration as it may be stored and shown.
@@ -118,7 +118,7 @@ func (v *Vault) seal(of Version, p Protected) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write credentials: %w", err)
 	}
-	return v.keys.Seal(of.place(), keyring.NewText(string(raw)))
+	return v.keys.Seal(of.binding(), keyring.NewText(string(raw)))
 }
 
 // open reads the credentials of a version by the keys of their places.
@@ -126,7 +126,7 @@ func open(keys *keyring.Ring, of Version, sealed []byte) (map[string]string, err
 	if len(sealed) == 0 {
 		return nil, nil
 	}
-	raw, err := keys.Open(of.place(), sealed)
+	raw, err := keys.Open(of.binding(), sealed)
 	if err != nil {
 		return nil, err
 	}

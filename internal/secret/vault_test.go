@@ -36,7 +36,7 @@ func at(url, headers string) job.Spec {
 // attempt is what an attempt of a job's version runs with.
 func (b *bundle) attempt(keys *keyring.Ring, j job.Job) secret.Ready {
 	b.t.Helper()
-	ask := secret.Ask{Of: secret.Version{Tenant: j.TenantID, Job: j.ID, Number: j.Version}, Config: j.Config}
+	ask := secret.Input{Version: secret.Version{Tenant: j.TenantID, Job: j.ID, Number: j.Version}, Config: j.Config}
 	err := b.admin.QueryRow(b.t.Context(), "SELECT coalesce((SELECT sealed FROM job_credentials WHERE job_id = $1 AND version = $2), '')", j.ID, j.Version).Scan(&ask.Sealed)
 	if err != nil {
 		b.t.Fatal(err)
@@ -192,7 +192,7 @@ func TestMovedCredentialsDoNotOpen(t *testing.T) {
 		"job":     {Tenant: b.ours.TenantID, Job: uuid.New(), Number: 1},
 		"version": {Tenant: b.ours.TenantID, Job: made.ID, Number: 2},
 	} {
-		_, err := secret.NewResolver(b.engine, keys).Resolve(t.Context(), secret.Ask{Of: of, Config: made.Config, Sealed: sealed})
+		_, err := secret.NewResolver(b.engine, keys).Resolve(t.Context(), secret.Input{Version: of, Config: made.Config, Sealed: sealed})
 		if fault.KindOf(err) != fault.Internal || err == nil || strings.Contains(fmt.Sprint(err), canary) {
 			t.Errorf("another %s: %v", name, err)
 		}

@@ -1,9 +1,9 @@
-// Package turn shares out places, such as connections to the database, in turns
-// by tenant.
+// Package turn limits how much one tenant may use of something that all tenants
+// share, such as connections to the database, and serves tenants in turns.
 //
-// It owns who gets the next place: how many one tenant may hold, who waits and
-// for how long. It refuses to know what a place is: package postgres takes one
-// for each transaction, package rest one for each heavy request.
+// It owns who gets the next permit: how many one tenant may hold, who waits and
+// for how long. It does not know what a permit is for: package postgres acquires
+// one for each transaction, package rest one for each heavy request.
 package turn
 
 import (
@@ -18,54 +18,53 @@ import (
 )
 
 const (
-	// patience is how long somebody waits for a place.
+	// patience is how long a caller waits for a permit.
 	patience = time.Second
-	// queue is how many of a tenant wait for each place that it may hold. Who
-	// waits holds nothing.
-	queue = 16
+	// waitersPerPermit bounds a tenant's queue: this many for each permit that it
+	// may hold.
+	waitersPerPermit = 16
 )
 
-// Config says how many places there are.
+// Config says how many permits there are.
 type Config struct {
 	All  int // at once, of all tenants together
 	Each int // at once, of one tenant
-	// Limit is the name of Each in answers, and What says what it counts, with
-	// one %d for Each.
-	Limit, What string
+	// Limit is the name of Each in errors. Message says what it limits, with one
+	// %d for Each.
+	Limit, Message string
 }
 
-// Places are shared out by it. The methods may be called concurrently.
-type Places struct {
+// Limiter gives permits to tenants in turns. Its methods may be called concurrently.
+type Limiter struct {
 	Config
 
-	mu    sync.Mutex
-	held  int
-	lines map[string]*line
-	ring  []*line // those in which somebody waits, the longest unserved first
+	mu     sync.Mutex
+	held   int
+	queues map[string]*tenantQueue
+	ring   []*tenantQueue // those that are not empty, the longest unserved first
 }
 
-// line is one tenant's.
-type line struct {
-	who     string
+type tenantQueue struct {
+	tenant  string
 	held    int
 	waiting []*waiter // in order of arrival
 }
 
 type waiter struct {
-	granted chan struct{} // closed when it has its place
+	granted chan struct{} // closed when it has its permit
 }
 
-// New makes places that nobody holds.
-func New(c Config) *Places {
+// New makes a Limiter of which no permit is held.
+func New(c Config) *Limiter {
 	c.All, c.Each = max(c.All, 1), max(c.Each, 1)
-	return &Places{Config: c, lines: map[string]*line{}}
+	return &Limiter{Config: c, queues: map[string]*tenantQueue{}}
 }
 
 type begunKey struct{}
 
-// Begin makes what happens under the context one request. Once it had a place it
-// is not refused another: nothing ends halfway for want of one. A request that
-// was admitted in another way counts as begun from the start.
+// Begin marks the context as one request. Once a request held a permit, Acquire
+// does not refuse it another, so that no request fails halfway. admitted says that
+// the request was admitted in another way and counts as begun from the start.
 func Begin(ctx context.Context, admitted bool) context.Context {
 	begun := &atomic.Bool{}
 	begun.Store(admitted)
@@ -74,38 +73,38 @@ func Begin(ctx context.Context, admitted bool) context.Context {
 
 type loginKey struct{}
 
-// Login makes places be taken in a line of its own for requests of which it is
-// not proven yet whom they come from.
+// Login marks a request whose caller is not authenticated yet. All such requests
+// share one queue.
 func Login(ctx context.Context) context.Context { return context.WithValue(ctx, loginKey{}, true) }
 
-// Take waits for a place for somebody and returns how to give it back. The error
-// is TooMany where the tenant holds as many as it may, and Unavailable where all
-// tenants together do.
-func (p *Places) Take(ctx context.Context, who string) (give func(), err error) {
+// Acquire waits for a permit and returns the function that releases it. The error
+// is TooMany if the tenant holds as many as it may, and Unavailable if other
+// tenants hold them all.
+func (p *Limiter) Acquire(ctx context.Context, tenant string) (release func(), err error) {
 	if ctx.Value(loginKey{}) != nil {
-		who = "login"
+		tenant = "login"
 	}
 	begun, _ := ctx.Value(begunKey{}).(*atomic.Bool)
 	urgent := begun != nil && begun.Load()
-	w, err := p.enqueue(who, urgent)
+	w, err := p.enqueue(tenant, urgent)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.await(ctx, who, w, urgent); err != nil {
+	if err := p.await(ctx, tenant, w, urgent); err != nil {
 		return nil, err
 	}
 	if begun != nil {
 		begun.Store(true)
 	}
-	return func() { p.give(who) }, nil
+	return func() { p.release(tenant) }, nil
 }
 
-// enqueue puts somebody into the line and serves it.
-func (p *Places) enqueue(who string, urgent bool) (*waiter, error) {
+// enqueue adds a waiter to the tenant's queue and grants the permits that are free.
+func (p *Limiter) enqueue(tenant string, urgent bool) (*waiter, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := p.line(who)
-	if !urgent && len(l.waiting) >= p.Each*queue {
+	l := p.queue(tenant)
+	if !urgent && len(l.waiting) >= p.Each*waitersPerPermit {
 		return nil, p.refusal(l)
 	}
 	if len(l.waiting) == 0 {
@@ -113,14 +112,14 @@ func (p *Places) enqueue(who string, urgent bool) (*waiter, error) {
 	}
 	w := &waiter{granted: make(chan struct{})}
 	l.waiting = append(l.waiting, w)
-	p.serve()
+	p.grantFree()
 	return w, nil
 }
 
-// await waits until somebody has the place: who is urgent, as long as the
-// context lets it.
-func (p *Places) await(ctx context.Context, who string, w *waiter, urgent bool) error {
-	if w.served() {
+// await waits until the waiter has its permit, for patience at most. An urgent one
+// waits until the context ends.
+func (p *Limiter) await(ctx context.Context, tenant string, w *waiter, urgent bool) error {
+	if w.wasGranted() {
 		return nil
 	}
 	var late <-chan time.Time
@@ -137,39 +136,39 @@ func (p *Places) await(ctx context.Context, who string, w *waiter, urgent bool) 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w.served() { // in the meantime
+	if w.wasGranted() { // in the meantime
 		return nil
 	}
-	l := p.line(who)
-	p.leave(l, w)
+	l := p.queue(tenant)
+	p.dequeue(l, w)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("wait for a turn: %w", err)
 	}
 	return p.refusal(l)
 }
 
-// leave takes somebody out of the line who waits no more.
-func (p *Places) leave(l *line, w *waiter) {
+// dequeue removes a waiter that gave up.
+func (p *Limiter) dequeue(l *tenantQueue, w *waiter) {
 	l.waiting = slices.DeleteFunc(l.waiting, func(one *waiter) bool { return one == w })
 	if len(l.waiting) == 0 {
-		p.ring = slices.DeleteFunc(p.ring, func(one *line) bool { return one == l })
+		p.ring = slices.DeleteFunc(p.ring, func(one *tenantQueue) bool { return one == l })
 	}
 	p.forget(l)
 }
 
-func (p *Places) give(who string) {
+func (p *Limiter) release(tenant string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := p.line(who)
+	l := p.queue(tenant)
 	p.held--
 	l.held--
-	p.serve()
+	p.grantFree()
 	p.forget(l)
 }
 
-// serve gives the free places to those who wait: to the tenant that holds fewest,
-// and among equals to each in turn.
-func (p *Places) serve() {
+// grantFree grants the free permits: to the waiting tenant that holds fewest, and
+// among equals in turn.
+func (p *Limiter) grantFree() {
 	for p.held < p.All {
 		at := -1
 		for i, l := range p.ring {
@@ -193,20 +192,20 @@ func (p *Places) serve() {
 	}
 }
 
-func (p *Places) line(who string) *line {
-	if p.lines[who] == nil {
-		p.lines[who] = &line{who: who}
+func (p *Limiter) queue(tenant string) *tenantQueue {
+	if p.queues[tenant] == nil {
+		p.queues[tenant] = &tenantQueue{tenant: tenant}
 	}
-	return p.lines[who]
+	return p.queues[tenant]
 }
 
-func (p *Places) forget(l *line) {
+func (p *Limiter) forget(l *tenantQueue) {
 	if l.held == 0 && len(l.waiting) == 0 {
-		delete(p.lines, l.who)
+		delete(p.queues, l.tenant)
 	}
 }
 
-func (w *waiter) served() bool {
+func (w *waiter) wasGranted() bool {
 	select {
 	case <-w.granted:
 		return true
@@ -215,14 +214,14 @@ func (w *waiter) served() bool {
 	}
 }
 
-// refusal names the bound that is met: the tenant's own, or that of all.
-func (p *Places) refusal(l *line) error {
+// refusal names the limit that was reached: the tenant's own, or that of all.
+func (p *Limiter) refusal(l *tenantQueue) error {
 	if l.held < p.Each {
-		e := fault.New(fault.Unavailable, "", "requests of other tenants hold all places: ask again")
+		e := fault.New(fault.Unavailable, "", "requests of other tenants use everything that the tenants share here: retry later")
 		e.RetryAfter = patience
 		return e
 	}
-	e := fault.New(fault.TooMany, "RATE_LIMITED", fmt.Sprintf(p.What, p.Each)+", and none ended within a second: wait for one to end")
+	e := fault.New(fault.TooMany, "RATE_LIMITED", fmt.Sprintf(p.Message, p.Each)+", and none ended within a second: wait for one to end")
 	e.RetryAfter, e.Limit = patience, &fault.Limit{Name: p.Limit, Value: int64(p.Each)}
 	return e
 }

@@ -20,10 +20,10 @@ type taken struct {
 
 // ask asks for a place in the background, and returns once it is given, waits or
 // was refused.
-func ask(ctx context.Context, p *turn.Places, who string) <-chan taken {
+func ask(ctx context.Context, p *turn.Limiter, who string) <-chan taken {
 	done := make(chan taken, 1)
 	go func() {
-		give, err := p.Take(ctx, who)
+		give, err := p.Acquire(ctx, who)
 		done <- taken{give, err}
 	}()
 	synctest.Wait()
@@ -63,10 +63,10 @@ func refused(t *testing.T, done <-chan taken, kind fault.Kind, name string, valu
 }
 
 // However many requests of one tenant wait, another's has a place at once.
-func TestOneTenantLeavesPlacesToOthers(t *testing.T) {
+func TestOneTenantLeavesPermitsToOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := turn.New(turn.Config{Limit: "placesAtOnce", What: "a tenant may have %d", All: 18, Each: 6})
+		p := turn.New(turn.Config{Limit: "permitsAtOnce", Message: "a tenant may have %d", All: 18, Each: 6})
 		var greedy []<-chan taken
 		for range 100 {
 			greedy = append(greedy, ask(t.Context(), p, "greedy"))
@@ -79,17 +79,17 @@ func TestOneTenantLeavesPlacesToOthers(t *testing.T) {
 		}
 		must(t, ask(t.Context(), p, "other"))()
 		for _, one := range greedy[6:] {
-			refused(t, one, fault.TooMany, "placesAtOnce", 6)
+			refused(t, one, fault.TooMany, "permitsAtOnce", 6)
 		}
 	})
 }
 
 // Where all places are held, the next goes to the tenant that holds fewest, and
 // then to each in turn, however many of another came first.
-func TestPlacesGoRoundTheTenants(t *testing.T) {
+func TestPermitsGoRoundTheTenants(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := turn.New(turn.Config{Limit: "placesAtOnce", What: "a tenant may have %d", All: 4, Each: 2})
+		p := turn.New(turn.Config{Limit: "permitsAtOnce", Message: "a tenant may have %d", All: 4, Each: 2})
 		var gives []func()
 		for _, who := range []string{"a", "a", "b", "b"} {
 			gives = append(gives, must(t, ask(t.Context(), p, who)))
@@ -115,7 +115,7 @@ func TestPlacesGoRoundTheTenants(t *testing.T) {
 func TestWhatBeganIsNotRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := turn.New(turn.Config{Limit: "placesAtOnce", What: "a tenant may have %d", All: 4, Each: 2})
+		p := turn.New(turn.Config{Limit: "permitsAtOnce", Message: "a tenant may have %d", All: 4, Each: 2})
 		bulk, admitted := turn.Begin(t.Context(), false), turn.Begin(t.Context(), true)
 		must(t, ask(bulk, p, "a"))()
 		one, two := must(t, ask(t.Context(), p, "a")), must(t, ask(t.Context(), p, "a"))
@@ -123,10 +123,10 @@ func TestWhatBeganIsNotRefused(t *testing.T) {
 		for range 32 {
 			queue = append(queue, ask(t.Context(), p, "a"))
 		}
-		refused(t, ask(t.Context(), p, "a"), fault.TooMany, "placesAtOnce", 2)
+		refused(t, ask(t.Context(), p, "a"), fault.TooMany, "permitsAtOnce", 2)
 		second, third := ask(bulk, p, "a"), ask(admitted, p, "a")
 		for _, waits := range queue {
-			refused(t, waits, fault.TooMany, "placesAtOnce", 2)
+			refused(t, waits, fault.TooMany, "permitsAtOnce", 2)
 		}
 		<-time.After(10 * time.Second)
 		one()
@@ -138,10 +138,10 @@ func TestWhatBeganIsNotRefused(t *testing.T) {
 
 // Whoever finds the places of all tenants taken is told that it is not to blame,
 // after a second.
-func TestPlacesOfAllAreTaken(t *testing.T) {
+func TestPermitsOfAllAreTaken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := turn.New(turn.Config{Limit: "placesAtOnce", What: "a tenant may have %d", All: 2, Each: 1})
+		p := turn.New(turn.Config{Limit: "permitsAtOnce", Message: "a tenant may have %d", All: 2, Each: 1})
 		must(t, ask(t.Context(), p, "a"))
 		must(t, ask(t.Context(), p, "b"))
 		began := clock.Start()
@@ -157,7 +157,7 @@ func TestPlacesOfAllAreTaken(t *testing.T) {
 func TestWhoHasGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := turn.New(turn.Config{Limit: "placesAtOnce", What: "a tenant may have %d", All: 3, Each: 1})
+		p := turn.New(turn.Config{Limit: "permitsAtOnce", Message: "a tenant may have %d", All: 3, Each: 1})
 		give := must(t, ask(t.Context(), p, "a"))
 		ctx, cancel := context.WithCancel(t.Context())
 		gone, next := ask(ctx, p, "a"), ask(t.Context(), p, "a")

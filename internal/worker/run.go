@@ -81,9 +81,9 @@ func (a *attempt) execute(d definition) executor.Outcome {
 	defer cancel()
 	returned := context.AfterFunc(timed, func() { time.AfterFunc(grace, a.giveUp) })
 	defer returned() // before cancel
-	ready, err := a.worker.resolve(timed, secret.Ask{
-		Of:     secret.Version{Tenant: a.tenant, Job: a.job, Number: a.version},
-		Config: d.spec.Config, Parameters: a.parameters, Sealed: d.sealed,
+	ready, err := a.worker.resolve(timed, secret.Input{
+		Version: secret.Version{Tenant: a.tenant, Job: a.job, Number: a.version},
+		Config:  d.spec.Config, Parameters: a.parameters, Sealed: d.sealed,
 	})
 	if err != nil {
 		return a.worker.unresolved(timed, a.claimed, err)

@@ -12,7 +12,7 @@ import (
 
 // resolve puts secrets where the attempt needs them, and waits for a database
 // that is away for as long as the attempt may take.
-func (w *Worker) resolve(ctx context.Context, ask secret.Ask) (secret.Ready, error) {
+func (w *Worker) resolve(ctx context.Context, ask secret.Input) (secret.Ready, error) {
 	for {
 		ready, err := w.Secrets.Resolve(ctx, ask)
 		if fault.KindOf(err) != fault.Unavailable || ctx.Err() != nil {

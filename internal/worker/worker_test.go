@@ -57,7 +57,7 @@ func (h hints) PublishIn(ctx context.Context, _ queue.Lane, ids []uuid.UUID, del
 	return ctx.Err()
 }
 
-func (h hints) Watch(context.Context) (bool, error)               { return false, nil }
+func (h hints) LostContents(context.Context) (bool, error)        { return false, nil }
 func (h hints) Depth(context.Context) (map[queue.Lane]int, error) { return nil, nil }
 
 // scripted runs what the test says.

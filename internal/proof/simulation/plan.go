@@ -76,8 +76,8 @@ func (p *plan) add(j *dueJob) {
 		return
 	}
 	misfire := j.misfire()
-	owed := j.schedule.Owed(j.due, p.at, misfire.Limit+1)
-	instants := owed.Instants
+	owed := j.schedule.Between(j.due, p.at, misfire.Limit+1)
+	instants := owed.Times
 	unlisted := overRow{MissedCount: owed.Count - len(instants), At: owed.First, MissedUntil: owed.Last}
 	if unlisted.MissedCount == 0 {
 		instants = append([]time.Time{j.due}, instants...)

@@ -70,7 +70,7 @@ func (s *sent) Publish(_ context.Context, _ queue.Lane, ids []uuid.UUID) error {
 	s.ids = append(s.ids, ids...)
 	return nil
 }
-func (s *sent) Watch(context.Context) (bool, error)               { return false, nil }
+func (s *sent) LostContents(context.Context) (bool, error)        { return false, nil }
 func (s *sent) Depth(context.Context) (map[queue.Lane]int, error) { return nil, nil }
 
 // do carries out one operation, if need be while others hold rows locked.

@@ -46,7 +46,7 @@ var saneKeyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
 // Place is what an envelope is bound to. All of it must be the same when the
 // envelope is opened.
-type Place struct {
+type Binding struct {
 	Tenant uuid.UUID
 	Object string // the kind of thing, such as "secret"
 	ID     uuid.UUID
@@ -125,7 +125,7 @@ func (r *Ring) Holds(id string) bool {
 
 // Seal encrypts a text for its place, with the current key. The error is
 // ErrNoKeys.
-func (r *Ring) Seal(at Place, text Text) ([]byte, error) {
+func (r *Ring) Seal(at Binding, text Text) ([]byte, error) {
 	if r.Current() == "" {
 		return nil, ErrNoKeys
 	}
@@ -141,7 +141,7 @@ func (r *Ring) Seal(at Place, text Text) ([]byte, error) {
 }
 
 // Open decrypts what Seal made for the same place. The error is ErrNotOpened.
-func (r *Ring) Open(at Place, sealed []byte) (Text, error) {
+func (r *Ring) Open(at Binding, sealed []byte) (Text, error) {
 	key, _, rest, err := r.unwrap(at, sealed)
 	if err != nil {
 		return Text{}, err
@@ -159,7 +159,7 @@ func (r *Ring) Open(at Place, sealed []byte) (Text, error) {
 
 // Rewrap puts an envelope under the current key, without opening the text in
 // it. One that is under it already comes back as it is.
-func (r *Ring) Rewrap(at Place, sealed []byte) ([]byte, error) {
+func (r *Ring) Rewrap(at Binding, sealed []byte) ([]byte, error) {
 	if r.Current() == "" {
 		return nil, ErrNoKeys
 	}
@@ -178,7 +178,7 @@ func (r *Ring) Rewrap(at Place, sealed []byte) ([]byte, error) {
 
 // wrap is the part of an envelope that belongs to a key of the ring. Its nonce
 // is random: one key wraps far fewer than the 2^32 texts that this allows.
-func (r *Ring) wrap(at Place, id string, key []byte) []byte {
+func (r *Ring) wrap(at Binding, id string, key []byte) []byte {
 	out := append([]byte{version, byte(len(id))}, id...)
 	nonce := random(nonceSize)
 	out = append(out, nonce...)
@@ -186,7 +186,7 @@ func (r *Ring) wrap(at Place, id string, key []byte) []byte {
 }
 
 // unwrap reads the first part of an envelope, and answers what follows it.
-func (r *Ring) unwrap(at Place, sealed []byte) (key []byte, id string, rest []byte, err error) {
+func (r *Ring) unwrap(at Binding, sealed []byte) (key []byte, id string, rest []byte, err error) {
 	if r == nil || len(sealed) < 2 || sealed[0] != version {
 		return nil, "", nil, ErrNotOpened
 	}
@@ -210,7 +210,7 @@ func (r *Ring) unwrap(at Place, sealed []byte) (key []byte, id string, rest []by
 // bytes is the place as the additional data of an encryption. Each part is
 // preceded by its length, so that no two places have the same bytes. The key's
 // id is bound where the text's key is wrapped, and through it the text.
-func (p Place) bytes(keyID string) []byte {
+func (p Binding) bytes(keyID string) []byte {
 	out := []byte{version}
 	for _, part := range []string{p.Tenant.String(), p.Object, p.ID.String(), p.Field, keyID} {
 		out = binary.BigEndian.AppendUint32(out, uint32(len(part)))

@@ -27,11 +27,11 @@ func ring(t *testing.T, text string) *keyring.Ring {
 	return r
 }
 
-func place() keyring.Place {
-	return keyring.Place{Tenant: uuid.New(), Object: "secret", ID: uuid.New(), Field: "api-key"}
+func binding() keyring.Binding {
+	return keyring.Binding{Tenant: uuid.New(), Object: "secret", ID: uuid.New(), Field: "api-key"}
 }
 
-func seal(t *testing.T, r *keyring.Ring, at keyring.Place, text string) []byte {
+func seal(t *testing.T, r *keyring.Ring, at keyring.Binding, text string) []byte {
 	t.Helper()
 	sealed, err := r.Seal(at, keyring.NewText(text))
 	if err != nil {
@@ -44,7 +44,7 @@ func TestSealAndOpen(t *testing.T) {
 	t.Parallel()
 	r := ring(t, keyring.Generate("k1"))
 	rapid.Check(t, func(rt *rapid.T) {
-		at, text := place(), rapid.String().Draw(rt, "text")
+		at, text := binding(), rapid.String().Draw(rt, "text")
 		sealed, err := r.Seal(at, keyring.NewText(text))
 		if err != nil {
 			rt.Fatal(err)
@@ -61,7 +61,7 @@ func TestSealAndOpen(t *testing.T) {
 
 func TestTwoEnvelopesOfOneTextDiffer(t *testing.T) {
 	t.Parallel()
-	r, at := ring(t, keyring.Generate("k1")), place()
+	r, at := ring(t, keyring.Generate("k1")), binding()
 	if bytes.Equal(seal(t, r, at, canary), seal(t, r, at, canary)) {
 		t.Error("the same text was sealed to the same bytes")
 	}
@@ -70,9 +70,9 @@ func TestTwoEnvelopesOfOneTextDiffer(t *testing.T) {
 // A row that is copied to another tenant, thing or name does not open.
 func TestAnEnvelopeOpensInItsPlaceOnly(t *testing.T) {
 	t.Parallel()
-	r, at := ring(t, keyring.Generate("k1")), place()
+	r, at := ring(t, keyring.Generate("k1")), binding()
 	sealed := seal(t, r, at, canary)
-	moved := map[string]keyring.Place{"tenant": at, "object": at, "id": at, "field": at, "parts shifted": at}
+	moved := map[string]keyring.Binding{"tenant": at, "object": at, "id": at, "field": at, "parts shifted": at}
 	for name, p := range moved {
 		switch name {
 		case "tenant":
@@ -97,7 +97,7 @@ func TestAnEnvelopeOpensInItsPlaceOnly(t *testing.T) {
 
 func TestEveryFlippedBitIsFound(t *testing.T) {
 	t.Parallel()
-	r, at := ring(t, keyring.Generate("k1")), place()
+	r, at := ring(t, keyring.Generate("k1")), binding()
 	sealed := seal(t, r, at, canary)
 	for i := range len(sealed) * 8 {
 		changed := bytes.Clone(sealed)
@@ -116,7 +116,7 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	first, second := keyring.Generate("k1"), keyring.Generate("k2")
-	old, both, fresh, at := ring(t, first), ring(t, second+", "+first), ring(t, second), place()
+	old, both, fresh, at := ring(t, first), ring(t, second+", "+first), ring(t, second), binding()
 	sealed := seal(t, old, at, canary)
 	if _, err := fresh.Open(at, sealed); !errors.Is(err, keyring.ErrNotOpened) {
 		t.Errorf("opened without its key: %v", err)
@@ -143,10 +143,10 @@ func TestRotation(t *testing.T) {
 func TestNoKeysFailClosed(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]*keyring.Ring{"empty": ring(t, ""), "nil": nil, "zero": {}} {
-		if _, err := r.Seal(place(), keyring.NewText("x")); !errors.Is(err, keyring.ErrNoKeys) {
+		if _, err := r.Seal(binding(), keyring.NewText("x")); !errors.Is(err, keyring.ErrNoKeys) {
 			t.Errorf("%s: sealed: %v", name, err)
 		}
-		if _, err := r.Open(place(), []byte{1, 2, 'k', '1'}); !errors.Is(err, keyring.ErrNotOpened) {
+		if _, err := r.Open(binding(), []byte{1, 2, 'k', '1'}); !errors.Is(err, keyring.ErrNotOpened) {
 			t.Errorf("%s: opened: %v", name, err)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	maxOwed  = 10_000        // the longest list that Owed gives
-	fewOwed  = 4             // so many are listed without counting first
-	maxCount = 1_000_000_000 // where Owed stops counting: 31 years of every second
+	maxListed = 10_000        // the longest list that Owed gives
+	fewTimes  = 4             // so many are listed without counting first
+	maxCount  = 1_000_000_000 // where Owed stops counting: 31 years of every second
 	// countSteps and listSteps are how many stretches Owed looks at to count and to
 	// list. An hour has at most 3,600, because ranges of calendars are whole seconds.
 	countSteps = 5_000
@@ -16,9 +16,9 @@ const (
 )
 
 // Owed is the answer to "what was due between two scheduled times".
-type Owed struct {
+type Range struct {
 	// Instants are the last ones, at most as many as asked for, ascending.
-	Instants []time.Time
+	Times []time.Time
 	// Count is how many there were in all, Instants included.
 	Count int
 	// Capped says that counting stopped: there were Count at least.
@@ -40,42 +40,42 @@ type Owed struct {
 // 1,000,000,000 instants, and then Owed says Capped. The list, First, Last and
 // Next are exact all the same, but the list is shorter than it could be where
 // the verdict changes another 20,000 times around it.
-func (s *Schedule) Owed(after, until time.Time, limit int) Owed {
+func (s *Schedule) Between(after, until time.Time, limit int) Range {
 	low, high := micro(after), max(micro(until), micro(after))
-	limit = min(max(limit, 0), maxOwed)
-	var o Owed
-	if s.few(&o, low, high, limit) {
-		return o
+	limit = min(max(limit, 0), maxListed)
+	var r Range
+	if s.few(&r, low, high, limit) {
+		return r
 	}
 	if at, ok := s.next(high); ok {
-		o.Next = moment(at)
+		r.Next = moment(at)
 	}
 	// From here on in slots: those in (low, high] are the ones whose instants
 	// are. At either end one slot may have its instant on the other side.
-	if slot, ok := s.late(low); ok {
+	if slot, ok := s.slotStillToCome(low); ok {
 		low = slot - 1
 	}
-	if slot, ok := s.late(high); ok {
+	if slot, ok := s.slotStillToCome(high); ok {
 		high = slot - 1
 	}
-	s.owed(&o, low, high, limit)
-	return o
+	s.fill(&r, low, high, limit)
+	return r
 }
 
 // few fills in an Owed of at most limit instants by asking for one after the
 // other, which is the fastest where hardly any is owed, as nearly always. It is
 // false where there are more than a few.
-func (s *Schedule) few(o *Owed, low, high int64, limit int) bool {
-	var found [fewOwed]int64
+func (s *Schedule) few(r *Range, low, high int64, limit int) bool {
+	var found [fewTimes]int64
 	for n, after := 0, low; ; n++ {
 		at, ok := s.next(after)
 		switch {
-		case !ok || at <= high && n == min(limit, fewOwed):
+		case !ok || at <= high && n == min(limit, fewTimes):
 			return false
 		case at > high:
-			o.Next, o.Count = moment(at), n
+			r.Next, r.Count = moment(at), n
 			for _, at := range found[:n] {
-				o.Instants = append(o.Instants, moment(at))
+				r.Times = append(r.Times, moment(at))
 			}
 			return true
 		}
@@ -84,22 +84,22 @@ func (s *Schedule) few(o *Owed, low, high int64, limit int) bool {
 }
 
 // owed fills in all of an Owed but Next, for the slots in (low, high].
-func (s *Schedule) owed(o *Owed, low, high int64, limit int) {
+func (s *Schedule) fill(r *Range, low, high int64, limit int) {
 	budget := countSteps
 	all := s.tally(low, high, limit+1, &budget)
-	kept, whole := all, all.whole
-	if !whole {
+	kept, complete := all, all.complete
+	if !complete {
 		if kept = s.tallyEnd(low, high, limit+1); kept.total == 0 {
 			kept = all // the last ones that are known
 		}
 	}
 	slots := s.list(kept, limit+1)
 	if len(slots) == 0 {
-		o.Capped = !whole
+		r.Capped = !complete
 		return
 	}
-	o.Count = int(min(max(all.total, int64(len(slots))), maxCount))
-	o.Capped = !whole || all.total > maxCount
+	r.Count = int(min(max(all.total, int64(len(slots))), maxCount))
+	r.Capped = !complete || all.total > maxCount
 	first := slots[0]
 	if all.total > 0 {
 		first = all.first
@@ -109,38 +109,38 @@ func (s *Schedule) owed(o *Owed, low, high int64, limit int) {
 	// A list that was cut tells of its oldest that it is left out, so that First,
 	// Last and Count speak of the same instants.
 	if len(slots) > limit || first < slots[0] {
-		o.First, o.Last = moment(s.at(first)), moment(s.at(slots[0]))
+		r.First, r.Last = moment(s.at(first)), moment(s.at(slots[0]))
 		slots = slots[1:]
 	}
 	for _, slot := range slots {
-		o.Instants = append(o.Instants, moment(s.at(slot)))
+		r.Times = append(r.Times, moment(s.at(slot)))
 	}
 }
 
 // stretch is (low, high], in which the calendars admit every slot of the rule,
 // and how many these are.
-type stretch struct{ low, high, n int64 }
+type admittedSpan struct{ low, high, n int64 }
 
 // tally is what there is in a window: how many slots, the first of them, and the
 // stretches that hold the last ones.
 type tally struct {
 	first, total int64
-	tail         []stretch
+	tail         []admittedSpan
 	kept         int64 // slots in tail
-	whole        bool  // the budget sufficed
+	complete     bool  // the budget sufficed
 }
 
 // tally goes through (low, high] stretch by stretch and keeps those that hold the
 // last want slots. The budget says how many stretches it may still look at.
 func (s *Schedule) tally(low, high int64, want int, budget *int) (t tally) {
 	if s.rule == nil {
-		return tally{whole: true}
+		return tally{complete: true}
 	}
 	low, high = max(low, s.start-1, -1), min(high, s.end-1)
 	for {
 		slot, ok := s.rule.slot(low)
 		if !ok || slot > high {
-			t.whole = true
+			t.complete = true
 			return t
 		}
 		if *budget <= 0 {
@@ -150,12 +150,12 @@ func (s *Schedule) tally(low, high int64, want int, budget *int) (t tally) {
 		admitted, until := s.verdict(slot)
 		low = min(until-1, high)
 		if admitted {
-			t.add(slot, stretch{slot - 1, low, s.rule.count(slot-1, low)}, int64(want))
+			t.add(slot, admittedSpan{slot - 1, low, s.rule.count(slot-1, low)}, int64(want))
 		}
 	}
 }
 
-func (t *tally) add(first int64, next stretch, want int64) {
+func (t *tally) add(first int64, next admittedSpan, want int64) {
 	if t.total == 0 {
 		t.first = first
 	}
@@ -174,7 +174,7 @@ func (s *Schedule) tallyEnd(low, high int64, want int) (t tally) {
 	for width := int64(want) * second; ; width *= 2 {
 		from := max(low, high-width)
 		wider := s.tally(from, high, want, &budget)
-		if !wider.whole {
+		if !wider.complete {
 			return t
 		}
 		if t = wider; t.total >= int64(want) || from == low {
@@ -200,7 +200,7 @@ func (s *Schedule) list(t tally, want int) []int64 {
 
 // cut is an instant of a stretch after which it has n slots, 1 to all but one: it
 // widens a window at the end until there are as many in it, and then halves.
-func (s *Schedule) cut(of stretch, n int64) int64 {
+func (s *Schedule) cut(of admittedSpan, n int64) int64 {
 	low, high := of.low, of.high // after low there are more, after high fewer
 	for width := n * second; of.high-width > of.low; width *= 2 {
 		if low = of.high - width; s.rule.count(low, of.high) >= n {

@@ -19,7 +19,7 @@ func (c counting) slot(after int64) (int64, bool) {
 
 // What Owed costs follows from what it lists, and from how often a calendar
 // changes its mind, and not from how many scheduled times have passed.
-func TestOwedCostsWhatItKeeps(t *testing.T) {
+func TestBetweenCostsWhatItKeeps(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	var calendars []Calendar
@@ -50,8 +50,8 @@ func TestOwedCostsWhatItKeeps(t *testing.T) {
 			}
 			asked := 0
 			s.rule = counting{s.rule, &asked}
-			if o := s.Owed(test.after, until, test.limit); asked > test.most || o.Capped {
-				t.Errorf("asked for %d slots, more than %d, to list %d of %d, capped %v", asked, test.most, len(o.Instants), o.Count, o.Capped)
+			if o := s.Between(test.after, until, test.limit); asked > test.most || o.Capped {
+				t.Errorf("asked for %d slots, more than %d, to list %d of %d, capped %v", asked, test.most, len(o.Times), o.Count, o.Capped)
 			}
 		})
 	}
