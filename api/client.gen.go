@@ -156,7 +156,7 @@ type ClientInterface interface {
 
 	// VerifyAudit Verify the record
 	//
-	// Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a strand, the record says so, and the strand is followed from there; an anchor from before that proves nothing more.
+	// Follows the eight shards of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a shard, the record says so, and the shard is followed from there; an anchor from before that proves nothing more.
 	//
 	// Corresponds with GET /api/v1/scheduler/audit/verify (the `VerifyAudit` operationId).
 	VerifyAudit(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -551,7 +551,7 @@ type ClientInterface interface {
 
 	// ResumeJobWithBody Resume a job
 	//
-	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -560,7 +560,7 @@ type ClientInterface interface {
 
 	// ResumeJob Resume a job
 	//
-	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1091,7 +1091,7 @@ func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEdit
 
 // VerifyAudit Verify the record
 //
-// Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a strand, the record says so, and the strand is followed from there; an anchor from before that proves nothing more.
+// Follows the eight shards of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a shard, the record says so, and the shard is followed from there; an anchor from before that proves nothing more.
 //
 // Corresponds with GET /api/v1/scheduler/audit/verify (the `VerifyAudit` operationId).
 func (c *Client) VerifyAudit(ctx context.Context, params *VerifyAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1956,7 +1956,7 @@ func (c *Client) PauseJob(ctx context.Context, id JobID, body PauseJobJSONReques
 
 // ResumeJobWithBody Resume a job
 //
-// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1975,7 +1975,7 @@ func (c *Client) ResumeJobWithBody(ctx context.Context, id JobID, contentType st
 
 // ResumeJob Resume a job
 //
-// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4183,9 +4183,9 @@ func NewListJobsRequest(server string, params *ListJobsParams) (*http.Request, e
 
 		}
 
-		if params.Tag != nil {
+		if params.Tags != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "tag", *params.Tag, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "tags", *params.Tags, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -7151,7 +7151,7 @@ type ClientWithResponsesInterface interface {
 
 	// VerifyAuditWithResponse Verify the record
 	//
-	// Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a strand, the record says so, and the strand is followed from there; an anchor from before that proves nothing more.
+	// Follows the eight shards of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a shard, the record says so, and the shard is followed from there; an anchor from before that proves nothing more.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7574,7 +7574,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeJobWithBodyWithResponse Resume a job
 	//
-	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7583,7 +7583,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeJobWithResponse Resume a job
 	//
-	// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17868,7 +17868,7 @@ func (c *ClientWithResponses) ListAuditWithResponse(ctx context.Context, params 
 
 // VerifyAuditWithResponse Verify the record
 //
-// Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a strand, the record says so, and the strand is followed from there; an anchor from before that proves nothing more.
+// Follows the eight shards of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a shard, the record says so, and the shard is followed from there; an anchor from before that proves nothing more.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18573,7 +18573,7 @@ func (c *ClientWithResponses) PauseJobWithResponse(ctx context.Context, id JobID
 
 // ResumeJobWithBodyWithResponse Resume a job
 //
-// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18588,7 +18588,7 @@ func (c *ClientWithResponses) ResumeJobWithBodyWithResponse(ctx context.Context,
 
 // ResumeJobWithResponse Resume a job
 //
-// Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -39,19 +39,19 @@ func (e AuditEntryActorKind) Valid() bool {
 
 // Defines values for AuditEntryChange.
 const (
-	Create AuditEntryChange = "create"
-	Delete AuditEntryChange = "delete"
-	Update AuditEntryChange = "update"
+	AuditEntryChangeCreate AuditEntryChange = "create"
+	AuditEntryChangeDelete AuditEntryChange = "delete"
+	AuditEntryChangeUpdate AuditEntryChange = "update"
 )
 
 // Valid indicates whether the value is a known member of the AuditEntryChange enum.
 func (e AuditEntryChange) Valid() bool {
 	switch e {
-	case Create:
+	case AuditEntryChangeCreate:
 		return true
-	case Delete:
+	case AuditEntryChangeDelete:
 		return true
-	case Update:
+	case AuditEntryChangeUpdate:
 		return true
 	default:
 		return false
@@ -99,28 +99,28 @@ func (e AuditObjectType) Valid() bool {
 
 // Defines values for AuditProblemKind.
 const (
-	Added   AuditProblemKind = "added"
-	Anchor  AuditProblemKind = "anchor"
-	Cut     AuditProblemKind = "cut"
-	Edited  AuditProblemKind = "edited"
-	Missing AuditProblemKind = "missing"
-	Removed AuditProblemKind = "removed"
+	AuditProblemKindAdded   AuditProblemKind = "added"
+	AuditProblemKindAnchor  AuditProblemKind = "anchor"
+	AuditProblemKindCut     AuditProblemKind = "cut"
+	AuditProblemKindEdited  AuditProblemKind = "edited"
+	AuditProblemKindMissing AuditProblemKind = "missing"
+	AuditProblemKindRemoved AuditProblemKind = "removed"
 )
 
 // Valid indicates whether the value is a known member of the AuditProblemKind enum.
 func (e AuditProblemKind) Valid() bool {
 	switch e {
-	case Added:
+	case AuditProblemKindAdded:
 		return true
-	case Anchor:
+	case AuditProblemKindAnchor:
 		return true
-	case Cut:
+	case AuditProblemKindCut:
 		return true
-	case Edited:
+	case AuditProblemKindEdited:
 		return true
-	case Missing:
+	case AuditProblemKindMissing:
 		return true
-	case Removed:
+	case AuditProblemKindRemoved:
 		return true
 	default:
 		return false
@@ -150,16 +150,16 @@ func (e BackfillStatus) Valid() bool {
 
 // Defines values for ClockChange.
 const (
-	Moved    ClockChange = "moved"
-	Repeated ClockChange = "repeated"
+	ClockChangeMoved    ClockChange = "moved"
+	ClockChangeRepeated ClockChange = "repeated"
 )
 
 // Valid indicates whether the value is a known member of the ClockChange enum.
 func (e ClockChange) Valid() bool {
 	switch e {
-	case Moved:
+	case ClockChangeMoved:
 		return true
-	case Repeated:
+	case ClockChangeRepeated:
 		return true
 	default:
 		return false
@@ -207,19 +207,19 @@ func (e DstGap) Valid() bool {
 
 // Defines values for DstOverlap.
 const (
-	Both  DstOverlap = "both"
-	First DstOverlap = "first"
-	Last  DstOverlap = "last"
+	DstOverlapBoth  DstOverlap = "both"
+	DstOverlapFirst DstOverlap = "first"
+	DstOverlapLast  DstOverlap = "last"
 )
 
 // Valid indicates whether the value is a known member of the DstOverlap enum.
 func (e DstOverlap) Valid() bool {
 	switch e {
-	case Both:
+	case DstOverlapBoth:
 		return true
-	case First:
+	case DstOverlapFirst:
 		return true
-	case Last:
+	case DstOverlapLast:
 		return true
 	default:
 		return false
@@ -228,25 +228,25 @@ func (e DstOverlap) Valid() bool {
 
 // Defines values for ErrorType.
 const (
-	NETWORKERROR    ErrorType = "NETWORK_ERROR"
-	SYSTEMERROR     ErrorType = "SYSTEM_ERROR"
-	TIMEOUT         ErrorType = "TIMEOUT"
-	USERERROR       ErrorType = "USER_ERROR"
-	VALIDATIONERROR ErrorType = "VALIDATION_ERROR"
+	ErrorTypeNetworkError    ErrorType = "NETWORK_ERROR"
+	ErrorTypeSystemError     ErrorType = "SYSTEM_ERROR"
+	ErrorTypeTimeout         ErrorType = "TIMEOUT"
+	ErrorTypeUserError       ErrorType = "USER_ERROR"
+	ErrorTypeValidationError ErrorType = "VALIDATION_ERROR"
 )
 
 // Valid indicates whether the value is a known member of the ErrorType enum.
 func (e ErrorType) Valid() bool {
 	switch e {
-	case NETWORKERROR:
+	case ErrorTypeNetworkError:
 		return true
-	case SYSTEMERROR:
+	case ErrorTypeSystemError:
 		return true
-	case TIMEOUT:
+	case ErrorTypeTimeout:
 		return true
-	case USERERROR:
+	case ErrorTypeUserError:
 		return true
-	case VALIDATIONERROR:
+	case ErrorTypeValidationError:
 		return true
 	default:
 		return false
@@ -291,13 +291,13 @@ func (e ExecutionStatus) Valid() bool {
 
 // Defines values for HealthService.
 const (
-	SchedulerService HealthService = "scheduler-service"
+	HealthServiceSchedulerService HealthService = "scheduler-service"
 )
 
 // Valid indicates whether the value is a known member of the HealthService enum.
 func (e HealthService) Valid() bool {
 	switch e {
-	case SchedulerService:
+	case HealthServiceSchedulerService:
 		return true
 	default:
 		return false
@@ -306,19 +306,19 @@ func (e HealthService) Valid() bool {
 
 // Defines values for HealthStatus.
 const (
-	Degraded  HealthStatus = "degraded"
-	Healthy   HealthStatus = "healthy"
-	Unhealthy HealthStatus = "unhealthy"
+	HealthStatusDegraded  HealthStatus = "degraded"
+	HealthStatusHealthy   HealthStatus = "healthy"
+	HealthStatusUnhealthy HealthStatus = "unhealthy"
 )
 
 // Valid indicates whether the value is a known member of the HealthStatus enum.
 func (e HealthStatus) Valid() bool {
 	switch e {
-	case Degraded:
+	case HealthStatusDegraded:
 		return true
-	case Healthy:
+	case HealthStatusHealthy:
 		return true
-	case Unhealthy:
+	case HealthStatusUnhealthy:
 		return true
 	default:
 		return false
@@ -327,28 +327,28 @@ func (e HealthStatus) Valid() bool {
 
 // Defines values for HTTPConfigMethod.
 const (
-	DELETE HTTPConfigMethod = "DELETE"
-	GET    HTTPConfigMethod = "GET"
-	HEAD   HTTPConfigMethod = "HEAD"
-	PATCH  HTTPConfigMethod = "PATCH"
-	POST   HTTPConfigMethod = "POST"
-	PUT    HTTPConfigMethod = "PUT"
+	HTTPConfigMethodDELETE HTTPConfigMethod = "DELETE"
+	HTTPConfigMethodGET    HTTPConfigMethod = "GET"
+	HTTPConfigMethodHEAD   HTTPConfigMethod = "HEAD"
+	HTTPConfigMethodPATCH  HTTPConfigMethod = "PATCH"
+	HTTPConfigMethodPOST   HTTPConfigMethod = "POST"
+	HTTPConfigMethodPUT    HTTPConfigMethod = "PUT"
 )
 
 // Valid indicates whether the value is a known member of the HTTPConfigMethod enum.
 func (e HTTPConfigMethod) Valid() bool {
 	switch e {
-	case DELETE:
+	case HTTPConfigMethodDELETE:
 		return true
-	case GET:
+	case HTTPConfigMethodGET:
 		return true
-	case HEAD:
+	case HTTPConfigMethodHEAD:
 		return true
-	case PATCH:
+	case HTTPConfigMethodPATCH:
 		return true
-	case POST:
+	case HTTPConfigMethodPOST:
 		return true
-	case PUT:
+	case HTTPConfigMethodPUT:
 		return true
 	default:
 		return false
@@ -393,19 +393,19 @@ func (e JobSelectionTagMatch) Valid() bool {
 
 // Defines values for JobStatus.
 const (
-	Active   JobStatus = "active"
-	Inactive JobStatus = "inactive"
-	Paused   JobStatus = "paused"
+	JobStatusActive   JobStatus = "active"
+	JobStatusInactive JobStatus = "inactive"
+	JobStatusPaused   JobStatus = "paused"
 )
 
 // Valid indicates whether the value is a known member of the JobStatus enum.
 func (e JobStatus) Valid() bool {
 	switch e {
-	case Active:
+	case JobStatusActive:
 		return true
-	case Inactive:
+	case JobStatusInactive:
 		return true
-	case Paused:
+	case JobStatusPaused:
 		return true
 	default:
 		return false
@@ -414,31 +414,16 @@ func (e JobStatus) Valid() bool {
 
 // Defines values for JobType.
 const (
-	Function JobType = "function"
-	HTTP     JobType = "http"
+	JobTypeFunction JobType = "function"
+	JobTypeHTTP     JobType = "http"
 )
 
 // Valid indicates whether the value is a known member of the JobType enum.
 func (e JobType) Valid() bool {
 	switch e {
-	case Function:
+	case JobTypeFunction:
 		return true
-	case HTTP:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for JobValidationValid.
-const (
-	JobValidationValidTrue JobValidationValid = true
-)
-
-// Valid indicates whether the value is a known member of the JobValidationValid enum.
-func (e JobValidationValid) Valid() bool {
-	switch e {
-	case JobValidationValidTrue:
+	case JobTypeHTTP:
 		return true
 	default:
 		return false
@@ -447,19 +432,19 @@ func (e JobValidationValid) Valid() bool {
 
 // Defines values for LaneName.
 const (
-	High   LaneName = "high"
-	Low    LaneName = "low"
-	Normal LaneName = "normal"
+	LaneNameHigh   LaneName = "high"
+	LaneNameLow    LaneName = "low"
+	LaneNameNormal LaneName = "normal"
 )
 
 // Valid indicates whether the value is a known member of the LaneName enum.
 func (e LaneName) Valid() bool {
 	switch e {
-	case High:
+	case LaneNameHigh:
 		return true
-	case Low:
+	case LaneNameLow:
 		return true
-	case Normal:
+	case LaneNameNormal:
 		return true
 	default:
 		return false
@@ -468,13 +453,13 @@ func (e LaneName) Valid() bool {
 
 // Defines values for LivenessStatus.
 const (
-	Alive LivenessStatus = "alive"
+	LivenessStatusAlive LivenessStatus = "alive"
 )
 
 // Valid indicates whether the value is a known member of the LivenessStatus enum.
 func (e LivenessStatus) Valid() bool {
 	switch e {
-	case Alive:
+	case LivenessStatusAlive:
 		return true
 	default:
 		return false
@@ -531,16 +516,16 @@ func (e OverlapPolicy) Valid() bool {
 
 // Defines values for QueuesBackend.
 const (
-	Postgres QueuesBackend = "postgres"
-	Redis    QueuesBackend = "redis"
+	QueuesBackendPostgres QueuesBackend = "postgres"
+	QueuesBackendRedis    QueuesBackend = "redis"
 )
 
 // Valid indicates whether the value is a known member of the QueuesBackend enum.
 func (e QueuesBackend) Valid() bool {
 	switch e {
-	case Postgres:
+	case QueuesBackendPostgres:
 		return true
-	case Redis:
+	case QueuesBackendRedis:
 		return true
 	default:
 		return false
@@ -549,37 +534,37 @@ func (e QueuesBackend) Valid() bool {
 
 // Defines values for ReadinessStatus.
 const (
-	NotReady ReadinessStatus = "not_ready"
-	Ready    ReadinessStatus = "ready"
+	ReadinessStatusNotReady ReadinessStatus = "not_ready"
+	ReadinessStatusReady    ReadinessStatus = "ready"
 )
 
 // Valid indicates whether the value is a known member of the ReadinessStatus enum.
 func (e ReadinessStatus) Valid() bool {
 	switch e {
-	case NotReady:
+	case ReadinessStatusNotReady:
 		return true
-	case Ready:
+	case ReadinessStatusReady:
 		return true
 	default:
 		return false
 	}
 }
 
-// Defines values for ResumeRequestMissed.
+// Defines values for ResumeRequestMisfirePolicy.
 const (
-	ResumeRequestMissedFireAll  ResumeRequestMissed = "fire_all"
-	ResumeRequestMissedFireOnce ResumeRequestMissed = "fire_once"
-	ResumeRequestMissedSkip     ResumeRequestMissed = "skip"
+	ResumeRequestMisfirePolicyFireAll  ResumeRequestMisfirePolicy = "fire_all"
+	ResumeRequestMisfirePolicyFireOnce ResumeRequestMisfirePolicy = "fire_once"
+	ResumeRequestMisfirePolicySkip     ResumeRequestMisfirePolicy = "skip"
 )
 
-// Valid indicates whether the value is a known member of the ResumeRequestMissed enum.
-func (e ResumeRequestMissed) Valid() bool {
+// Valid indicates whether the value is a known member of the ResumeRequestMisfirePolicy enum.
+func (e ResumeRequestMisfirePolicy) Valid() bool {
 	switch e {
-	case ResumeRequestMissedFireAll:
+	case ResumeRequestMisfirePolicyFireAll:
 		return true
-	case ResumeRequestMissedFireOnce:
+	case ResumeRequestMisfirePolicyFireOnce:
 		return true
-	case ResumeRequestMissedSkip:
+	case ResumeRequestMisfirePolicySkip:
 		return true
 	default:
 		return false
@@ -603,13 +588,13 @@ func (e ServiceBatchSuccess) Valid() bool {
 
 // Defines values for ServiceErrorSuccess.
 const (
-	False ServiceErrorSuccess = false
+	ServiceErrorSuccessFalse ServiceErrorSuccess = false
 )
 
 // Valid indicates whether the value is a known member of the ServiceErrorSuccess enum.
 func (e ServiceErrorSuccess) Valid() bool {
 	switch e {
-	case False:
+	case ServiceErrorSuccessFalse:
 		return true
 	default:
 		return false
@@ -663,19 +648,16 @@ func (e ServiceJobStatusSuccess) Valid() bool {
 
 // Defines values for TriggerType.
 const (
-	TriggerTypeBackfill   TriggerType = "backfill"
-	TriggerTypeDependency TriggerType = "dependency"
-	TriggerTypeManual     TriggerType = "manual"
-	TriggerTypeRetry      TriggerType = "retry"
-	TriggerTypeScheduled  TriggerType = "scheduled"
+	TriggerTypeBackfill  TriggerType = "backfill"
+	TriggerTypeManual    TriggerType = "manual"
+	TriggerTypeRetry     TriggerType = "retry"
+	TriggerTypeScheduled TriggerType = "scheduled"
 )
 
 // Valid indicates whether the value is a known member of the TriggerType enum.
 func (e TriggerType) Valid() bool {
 	switch e {
 	case TriggerTypeBackfill:
-		return true
-	case TriggerTypeDependency:
 		return true
 	case TriggerTypeManual:
 		return true
@@ -870,40 +852,40 @@ func (e ListJobsParamsTagMatch) Valid() bool {
 
 // Defines values for ListJobsParamsSort.
 const (
-	CreatedAt            ListJobsParamsSort = "createdAt"
-	LastExecutionAt      ListJobsParamsSort = "lastExecutionAt"
-	MinusCreatedAt       ListJobsParamsSort = "-createdAt"
-	MinusLastExecutionAt ListJobsParamsSort = "-lastExecutionAt"
-	MinusName            ListJobsParamsSort = "-name"
-	MinusNextExecutionAt ListJobsParamsSort = "-nextExecutionAt"
-	MinusUpdatedAt       ListJobsParamsSort = "-updatedAt"
-	Name                 ListJobsParamsSort = "name"
-	NextExecutionAt      ListJobsParamsSort = "nextExecutionAt"
-	UpdatedAt            ListJobsParamsSort = "updatedAt"
+	ListJobsParamsSortCreatedAt            ListJobsParamsSort = "createdAt"
+	ListJobsParamsSortLastExecutionAt      ListJobsParamsSort = "lastExecutionAt"
+	ListJobsParamsSortMinusCreatedAt       ListJobsParamsSort = "-createdAt"
+	ListJobsParamsSortMinusLastExecutionAt ListJobsParamsSort = "-lastExecutionAt"
+	ListJobsParamsSortMinusName            ListJobsParamsSort = "-name"
+	ListJobsParamsSortMinusNextExecutionAt ListJobsParamsSort = "-nextExecutionAt"
+	ListJobsParamsSortMinusUpdatedAt       ListJobsParamsSort = "-updatedAt"
+	ListJobsParamsSortName                 ListJobsParamsSort = "name"
+	ListJobsParamsSortNextExecutionAt      ListJobsParamsSort = "nextExecutionAt"
+	ListJobsParamsSortUpdatedAt            ListJobsParamsSort = "updatedAt"
 )
 
 // Valid indicates whether the value is a known member of the ListJobsParamsSort enum.
 func (e ListJobsParamsSort) Valid() bool {
 	switch e {
-	case CreatedAt:
+	case ListJobsParamsSortCreatedAt:
 		return true
-	case LastExecutionAt:
+	case ListJobsParamsSortLastExecutionAt:
 		return true
-	case MinusCreatedAt:
+	case ListJobsParamsSortMinusCreatedAt:
 		return true
-	case MinusLastExecutionAt:
+	case ListJobsParamsSortMinusLastExecutionAt:
 		return true
-	case MinusName:
+	case ListJobsParamsSortMinusName:
 		return true
-	case MinusNextExecutionAt:
+	case ListJobsParamsSortMinusNextExecutionAt:
 		return true
-	case MinusUpdatedAt:
+	case ListJobsParamsSortMinusUpdatedAt:
 		return true
-	case Name:
+	case ListJobsParamsSortName:
 		return true
-	case NextExecutionAt:
+	case ListJobsParamsSortNextExecutionAt:
 		return true
-	case UpdatedAt:
+	case ListJobsParamsSortUpdatedAt:
 		return true
 	default:
 		return false
@@ -1079,7 +1061,7 @@ type AuditEntry struct {
 	Before nullable.Nullable[json.RawMessage] `json:"before"`
 	Change AuditEntryChange                   `json:"change"`
 
-	// Hash SHA-256, in hexadecimal, of this change and the hash of the one before in its strand.
+	// Hash SHA-256, in hexadecimal, of this change and the hash of the one before in its shard.
 	//
 	// Example: 9f2c5b1e7d3a4f60b8c2d1e0f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c4d3e2f1a0
 	Hash string `json:"hash"`
@@ -1089,7 +1071,7 @@ type AuditEntry struct {
 	// Example: 0192f0a1-7b3c-7d4e-8f5a-6b7c8d9e0f10
 	ObjectID string `json:"objectId"`
 
-	// ObjectType A kind of thing that changes. `auditLog` is a strand of the record itself, whose beginning retention removed; `call` is a call that was refused.
+	// ObjectType A kind of thing that changes. `auditLog` is a shard of the record itself, whose beginning retention removed; `call` is a call that was refused.
 	ObjectType AuditObjectType `json:"objectType"`
 
 	// RequestID The `X-Request-Id` of the request.
@@ -1097,15 +1079,15 @@ type AuditEntry struct {
 	// Example: req-7f3a
 	RequestID string `json:"requestId"`
 
-	// Seq Counts the changes of its strand, without gaps.
+	// Seq Counts the changes of its shard, without gaps.
 	//
 	// Example: 41
 	Seq int64 `json:"seq"`
 
-	// Strand The strand of the record that it is in.
+	// Shard The shard of the record that it is in.
 	//
 	// Example: 3
-	Strand int `json:"strand"`
+	Shard int `json:"shard"`
 }
 
 // AuditEntryActorKind `service`: another service over `/internal`; `process`: a program of the operator.
@@ -1114,7 +1096,7 @@ type AuditEntryActorKind string
 // AuditEntryChange defines model for AuditEntry.Change.
 type AuditEntryChange string
 
-// AuditObjectType A kind of thing that changes. `auditLog` is a strand of the record itself, whose beginning retention removed; `call` is a call that was refused.
+// AuditObjectType A kind of thing that changes. `auditLog` is a shard of the record itself, whose beginning retention removed; `call` is a call that was refused.
 type AuditObjectType string
 
 // AuditPage defines model for AuditPage.
@@ -1130,27 +1112,27 @@ type AuditPage struct {
 
 // AuditProblem defines model for AuditProblem.
 type AuditProblem struct {
-	// Kind `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored. `removed`: the beginning is gone, and the record does not say that retention removed it.
+	// Kind `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the shard is another one than the anchored. `removed`: the beginning is gone, and the record does not say that retention removed it.
 	Kind AuditProblemKind `json:"kind"`
 
 	// Message Example: entry 41 does not fit the one before it
 	Message string `json:"message"`
 
-	// Seq Where in the strand.
+	// Seq Where in the shard.
 	//
 	// Example: 41
 	Seq int64 `json:"seq"`
 
-	// Strand Example: 3
-	Strand int `json:"strand"`
+	// Shard Example: 3
+	Shard int `json:"shard"`
 }
 
-// AuditProblemKind `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored. `removed`: the beginning is gone, and the record does not say that retention removed it.
+// AuditProblemKind `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the shard is another one than the anchored. `removed`: the beginning is gone, and the record does not say that retention removed it.
 type AuditProblemKind string
 
 // AuditVerification defines model for AuditVerification.
 type AuditVerification struct {
-	// Anchors The last change of each strand that holds.
+	// Anchors The last change of each shard that holds.
 	Anchors []string `json:"anchors"`
 
 	// Checked How many changes were checked, those of the anchors included.
@@ -1158,10 +1140,10 @@ type AuditVerification struct {
 	// Example: 1204
 	Checked int `json:"checked"`
 
-	// Complete Every strand was followed to its end.
+	// Complete Every shard was followed to its end.
 	Complete bool `json:"complete"`
 
-	// Problems The first problem of each strand that has one.
+	// Problems The first problem of each shard that has one.
 	Problems []AuditProblem `json:"problems"`
 
 	// Valid Everything that was checked holds.
@@ -1175,6 +1157,11 @@ type Backfill struct {
 	// Example: 32
 	Created   int       `json:"created"`
 	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy The `sub` of who asked for it.
+	//
+	// Example: ada
+	CreatedBy string `json:"createdBy"`
 
 	// FinishedAt When it was completed or cancelled.
 	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
@@ -1205,9 +1192,6 @@ type Backfill struct {
 
 	// RatePerMinute Example: 60
 	RatePerMinute int `json:"ratePerMinute"`
-
-	// RequestedBy Example: ada
-	RequestedBy string `json:"requestedBy"`
 
 	// Status `running`: executions are still to be made, or are not over; `completed`: all are over; `cancelled`: somebody cancelled it, or the job was deleted.
 	Status   BackfillStatus     `json:"status"`
@@ -1297,6 +1281,11 @@ type BackfillSummary struct {
 	Created   int       `json:"created"`
 	CreatedAt time.Time `json:"createdAt"`
 
+	// CreatedBy The `sub` of who asked for it.
+	//
+	// Example: ada
+	CreatedBy string `json:"createdBy"`
+
 	// FinishedAt When it was completed or cancelled.
 	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
 	From       time.Time                    `json:"from"`
@@ -1323,9 +1312,6 @@ type BackfillSummary struct {
 
 	// RatePerMinute Example: 60
 	RatePerMinute int `json:"ratePerMinute"`
-
-	// RequestedBy Example: ada
-	RequestedBy string `json:"requestedBy"`
 
 	// Status `running`: executions are still to be made, or are not over; `completed`: all are over; `cancelled`: somebody cancelled it, or the job was deleted.
 	Status   BackfillStatus     `json:"status"`
@@ -1573,12 +1559,7 @@ type Execution struct {
 	// Example: ada
 	CancelledBy nullable.Nullable[string]    `json:"cancelledBy"`
 	CompletedAt nullable.Nullable[time.Time] `json:"completedAt"`
-
-	// CPUTimeMs In milliseconds, where the job type can tell.
-	//
-	// Example: 12
-	CPUTimeMs nullable.Nullable[int64] `json:"cpuTimeMs"`
-	CreatedAt time.Time                `json:"createdAt"`
+	CreatedAt   time.Time                    `json:"createdAt"`
 
 	// DurationMs How long the last attempt took, in milliseconds.
 	//
@@ -1593,11 +1574,8 @@ type Execution struct {
 
 	// ErrorType Why a `failed` execution failed; null for every other one.
 	ErrorType nullable.Nullable[ErrorType] `json:"errorType"`
-
-	// ExecutionID The same value as `id`; the name under which the queue and targets know it.
-	ExecutionID openapi_types.UUID `json:"executionId"`
-	ID          openapi_types.UUID `json:"id"`
-	JobID       openapi_types.UUID `json:"jobId"`
+	ID        openapi_types.UUID           `json:"id"`
+	JobID     openapi_types.UUID           `json:"jobId"`
 
 	// JobType `http` calls a URL, `function` runs a function.
 	JobType JobType `json:"jobType"`
@@ -1611,11 +1589,6 @@ type Execution struct {
 	//
 	// Example: 4
 	MaxAttempts int `json:"maxAttempts"`
-
-	// MemoryPeakMb In MiB, where the job type can tell.
-	//
-	// Example: 4.5
-	MemoryPeakMb nullable.Nullable[float64] `json:"memoryPeakMb"`
 
 	// MissedCount Of a `missed` execution that stands for several due instants, how many.
 	//
@@ -1962,14 +1935,7 @@ type HTTPConfigMethod string
 
 // Job A stored definition and what became of it.
 type Job struct {
-	// AuditDifference What the recount found: executions beyond (above 0) or short of (below 0) the due instants; 0 is right.
-	//
-	// Example: 0
-	AuditDifference nullable.Nullable[int64] `json:"auditDifference"`
-
-	// AuditedAt When the service last recounted this job's due instants, which it does by samples.
-	AuditedAt nullable.Nullable[time.Time] `json:"auditedAt"`
-	Calendars []JobCalendar                `json:"calendars"`
+	Calendars []JobCalendar `json:"calendars"`
 
 	// Cancelling How far the cancelling of a job's executions is; absent where nothing is being cancelled, and in lists.
 	Cancelling *JobCancelling `json:"cancelling,omitempty"`
@@ -2056,6 +2022,14 @@ type Job struct {
 
 	// Priority Example: 0
 	Priority int `json:"priority"`
+
+	// ReconciledAt When the service last recounted this job's due instants, which it does by samples.
+	ReconciledAt nullable.Nullable[time.Time] `json:"reconciledAt"`
+
+	// ReconciledDifference What the recount found: executions beyond (above 0) or short of (below 0) the due instants; 0 is right.
+	//
+	// Example: 0
+	ReconciledDifference nullable.Nullable[int64] `json:"reconciledDifference"`
 
 	// RetryConfig When a failed attempt is made again. In answers every field is present.
 	RetryConfig RetryConfig                  `json:"retryConfig"`
@@ -2299,16 +2273,10 @@ type JobType string
 
 // JobValidation defines model for JobValidation.
 type JobValidation struct {
-	// Next The next five occurrences that run, and those between them that do not.
-	Next []Occurrence `json:"next"`
-
-	// Valid Always true: what is not valid is answered 400, with every field.
-	Valid    JobValidationValid `json:"valid"`
-	Warnings []ScheduleWarning  `json:"warnings"`
+	// Occurrences The next five occurrences that run, and those between them that do not.
+	Occurrences []Occurrence      `json:"occurrences"`
+	Warnings    []ScheduleWarning `json:"warnings"`
 }
-
-// JobValidationValid Always true: what is not valid is answered 400, with every field.
-type JobValidationValid bool
 
 // JobVersion A version of a job.
 type JobVersion struct {
@@ -2375,13 +2343,13 @@ type Lane struct {
 	// Example: 0
 	Delayed int64 `json:"delayed"`
 
-	// LatencySeconds How long the one that waits longest could have started.
-	//
-	// Example: 0.02
-	LatencySeconds float64 `json:"latencySeconds"`
-
 	// Name Of priorities 7 to 9, 3 to 6, and 0 to 2.
 	Name LaneName `json:"name"`
+
+	// OldestWaitingSeconds How long the one that waits longest could have started.
+	//
+	// Example: 0.02
+	OldestWaitingSeconds float64 `json:"oldestWaitingSeconds"`
 
 	// Running Example: 1
 	Running int64 `json:"running"`
@@ -2424,10 +2392,11 @@ type Metrics struct {
 	// Example: 4
 	ActiveWorkers int64 `json:"activeWorkers"`
 
-	// AverageExecutionMs How long the last attempts of executions that completed or failed took, in milliseconds, as `durationMs.avg` of `GET /executions/stats`; null where there are none.
-	//
-	// Example: 130.5
-	AverageExecutionMs nullable.Nullable[float64] `json:"averageExecutionMs"`
+	// DurationMs How long the last attempts of executions that completed or failed took, in milliseconds; null if there are none. See `durationMs` of `GET /executions/stats`.
+	DurationMs nullable.Nullable[struct {
+		// Avg Example: 130.5
+		Avg float64 `json:"avg"`
+	}] `json:"durationMs"`
 
 	// ErrorRate The share of failed ones among those that completed or failed; null where there are none.
 	//
@@ -2438,6 +2407,9 @@ type Metrics struct {
 	Executions struct {
 		// Cancelled Example: 0
 		Cancelled int64 `json:"cancelled"`
+
+		// Completed Example: 400
+		Completed int64 `json:"completed"`
 
 		// Failed Example: 1
 		Failed int64 `json:"failed"`
@@ -2451,9 +2423,6 @@ type Metrics struct {
 		//
 		// Example: 2
 		Skipped int64 `json:"skipped"`
-
-		// Successful Example: 400
-		Successful int64 `json:"successful"`
 
 		// TimedOut Of `failed`, by `TIMEOUT`.
 		//
@@ -2476,18 +2445,15 @@ type Metrics struct {
 		Total int64 `json:"total"`
 	} `json:"jobs"`
 
-	// QueueLength Executions that wait.
-	//
-	// Example: 4
-	QueueLength int64 `json:"queueLength"`
-
 	// RetryRate The share that took more than one attempt, likewise.
 	//
 	// Example: 0.02
 	RetryRate nullable.Nullable[float64] `json:"retryRate"`
 
-	// RunningExecutions Example: 6
-	RunningExecutions int64 `json:"runningExecutions"`
+	// Running Executions that run.
+	//
+	// Example: 6
+	Running int64 `json:"running"`
 
 	// TakenAt The half minute in which they were taken.
 	TakenAt nullable.Nullable[time.Time] `json:"takenAt"`
@@ -2496,6 +2462,11 @@ type Metrics struct {
 	//
 	// Example: 0
 	TimeoutRate nullable.Nullable[float64] `json:"timeoutRate"`
+
+	// Waiting Executions that wait.
+	//
+	// Example: 4
+	Waiting int64 `json:"waiting"`
 }
 
 // MetricsCount defines model for MetricsCount.
@@ -2510,6 +2481,9 @@ type MetricsCount struct {
 		// Cancelled Example: 0
 		Cancelled int64 `json:"cancelled"`
 
+		// Completed Example: 400
+		Completed int64 `json:"completed"`
+
 		// Failed Example: 1
 		Failed int64 `json:"failed"`
 
@@ -2522,9 +2496,6 @@ type MetricsCount struct {
 		//
 		// Example: 2
 		Skipped int64 `json:"skipped"`
-
-		// Successful Example: 400
-		Successful int64 `json:"successful"`
 
 		// TimedOut Of `failed`, by `TIMEOUT`.
 		//
@@ -2547,16 +2518,18 @@ type MetricsCount struct {
 		Total int64 `json:"total"`
 	} `json:"jobs"`
 
-	// QueueLength Executions that wait.
+	// Running Executions that run.
 	//
-	// Example: 4
-	QueueLength int64 `json:"queueLength"`
-
-	// RunningExecutions Example: 6
-	RunningExecutions int64 `json:"runningExecutions"`
+	// Example: 6
+	Running int64 `json:"running"`
 
 	// TakenAt The half minute in which they were taken.
 	TakenAt nullable.Nullable[time.Time] `json:"takenAt"`
+
+	// Waiting Executions that wait.
+	//
+	// Example: 4
+	Waiting int64 `json:"waiting"`
 }
 
 // MetricsHistory defines model for MetricsHistory.
@@ -2615,29 +2588,30 @@ type NewTenant struct {
 	Name string `json:"name"`
 }
 
-// Occurrence An instant that the schedule names, whether it runs or not.
+// Occurrence A time that the schedule names, whether the job runs then or not.
 type Occurrence struct {
-	// At The slot with its jitter, when the run is due, with the offset of the job's zone; null where nothing runs.
-	//
-	// Example: 2026-03-29T03:30:04.25+02:00
-	At      nullable.Nullable[time.Time]   `json:"at"`
-	Change  nullable.Nullable[ClockChange] `json:"change"`
-	Dropped nullable.Nullable[DropReason]  `json:"dropped"`
+	ClockChange nullable.Nullable[ClockChange] `json:"clockChange"`
+	DropReason  nullable.Nullable[DropReason]  `json:"dropReason"`
 
-	// JitterSeconds How far `at` lies behind the slot.
+	// JitterSeconds Seconds from `nominalAt` to `scheduledAt`.
 	//
 	// Example: 4.25
 	JitterSeconds float64 `json:"jitterSeconds"`
 
-	// Slot The instant that the expression or interval names, with the offset of the job's zone.
-	//
-	// Example: 2026-03-29T03:30:00+02:00
-	Slot time.Time `json:"slot"`
-
-	// Wall The local time that the expression names; another than the slot's where a clock change moved it.
+	// LocalTime The local time that the expression names; it differs from that of `nominalAt` where a clock change moved it.
 	//
 	// Example: 2026-03-29T02:30:00
-	Wall string `json:"wall"`
+	LocalTime string `json:"localTime"`
+
+	// NominalAt The time that the expression or interval names, with the offset of the job's zone.
+	//
+	// Example: 2026-03-29T03:30:00+02:00
+	NominalAt time.Time `json:"nominalAt"`
+
+	// ScheduledAt When the job runs, which is `nominalAt` plus the jitter, with the offset of the job's zone; null if it does not run.
+	//
+	// Example: 2026-03-29T03:30:04.25+02:00
+	ScheduledAt nullable.Nullable[time.Time] `json:"scheduledAt"`
 }
 
 // OverlapPolicy What happens to a due instant while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
@@ -2695,12 +2669,12 @@ type ReadinessStatus string
 
 // ResumeRequest defines model for ResumeRequest.
 type ResumeRequest struct {
-	// Missed What happens to the instants that the pause held back: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to the job's `misfireLimit`. Without it, what the job's `misfirePolicy` says.
-	Missed *ResumeRequestMissed `json:"missed,omitempty"`
+	// MisfirePolicy What happens to the instants that the pause held back: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to the job's `misfireLimit`. Without it, what the job's `misfirePolicy` says.
+	MisfirePolicy *ResumeRequestMisfirePolicy `json:"misfirePolicy,omitempty"`
 }
 
-// ResumeRequestMissed What happens to the instants that the pause held back: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to the job's `misfireLimit`. Without it, what the job's `misfirePolicy` says.
-type ResumeRequestMissed string
+// ResumeRequestMisfirePolicy What happens to the instants that the pause held back: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to the job's `misfireLimit`. Without it, what the job's `misfirePolicy` says.
+type ResumeRequestMisfirePolicy string
 
 // RetryConfig When a failed attempt is made again. In answers every field is present.
 type RetryConfig struct {
@@ -2731,7 +2705,7 @@ type RotateRequest struct {
 
 // SchedulePreview defines model for SchedulePreview.
 type SchedulePreview struct {
-	// Occurrences In the order of their slots; empty for a job that runs only when triggered.
+	// Occurrences In the order of `nominalAt`; empty for a job that runs only when triggered.
 	Occurrences []Occurrence `json:"occurrences"`
 
 	// Timezone The zone whose offset the instants have.
@@ -2943,9 +2917,6 @@ type Status struct {
 	//
 	// Example: 0.02
 	PromotionLagSeconds float64 `json:"promotionLagSeconds"`
-
-	// Service Example: scheduler-service
-	Service string `json:"service"`
 
 	// StartedAt When this process started.
 	StartedAt time.Time `json:"startedAt"`
@@ -3509,7 +3480,7 @@ type ListAuditParams struct {
 
 // VerifyAuditParams defines parameters for VerifyAudit.
 type VerifyAuditParams struct {
-	// Anchor An anchor of an earlier answer, from which its strand is followed; at most one of each strand.
+	// Anchor An anchor of an earlier answer, from which its shard is followed; at most one of each shard.
 	Anchor *[]string `form:"anchor,omitempty" json:"anchor,omitempty"`
 }
 
@@ -3641,8 +3612,8 @@ type ListJobsParams struct {
 	// JobType Only of these job types; may be repeated.
 	JobType *JobTypes `form:"jobType,omitempty" json:"jobType,omitempty"`
 
-	// Tag Only jobs with this tag; may be repeated.
-	Tag *Tags `form:"tag,omitempty" json:"tag,omitempty"`
+	// Tags Only jobs with this tag; may be repeated, and `tagMatch` says whether all or any count.
+	Tags *Tags `form:"tags,omitempty" json:"tags,omitempty"`
 
 	// TagMatch Whether a job must have `all` the tags, or `any` of them.
 	TagMatch *ListJobsParamsTagMatch `form:"tagMatch,omitempty" json:"tagMatch,omitempty"`

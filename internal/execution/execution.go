@@ -72,11 +72,10 @@ type Trigger string
 
 // The triggers.
 const (
-	Scheduled  Trigger = "scheduled"
-	Manual     Trigger = "manual"
-	Retry      Trigger = "retry"
-	Backfill   Trigger = "backfill"
-	Dependency Trigger = "dependency"
+	Scheduled Trigger = "scheduled"
+	Manual    Trigger = "manual"
+	Retry     Trigger = "retry"
+	Backfill  Trigger = "backfill"
 )
 
 // Failure is why an attempt, or the execution, did not succeed.
@@ -124,8 +123,6 @@ type Execution struct {
 	AvailableAt *time.Time // when a pending or retrying execution may start
 	Cancelling  bool       // its end was asked for and it still runs
 	WorkerID    *uuid.UUID
-	MemoryMB    *float64
-	CPUTimeMS   *int64
 	CreatedAt   time.Time
 	BackfillID  *uuid.UUID // the backfill that made it
 	WaitingOn   *Wait      // why it does not run; nil where it does not wait, or was not asked for

@@ -17,15 +17,11 @@ func fromRow(r db.Execution) (Execution, error) {
 		Status: Status(r.Status), Reason: r.Reason, MissedUntil: utc(r.MissedUntil), Progress: int(r.Progress),
 		ScheduledAt: r.ScheduledAt.UTC(), StartedAt: utc(r.StartedAt), CompletedAt: utc(r.CompletedAt), DurationMS: r.DurationMs,
 		Result: r.Result, Attempt: int(r.Attempt), MaxAttempts: int(r.MaxAttempts), AvailableAt: utc(r.AvailableAt),
-		Cancelling: r.CancelRequestedAt != nil, WorkerID: r.WorkerID, CPUTimeMS: r.CpuTimeMs, CreatedAt: r.CreatedAt.UTC(), BackfillID: r.BackfillID,
+		Cancelling: r.CancelRequestedAt != nil, WorkerID: r.WorkerID, CreatedAt: r.CreatedAt.UTC(), BackfillID: r.BackfillID,
 		CancelledBy: r.CancelledBy,
 	}
 	if r.MissedCount != nil {
 		e.MissedCount = *r.MissedCount
-	}
-	if r.MemoryPeakMb != nil {
-		mb := float64(*r.MemoryPeakMb)
-		e.MemoryMB = &mb
 	}
 	if r.ErrorType != nil {
 		e.Error = &Failure{Type: *r.ErrorType, Message: textOf(r.ErrorMessage), Stack: textOf(r.ErrorStack)}

@@ -112,7 +112,7 @@ func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObje
 	answer := api.ListAudit200JSONResponse{Items: make([]api.AuditEntry, len(list)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, e := range list {
 		answer.Items[i] = api.AuditEntry{
-			Strand: e.Strand, Seq: e.Seq, At: e.At, ActorKind: api.AuditEntryActorKind(e.ActorKind), Actor: e.Actor, Address: e.Address,
+			Shard: e.Strand, Seq: e.Seq, At: e.At, ActorKind: api.AuditEntryActorKind(e.ActorKind), Actor: e.Actor, Address: e.Address,
 			RequestID: e.RequestID, Action: e.Action, ObjectType: api.AuditObjectType(e.ObjectType), ObjectID: e.ObjectID,
 			Change: api.AuditEntryChange(e.Change), Before: rawOrNull(e.Before), After: rawOrNull(e.After), Hash: hex.EncodeToString(e.Hash),
 		}
@@ -166,7 +166,7 @@ func (s *server) VerifyAudit(ctx context.Context, request api.VerifyAuditRequest
 		if p := r.Problem; p != nil {
 			answer.Valid = false
 			answer.Problems = append(answer.Problems, api.AuditProblem{
-				Strand: r.Last.Strand, Seq: p.Seq, Kind: api.AuditProblemKind(p.Kind), Message: p.Message,
+				Shard: r.Last.Strand, Seq: p.Seq, Kind: api.AuditProblemKind(p.Kind), Message: p.Message,
 			})
 		}
 		if r.Last.Seq > 0 {

@@ -92,7 +92,7 @@ func viewSummary(b backfill.Backfill) api.BackfillSummary {
 	return api.BackfillSummary{
 		ID: b.ID, TenantID: b.TenantID, JobID: b.JobID, JobVersion: b.JobVersion, From: b.From, To: b.To, RatePerMinute: b.RatePerMinute,
 		Parameters: rawOrNull(b.Parameters), Status: api.BackfillStatus(b.Status), Total: b.Total, Created: b.Created, Progress: b.Progress(),
-		RequestedBy: b.RequestedBy, HeldBy: textOrNull(b.HeldBy), CreatedAt: b.CreatedAt, FinishedAt: orNull(b.FinishedAt),
+		CreatedBy: b.RequestedBy, HeldBy: textOrNull(b.HeldBy), CreatedAt: b.CreatedAt, FinishedAt: orNull(b.FinishedAt),
 	}
 }
 
@@ -101,7 +101,7 @@ func viewBackfill(b backfill.Backfill) api.Backfill {
 	return api.Backfill{
 		ID: v.ID, TenantID: v.TenantID, JobID: v.JobID, JobVersion: v.JobVersion, From: v.From, To: v.To, RatePerMinute: v.RatePerMinute,
 		Parameters: v.Parameters, Status: v.Status, Total: v.Total, Created: v.Created, Progress: v.Progress,
-		RequestedBy: v.RequestedBy, HeldBy: v.HeldBy, CreatedAt: v.CreatedAt, FinishedAt: v.FinishedAt,
+		CreatedBy: v.CreatedBy, HeldBy: v.HeldBy, CreatedAt: v.CreatedAt, FinishedAt: v.FinishedAt,
 		Outcomes: api.BackfillOutcomes{
 			Pending: n[execution.Pending], Running: n[execution.Running], Retrying: n[execution.Retrying],
 			Completed: n[execution.Completed], Failed: n[execution.Failed], Cancelled: n[execution.Cancelled],

@@ -49,7 +49,7 @@ func TestCreateABackfill(t *testing.T) {
 	want := map[string]any{
 		"id": got["id"], "tenantId": b.ours.TenantID.String(), "jobId": strings.Split(path, "/")[5], "jobVersion": 1.0,
 		"from": from.Format(time.RFC3339), "to": to.Format(time.RFC3339), "ratePerMinute": 90.0, "parameters": map[string]any{"body": map[string]any{"day": 1.0}},
-		"status": "running", "total": 24.0, "created": 0.0, "heldBy": nil, "progress": 0.0, "requestedBy": "ada", "createdAt": got["createdAt"], "finishedAt": nil,
+		"status": "running", "total": 24.0, "created": 0.0, "heldBy": nil, "progress": 0.0, "createdBy": "ada", "createdAt": got["createdAt"], "finishedAt": nil,
 		"outcomes": map[string]any{"pending": 0.0, "running": 0.0, "retrying": 0.0, "completed": 0.0, "failed": 0.0, "cancelled": 0.0},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -108,7 +108,7 @@ func placeOf(at *execution.Position) *cursor.Place {
 
 func viewExecution(e execution.Execution) api.Execution {
 	view := api.Execution{
-		ID: e.ID, ExecutionID: e.ID, TenantID: e.TenantID, JobID: e.JobID, JobVersion: e.JobVersion, JobType: api.JobType(e.JobType),
+		ID: e.ID, TenantID: e.TenantID, JobID: e.JobID, JobVersion: e.JobVersion, JobType: api.JobType(e.JobType),
 		TriggerType: api.TriggerType(e.Trigger), TriggeredBy: textOrNull(e.TriggeredBy), Parameters: rawOrNull(e.Parameters), Priority: e.Priority,
 		Status: api.ExecutionStatus(e.Status), Reason: textOrNull(e.Reason), CancelledBy: textOrNull(e.CancelledBy), Progress: e.Progress, ScheduledAt: e.ScheduledAt,
 		StartedAt: orNull(e.StartedAt), CompletedAt: orNull(e.CompletedAt), DurationMs: orNull(e.DurationMS), Result: e.Result,
@@ -116,7 +116,7 @@ func viewExecution(e execution.Execution) api.Execution {
 		RetryCount: e.Retries(), MaxAttempts: e.MaxAttempts, Attempts: make([]api.Attempt, len(e.Attempts)),
 		NextAttemptAt: orNull(e.AvailableAt), CancelRequested: e.Cancelling,
 		MissedCount: nullable.NewNullNullable[int64](), MissedUntil: orNull(e.MissedUntil), WorkerID: orNull(e.WorkerID),
-		MemoryPeakMb: orNull(e.MemoryMB), CPUTimeMs: orNull(e.CPUTimeMS), BackfillID: orNull(e.BackfillID), WaitingOn: viewWait(e.WaitingOn), CreatedAt: e.CreatedAt,
+		BackfillID: orNull(e.BackfillID), WaitingOn: viewWait(e.WaitingOn), CreatedAt: e.CreatedAt,
 	}
 	if e.Error != nil {
 		view.ErrorType = nullable.NewNullableWithValue(api.ErrorType(e.Error.Type))

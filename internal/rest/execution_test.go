@@ -47,7 +47,7 @@ func TestReadAnExecution(t *testing.T) {
 		{failed, map[string]any{
 			"status": "failed", "reason": nil, "priority": 9.0, "progress": 50.0, "triggeredBy": "ada", "parameters": map[string]any{"a": nil},
 			"startedAt": instant, "durationMs": 1234.0, "result": map[string]any{"status": 500.0}, "errorType": "NETWORK_ERROR", "errorMessage": "no answer",
-			"errorStack": "main.go:1", "retryCount": 1.0, "maxAttempts": 4.0, "workerId": worker.String(), "memoryPeakMb": 1.5, "cpuTimeMs": 17.0,
+			"errorStack": "main.go:1", "retryCount": 1.0, "maxAttempts": 4.0, "workerId": worker.String(),
 			"missedCount": nil, "missedUntil": nil, "attempts": []any{map[string]any{
 				"number": 1.0, "startedAt": "2026-03-01T09:00:00Z", "endedAt": "2026-03-01T09:00:01Z", "workerId": worker.String(),
 				"errorType": "TIMEOUT", "errorMessage": "too slow", "errorStack": nil,
@@ -56,11 +56,11 @@ func TestReadAnExecution(t *testing.T) {
 		{missed, map[string]any{
 			"status": "missed", "reason": "the service was away", "priority": 0.0, "progress": 0.0, "triggeredBy": nil, "parameters": nil,
 			"startedAt": nil, "durationMs": nil, "result": nil, "errorType": nil, "errorMessage": nil, "errorStack": nil, "retryCount": 0.0, "maxAttempts": 0.0,
-			"workerId": nil, "memoryPeakMb": nil, "cpuTimeMs": nil, "missedCount": 42.0, "missedUntil": instant, "attempts": []any{},
+			"workerId": nil, "missedCount": 42.0, "missedUntil": instant, "attempts": []any{},
 		}},
 	} {
 		for name, value := range map[string]any{
-			"id": test.id.String(), "executionId": test.id.String(), "tenantId": b.ours.TenantID.String(), "jobId": made.ID.String(), "jobVersion": 3.0, "jobType": "http",
+			"id": test.id.String(), "tenantId": b.ours.TenantID.String(), "jobId": made.ID.String(), "jobVersion": 3.0, "jobType": "http",
 			"triggerType": "scheduled", "scheduledAt": instant, "completedAt": instant, "createdAt": instant, "backfillId": nil, "waitingOn": nil, "nextAttemptAt": nil, "cancelRequested": false, "cancelledBy": nil,
 		} {
 			test.want[name] = value

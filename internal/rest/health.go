@@ -49,7 +49,7 @@ type Dependency struct {
 // GetHealth is GET /health.
 func (s *server) GetHealth(ctx context.Context, _ api.GetHealthRequestObject) (api.GetHealthResponseObject, error) {
 	h := s.health.get(ctx, s.Vitals.Health)
-	answer := api.Health{Service: api.SchedulerService, Port: s.Port}
+	answer := api.Health{Service: api.HealthServiceSchedulerService, Port: s.Port}
 	answer.Dependencies.Database, answer.Details.Database = h.Database.Healthy, details(h.Database)
 	answer.Dependencies.Redis, answer.Details.Redis = h.Redis.Healthy, details(h.Redis)
 	answer.Dependencies.JobQueue, answer.Details.JobQueue = h.JobQueue.Healthy, details(h.JobQueue)
@@ -65,17 +65,17 @@ func (s *server) GetHealth(ctx context.Context, _ api.GetHealthRequestObject) (a
 func statusOf(h Health) api.HealthStatus {
 	switch {
 	case !h.Database.Healthy:
-		return api.Unhealthy
+		return api.HealthStatusUnhealthy
 	case !h.Redis.Healthy || !h.JobQueue.Healthy || !h.DistributedLock.Healthy:
-		return api.Degraded
+		return api.HealthStatusDegraded
 	default:
-		return api.Healthy
+		return api.HealthStatusHealthy
 	}
 }
 
 // GetLiveness is GET /health/live.
 func (s *server) GetLiveness(context.Context, api.GetLivenessRequestObject) (api.GetLivenessResponseObject, error) {
-	return api.GetLiveness200JSONResponse{Status: api.Alive}, nil
+	return api.GetLiveness200JSONResponse{Status: api.LivenessStatusAlive}, nil
 }
 
 // GetReadiness is GET /health/ready.
@@ -85,9 +85,9 @@ func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObje
 		reasons = append([]string{"the process is stopping"}, reasons...)
 	}
 	if len(reasons) > 0 {
-		return api.GetReadiness503JSONResponse{Status: api.NotReady, Reasons: reasons}, nil
+		return api.GetReadiness503JSONResponse{Status: api.ReadinessStatusNotReady, Reasons: reasons}, nil
 	}
-	return api.GetReadiness200JSONResponse{Status: api.Ready, Reasons: []string{}}, nil
+	return api.GetReadiness200JSONResponse{Status: api.ReadinessStatusReady, Reasons: []string{}}, nil
 }
 
 func details(d Dependency) api.DependencyDetails {

@@ -154,7 +154,7 @@ func (s *server) InternalPauseJob(ctx context.Context, request api.InternalPause
 
 // InternalResumeJob is POST /internal/jobs/{jobId}/resume.
 func (s *server) InternalResumeJob(ctx context.Context, request api.InternalResumeJobRequestObject) (api.InternalResumeJobResponseObject, error) {
-	missed := job.MisfirePolicy(orZero(orZero(request.Body).Missed))
+	missed := job.MisfirePolicy(orZero(orZero(request.Body).MisfirePolicy))
 	resumed, err := s.Jobs.Resume(ctx, callOf(ctx).who.Actor, request.JobID, missed)
 	if err != nil {
 		return nil, err

@@ -82,8 +82,8 @@ func (s *server) PauseJob(ctx context.Context, request api.PauseJobRequestObject
 
 // ResumeJob is POST /jobs/{id}/resume.
 func (s *server) ResumeJob(ctx context.Context, request api.ResumeJobRequestObject) (api.ResumeJobResponseObject, error) {
-	missed := job.MisfirePolicy(orZero(orZero(request.Body).Missed))
-	resumed, err := s.Jobs.Resume(ctx, callOf(ctx).who.Actor, request.ID, missed)
+	policy := job.MisfirePolicy(orZero(orZero(request.Body).MisfirePolicy))
+	resumed, err := s.Jobs.Resume(ctx, callOf(ctx).who.Actor, request.ID, policy)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func placeOfJob(at *job.Position) *cursor.Place {
 
 func jobFilter(p api.ListJobsParams) (job.Filter, error) {
 	filter := job.Filter{
-		Tags: orZero(p.Tag), AnyTag: orZero(p.TagMatch) == "any", Text: orZero(p.Q), CreatedBy: orZero(p.CreatedBy),
+		Tags: orZero(p.Tags), AnyTag: orZero(p.TagMatch) == "any", Text: orZero(p.Q), CreatedBy: orZero(p.CreatedBy),
 		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, UpcomingFrom: p.NextExecutionFrom, UpcomingTo: p.NextExecutionTo,
 	}
 	for _, status := range orZero(p.Status) {

@@ -47,7 +47,7 @@ func TestCreateAndReadAJob(t *testing.T) {
 		"timeout": n("7"), "priority": n("9"), "lastExecutionAt": nil, "executionCount": n("0"),
 		"jitterSeconds": n("0"), "dstGap": "shift", "dstOverlap": "first", "calendars": []any{}, "maxExecutions": nil, "maxConcurrent": n("1"), "concurrencyKey": nil,
 		"overlapPolicy": "skip", "overlapQueueLimit": n("100"), "misfirePolicy": "fire_once", "misfireLimit": n("100"), "misfireGraceSeconds": n("60"),
-		"disableAfterFailures": nil, "statusBy": "ada", "pausedUntil": nil, "auditedAt": nil, "auditDifference": nil,
+		"disableAfterFailures": nil, "statusBy": "ada", "pausedUntil": nil, "reconciledAt": nil, "reconciledDifference": nil,
 	}
 	if diff := cmp.Diff(want, shown); diff != "" {
 		t.Errorf("the job differs (-want +got):\n%s", diff)
@@ -225,7 +225,7 @@ func TestTriggerAJob(t *testing.T) {
 	path := base + "/jobs/" + made.ID.String() + "/trigger"
 	got := b.do(t, request{method: "POST", path: path, token: token, body: `{"parameters":{"date":"2026-03-01"}}`})
 	run := read[api.Execution](t, got, http.StatusAccepted)
-	if run.ID != run.ExecutionID || run.JobID != made.ID || run.Status != "pending" || run.TriggerType != "manual" || run.TriggeredBy.MustGet() != "ada" ||
+	if run.JobID != made.ID || run.Status != "pending" || run.TriggerType != "manual" || run.TriggeredBy.MustGet() != "ada" ||
 		string(run.Parameters.MustGet()) != `{"date":"2026-03-01"}` || run.MaxAttempts != 4 || run.RetryCount != 0 {
 		t.Errorf("the execution is %s", got.body)
 	}

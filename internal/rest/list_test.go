@@ -80,11 +80,11 @@ func TestListsOfJobsFilterAndSort(t *testing.T) {
 		{"sort=updatedAt", "delta Alpha bravo Echo charlie"},
 		{"sort=name&status=paused&status=inactive", "charlie"},
 		{"jobType=function", "Alpha"},
-		{"tag=x", "Alpha delta"},
-		{"tag=x&tag=y", "Alpha"},
-		{"tag=x&tag=y&tagMatch=any", "charlie Alpha delta"},
-		{"tag=x&tag=y&tagMatch=any&sort=name", "Alpha charlie delta"},
-		{"tag=X", ""},
+		{"tags=x", "Alpha delta"},
+		{"tags=x&tags=y", "Alpha"},
+		{"tags=x&tags=y&tagMatch=any", "charlie Alpha delta"},
+		{"tags=x&tags=y&tagMatch=any&sort=name", "Alpha charlie delta"},
+		{"tags=X", ""},
 		{"q=report", "delta"},
 		{"q=100%25+of", "delta"},
 		{"q=_all_", "delta"},
@@ -105,7 +105,7 @@ func TestListsOfJobsFilterAndSort(t *testing.T) {
 		}
 	}
 	for field, query := range map[string]string{
-		"q": "q=%00", "tag": "tag=a%00", "createdBy": "createdBy=%00", "createdTo": "createdFrom=2026-01-02T00:00:00Z&createdTo=2026-01-01T00:00:00Z",
+		"q": "q=%00", "tags": "tags=a%00", "createdBy": "createdBy=%00", "createdTo": "createdFrom=2026-01-02T00:00:00Z&createdTo=2026-01-01T00:00:00Z",
 		"nextExecutionTo": "nextExecutionFrom=2026-01-02T00:00:00Z&nextExecutionTo=2026-01-02T00:00:00Z", "sort": "sort=id",
 	} {
 		e := refused(t, b.do(t, request{method: "GET", path: base + "/jobs?" + query, token: token}), http.StatusBadRequest, "VALIDATION_FAILED")

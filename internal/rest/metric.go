@@ -29,12 +29,14 @@ func (s *server) GetMetrics(ctx context.Context, request api.GetMetricsRequestOb
 	}
 	v, hour := viewCount(found.Numbers), found.LastHour
 	answer := api.GetMetrics200JSONResponse{
-		TakenAt: v.TakenAt, Jobs: v.Jobs, Executions: v.Executions, QueueLength: v.QueueLength, RunningExecutions: v.RunningExecutions,
+		TakenAt: v.TakenAt, Jobs: v.Jobs, Executions: v.Executions, Waiting: v.Waiting, Running: v.Running,
 		ActiveWorkers: v.ActiveWorkers, ErrorRate: orNull(hour.ErrorRate()), TimeoutRate: orNull(hour.TimeoutRate()), RetryRate: orNull(hour.RetryRate()),
-		AverageExecutionMs: nullable.NewNullNullable[float64](),
 	}
+	answer.DurationMs.SetNull()
 	if average := hour.AverageDuration(); average != nil {
-		answer.AverageExecutionMs.Set(float64(average.Microseconds()) / 1000)
+		answer.DurationMs.Set(struct {
+			Avg float64 `json:"avg"`
+		}{float64(average.Microseconds()) / 1000})
 	}
 	return answer, nil
 }
@@ -79,13 +81,13 @@ func scopeOf(ctx context.Context, ofAll bool) (uuid.UUID, error) {
 }
 
 func viewCount(n collect.Numbers) api.MetricsCount {
-	view := api.MetricsCount{QueueLength: n.Waiting, RunningExecutions: n.Running, ActiveWorkers: n.Workers, TakenAt: nullable.NewNullNullable[time.Time]()}
+	view := api.MetricsCount{Waiting: n.Waiting, Running: n.Running, ActiveWorkers: n.Workers, TakenAt: nullable.NewNullNullable[time.Time]()}
 	if !n.TakenAt.IsZero() {
 		view.TakenAt.Set(n.TakenAt)
 	}
 	view.Jobs.Total, view.Jobs.Active, view.Jobs.Paused = n.Jobs.Total, n.Jobs.Active, n.Jobs.Paused
 	e := n.Executions
-	view.Executions.Total, view.Executions.Successful, view.Executions.Failed, view.Executions.Cancelled = e.Total(), e.Completed, e.Failed, e.Cancelled
+	view.Executions.Total, view.Executions.Completed, view.Executions.Failed, view.Executions.Cancelled = e.Total(), e.Completed, e.Failed, e.Cancelled
 	view.Executions.Skipped, view.Executions.TimedOut, view.Executions.Retried = e.Skipped, e.TimedOut, e.Retried
 	return view
 }

@@ -109,7 +109,7 @@ func (s *server) GetStatus(ctx context.Context, _ api.GetStatusRequestObject) (a
 	}
 	h := s.health.get(ctx, s.Vitals.Health)
 	answer := api.GetStatus200JSONResponse{
-		Service: string(api.SchedulerService), Status: string(statusOf(h)), Version: programVersion(),
+		Status: string(statusOf(h)), Version: programVersion(),
 		StartedAt: s.started.UTC(), UptimeSeconds: s.running.Elapsed().Seconds(), Time: s.Clock().UTC(),
 		PromotionLagSeconds: seen.Lag.Seconds(), ActiveWorkers: len(members),
 	}
@@ -148,7 +148,7 @@ func (s *server) ListQueues(ctx context.Context, _ api.ListQueuesRequestObject) 
 	hints := map[string]int64{}
 	for i, lane := range lanes {
 		answer.Lanes[i] = api.Lane{
-			Name: api.LaneName(lane.Lane), Running: lane.Running, Waiting: lane.Waiting, Delayed: lane.Delayed, LatencySeconds: lane.Oldest.Seconds(),
+			Name: api.LaneName(lane.Lane), Running: lane.Running, Waiting: lane.Waiting, Delayed: lane.Delayed, OldestWaitingSeconds: lane.Oldest.Seconds(),
 		}
 		if n, ok := h.JobQueue.Details[string(lane.Lane)+"Hints"].(int); ok {
 			hints[string(lane.Lane)] = int64(n)

@@ -166,7 +166,7 @@ func TestMonitoring(t *testing.T) {
 	queues := read[api.Queues](t, get(viewer, "/queues"), http.StatusOK)
 	var lanes []string
 	for _, lane := range queues.Lanes {
-		lanes = append(lanes, fmt.Sprintf("%s %d %d %d %v", lane.Name, lane.Running, lane.Waiting, lane.Delayed, lane.LatencySeconds >= 60))
+		lanes = append(lanes, fmt.Sprintf("%s %d %d %d %v", lane.Name, lane.Running, lane.Waiting, lane.Delayed, lane.OldestWaitingSeconds >= 60))
 	}
 	if diff := cmp.Diff([]string{"high 0 1 0 true", "normal 0 0 0 false", "low 1 0 1 false"}, lanes); diff != "" {
 		t.Errorf("the lanes differ (-want +got):\n%s", diff)
@@ -219,18 +219,18 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	ours := read[api.Metrics](t, get(viewer, ""), http.StatusOK)
-	if ours.TakenAt.IsNull() || ours.Jobs.Total != 5 || ours.Jobs.Active != 3 || ours.Jobs.Paused != 1 || ours.QueueLength != 1 || ours.RunningExecutions != 2 || ours.ActiveWorkers != 4 ||
-		ours.Executions.Total != 83 || ours.Executions.Successful != 60 || ours.Executions.Failed != 20 || ours.Executions.Cancelled != 3 ||
-		ours.ErrorRate.MustGet() != 0.25 || ours.TimeoutRate.MustGet() != 0.1 || ours.RetryRate.MustGet() != 0.05 || ours.AverageExecutionMs.MustGet() != 100 {
+	if ours.TakenAt.IsNull() || ours.Jobs.Total != 5 || ours.Jobs.Active != 3 || ours.Jobs.Paused != 1 || ours.Waiting != 1 || ours.Running != 2 || ours.ActiveWorkers != 4 ||
+		ours.Executions.Total != 83 || ours.Executions.Completed != 60 || ours.Executions.Failed != 20 || ours.Executions.Cancelled != 3 ||
+		ours.ErrorRate.MustGet() != 0.25 || ours.TimeoutRate.MustGet() != 0.1 || ours.RetryRate.MustGet() != 0.05 || ours.DurationMs.MustGet().Avg != 100 {
 		t.Errorf("the numbers are %+v", ours)
 	}
 	refused(t, get(viewer, "?scope=service"), http.StatusForbidden, "FORBIDDEN")
 	refused(t, get(viewer, "/history?scope=service"), http.StatusForbidden, "FORBIDDEN")
-	if all := read[api.Metrics](t, get(platform, "?scope=service"), http.StatusOK); all.QueueLength != 11 {
+	if all := read[api.Metrics](t, get(platform, "?scope=service"), http.StatusOK); all.Waiting != 11 {
 		t.Errorf("those of all are %+v", all)
 	}
 	history := read[api.MetricsHistory](t, get(viewer, "/history?to=2090-01-01T00:00:00Z&from=2020-01-01T00:00:00Z"), http.StatusOK)
-	if len(history.Items) != 3 || history.Items[0].QueueLength != 1 || !history.Items[0].TakenAt.MustGet().After(history.Items[2].TakenAt.MustGet()) {
+	if len(history.Items) != 3 || history.Items[0].Waiting != 1 || !history.Items[0].TakenAt.MustGet().After(history.Items[2].TakenAt.MustGet()) {
 		t.Errorf("the history is %+v", history)
 	}
 	if few := read[api.MetricsHistory](t, get(viewer, "/history?limit=2&to=2090-01-01T00:00:00Z&from=2020-01-01T00:00:00Z"), http.StatusOK); len(few.Items) != 2 {

@@ -179,7 +179,7 @@ func TestResumeSaysWhatBecomesOfMissedInstants(t *testing.T) {
 	b := setup(t)
 	token := b.token(t, b.ours, identity.Operator)
 	for _, test := range []struct{ body, want string }{
-		{``, "fire_once"}, {`{}`, "fire_once"}, {`{"missed":"skip"}`, "skip"}, {`{"missed":"fire_once"}`, "fire_once"}, {`{"missed":"fire_all"}`, "fire_all"},
+		{``, "fire_once"}, {`{}`, "fire_once"}, {`{"misfirePolicy":"skip"}`, "skip"}, {`{"misfirePolicy":"fire_once"}`, "fire_once"}, {`{"misfirePolicy":"fire_all"}`, "fire_all"},
 	} {
 		id := b.makeJob(t, b.ours).ID
 		path := base + "/jobs/" + id.String()
@@ -188,7 +188,7 @@ func TestResumeSaysWhatBecomesOfMissedInstants(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := b.do(t, request{method: "POST", path: path + "/resume", token: token, body: test.body})
-		again := b.do(t, request{method: "POST", path: path + "/resume", token: token, body: `{"missed":"skip"}`})
+		again := b.do(t, request{method: "POST", path: path + "/resume", token: token, body: `{"misfirePolicy":"skip"}`})
 		if first.status != http.StatusOK || first.body != again.body {
 			t.Errorf("resumed: %d %s\nand again: %s", first.status, first.body, again.body)
 		}

@@ -32,7 +32,7 @@ func (s *server) ValidateJob(ctx context.Context, request api.ValidateJobRequest
 	if err != nil {
 		return nil, err
 	}
-	return api.ValidateJob200JSONResponse{Valid: true, Warnings: seen.Warnings, Next: seen.Occurrences}, nil
+	return api.ValidateJob200JSONResponse{Warnings: seen.Warnings, Occurrences: seen.Occurrences}, nil
 }
 
 // ValidateStoredJob is POST /jobs/{id}/validate.
@@ -59,7 +59,7 @@ func (s *server) ValidateStoredJob(ctx context.Context, request api.ValidateStor
 	if err != nil {
 		return nil, err
 	}
-	return api.ValidateStoredJob200JSONResponse{Valid: true, Warnings: seen.Warnings, Next: seen.Occurrences}, nil
+	return api.ValidateStoredJob200JSONResponse{Warnings: seen.Warnings, Occurrences: seen.Occurrences}, nil
 }
 
 // PreviewSchedule is GET /jobs/{id}/schedule.
@@ -133,16 +133,16 @@ func (s *server) warnings(ctx context.Context, j job.Job, compiled *schedule.Sch
 
 func viewOccurrence(o schedule.Occurrence) api.Occurrence {
 	view := api.Occurrence{
-		Slot: o.Slot, At: nullable.NewNullNullable[time.Time](), Wall: o.Wall, JitterSeconds: o.At.Sub(o.Slot).Seconds(),
-		Change: nullable.NewNullNullable[api.ClockChange](), Dropped: nullable.NewNullNullable[api.DropReason](),
+		NominalAt: o.Slot, ScheduledAt: nullable.NewNullNullable[time.Time](), LocalTime: o.Wall, JitterSeconds: o.At.Sub(o.Slot).Seconds(),
+		ClockChange: nullable.NewNullNullable[api.ClockChange](), DropReason: nullable.NewNullNullable[api.DropReason](),
 	}
 	if o.Change != "" {
-		view.Change = nullable.NewNullableWithValue(api.ClockChange(o.Change))
+		view.ClockChange = nullable.NewNullableWithValue(api.ClockChange(o.Change))
 	}
 	if o.Dropped != "" {
-		view.Dropped = nullable.NewNullableWithValue(api.DropReason(o.Dropped))
+		view.DropReason = nullable.NewNullableWithValue(api.DropReason(o.Dropped))
 	} else {
-		view.At = nullable.NewNullableWithValue(o.At)
+		view.ScheduledAt = nullable.NewNullableWithValue(o.At)
 	}
 	return view
 }

@@ -21,12 +21,12 @@ func lines(list []api.Occurrence) []string {
 	var all []string
 	for _, o := range list {
 		at := "-"
-		if instant, err := o.At.Get(); err == nil {
+		if instant, err := o.ScheduledAt.Get(); err == nil {
 			at = instant.Format(time.RFC3339)
 		}
-		change, _ := o.Change.Get()
-		dropped, _ := o.Dropped.Get()
-		all = append(all, strings.TrimSpace(at+" "+o.Wall+" "+string(change)+" "+string(dropped)))
+		change, _ := o.ClockChange.Get()
+		dropped, _ := o.DropReason.Get()
+		all = append(all, strings.TrimSpace(at+" "+o.LocalTime+" "+string(change)+" "+string(dropped)))
 	}
 	return all
 }
@@ -75,11 +75,11 @@ func TestValidateAJobThatIsNotStored(t *testing.T) {
 			continue
 		}
 		seen := read[api.JobValidation](t, got, http.StatusOK)
-		next := lines(seen.Next)
+		next := lines(seen.Occurrences)
 		if diff := cmp.Diff(test.next, next[:min(len(next), len(test.next))]); diff != "" && len(next)+len(test.next) > 0 {
 			t.Errorf("%s: what comes next differs (-want +got):\n%s", test.name, diff)
 		}
-		if diff := cmp.Diff(test.warnings, slices.Compact(codes(seen.Warnings))); diff != "" || !bool(seen.Valid) {
+		if diff := cmp.Diff(test.warnings, slices.Compact(codes(seen.Warnings))); diff != "" {
 			t.Errorf("%s: warnings differ (-want +got):\n%s%s", test.name, diff, got.body)
 		}
 	}
@@ -96,11 +96,11 @@ func TestValidateAStoredJob(t *testing.T) {
 	path := base + "/jobs/" + made.ID.String() + "/validate"
 	before := b.snapshot(t)
 	stored := read[api.JobValidation](t, b.do(t, request{method: "POST", path: path, token: token}), http.StatusOK)
-	if len(stored.Next) != 5 || !stored.Next[0].At.MustGet().Equal(*made.NextExecutionAt) {
-		t.Errorf("the stored job is next due at %v, want %v", lines(stored.Next), made.NextExecutionAt)
+	if len(stored.Occurrences) != 5 || !stored.Occurrences[0].ScheduledAt.MustGet().Equal(*made.NextExecutionAt) {
+		t.Errorf("the stored job is next due at %v, want %v", lines(stored.Occurrences), made.NextExecutionAt)
 	}
 	changed := read[api.JobValidation](t, b.do(t, request{method: "POST", path: path, token: token, body: more(`"interval":"1h"`)}), http.StatusOK)
-	if at := changed.Next[0].At.MustGet(); !at.Equal(b.now.Truncate(time.Microsecond).Add(time.Hour)) {
+	if at := changed.Occurrences[0].ScheduledAt.MustGet(); !at.Equal(b.now.Truncate(time.Microsecond).Add(time.Hour)) {
 		t.Errorf("changed, it is next due at %s, want an hour from %s", at, b.now)
 	}
 	refused(t, b.do(t, request{method: "POST", path: path, token: token, body: more(`"interval":"1ms"`)}), http.StatusBadRequest, "VALIDATION_FAILED")
@@ -144,9 +144,9 @@ func TestPreviewASchedule(t *testing.T) {
 	spread := preview(make(`"cronExpression":"@daily","jitterSeconds":3600`), "count=20")
 	moved := 0
 	for _, o := range spread.Occurrences {
-		at, offset := o.At.MustGet(), time.Duration(o.JitterSeconds*float64(time.Second)).Round(time.Millisecond)
-		if !at.Equal(o.Slot.Add(offset)) || offset < 0 || offset >= time.Hour {
-			t.Errorf("slot %s, at %s, jitter %s", o.Slot, at, offset)
+		at, offset := o.ScheduledAt.MustGet(), time.Duration(o.JitterSeconds*float64(time.Second)).Round(time.Millisecond)
+		if !at.Equal(o.NominalAt.Add(offset)) || offset < 0 || offset >= time.Hour {
+			t.Errorf("nominal %s, at %s, jitter %s", o.NominalAt, at, offset)
 		}
 		if offset > 0 {
 			moved++
@@ -181,7 +181,7 @@ func TestThePreviewIsWhatHappens(t *testing.T) {
 		made := read[api.Job](t, b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: more(members)}), http.StatusCreated)
 		path := fmt.Sprintf("%s/jobs/%s/schedule?count=3&from=%s", base, made.ID, url.QueryEscape(made.CreatedAt.Format(time.RFC3339Nano)))
 		seen := read[api.SchedulePreview](t, b.do(t, request{method: "GET", path: path, token: token}), http.StatusOK)
-		if at := seen.Occurrences[0].At.MustGet(); !at.Equal(made.NextExecutionAt.MustGet()) {
+		if at := seen.Occurrences[0].ScheduledAt.MustGet(); !at.Equal(made.NextExecutionAt.MustGet()) {
 			t.Errorf("%s: the preview says %s, the job %s", members, at, made.NextExecutionAt.MustGet())
 		}
 	}

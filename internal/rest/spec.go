@@ -139,7 +139,7 @@ func viewJob(j job.Job) api.Job {
 		CreatedBy:            j.CreatedBy, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt,
 		Status: api.JobStatus(j.Status), StatusReason: textOrNull(j.StatusReason), StatusBy: textOrNull(j.StatusBy), StatusAt: j.StatusAt,
 		PausedUntil: orNull(j.PausedUntil), NextExecutionAt: orNull(j.Upcoming()), LastExecutionAt: orNull(j.LastExecutionAt),
-		ExecutionCount: j.ExecutionCount, AuditedAt: orNull(j.AuditedAt), AuditDifference: orNull(j.AuditDifference),
+		ExecutionCount: j.ExecutionCount, ReconciledAt: orNull(j.AuditedAt), ReconciledDifference: orNull(j.AuditDifference),
 	}
 }
 

@@ -107,7 +107,7 @@ export interface paths {
         };
         /**
          * Verify the record
-         * @description Follows the eight strands of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a strand, the record says so, and the strand is followed from there; an anchor from before that proves nothing more.
+         * @description Follows the eight shards of the tenant's record, each a chain of hashes, over at most 10,000 changes of each. Edited, deleted, inserted and reordered changes are found, and a tail that was cut off. Keep the `anchors` of the answer elsewhere and send them later: then a record that was written anew as a whole is found too. Sent at once, they go on where an answer is not `complete`. Where retention removed the beginning of a shard, the record says so, and the shard is followed from there; an anchor from before that proves nothing more.
          */
         get: operations["verifyAudit"];
         put?: never;
@@ -535,7 +535,7 @@ export interface paths {
         put?: never;
         /**
          * Resume a job
-         * @description Makes the schedule fire again. What the pause held back is treated as `missed` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+         * @description Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
          */
         post: operations["resumeJob"];
         delete?: never;
@@ -1445,7 +1445,7 @@ export interface components {
             /** @enum {string} */
             change: "create" | "update" | "delete";
             /**
-             * @description SHA-256, in hexadecimal, of this change and the hash of the one before in its strand.
+             * @description SHA-256, in hexadecimal, of this change and the hash of the one before in its shard.
              * @example 9f2c5b1e7d3a4f60b8c2d1e0f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c4d3e2f1a0
              */
             hash: string;
@@ -1462,18 +1462,18 @@ export interface components {
             requestId: string;
             /**
              * Format: int64
-             * @description Counts the changes of its strand, without gaps.
+             * @description Counts the changes of its shard, without gaps.
              * @example 41
              */
             seq: number;
             /**
-             * @description The strand of the record that it is in.
+             * @description The shard of the record that it is in.
              * @example 3
              */
-            strand: number;
+            shard: number;
         };
         /**
-         * @description A kind of thing that changes. `auditLog` is a strand of the record itself, whose beginning retention removed; `call` is a call that was refused.
+         * @description A kind of thing that changes. `auditLog` is a shard of the record itself, whose beginning retention removed; `call` is a call that was refused.
          * @enum {string}
          */
         AuditObjectType: "job" | "execution" | "backfill" | "calendar" | "secret" | "apiKey" | "tenant" | "auditLog" | "call";
@@ -1488,7 +1488,7 @@ export interface components {
         };
         AuditProblem: {
             /**
-             * @description `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the strand is another one than the anchored. `removed`: the beginning is gone, and the record does not say that retention removed it.
+             * @description `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the shard is another one than the anchored. `removed`: the beginning is gone, and the record does not say that retention removed it.
              * @enum {string}
              */
             kind: "edited" | "missing" | "cut" | "added" | "anchor" | "removed";
@@ -1496,24 +1496,24 @@ export interface components {
             message: string;
             /**
              * Format: int64
-             * @description Where in the strand.
+             * @description Where in the shard.
              * @example 41
              */
             seq: number;
             /** @example 3 */
-            strand: number;
+            shard: number;
         };
         AuditVerification: {
-            /** @description The last change of each strand that holds. */
+            /** @description The last change of each shard that holds. */
             anchors: string[];
             /**
              * @description How many changes were checked, those of the anchors included.
              * @example 1204
              */
             checked: number;
-            /** @description Every strand was followed to its end. */
+            /** @description Every shard was followed to its end. */
             complete: boolean;
-            /** @description The first problem of each strand that has one. */
+            /** @description The first problem of each shard that has one. */
             problems: components["schemas"]["AuditProblem"][];
             /** @description Everything that was checked holds. */
             valid: boolean;
@@ -1606,6 +1606,11 @@ export interface components {
             /** Format: date-time */
             createdAt: string;
             /**
+             * @description The `sub` of who asked for it.
+             * @example ada
+             */
+            createdBy: string;
+            /**
              * Format: date-time
              * @description When it was completed or cancelled.
              */
@@ -1635,8 +1640,6 @@ export interface components {
             progress: number;
             /** @example 60 */
             ratePerMinute: number;
-            /** @example ada */
-            requestedBy: string;
             status: components["schemas"]["BackfillStatus"];
             /** Format: uuid */
             tenantId: string;
@@ -1895,12 +1898,6 @@ export interface components {
             cancelRequested: boolean;
             /** Format: date-time */
             completedAt: string | null;
-            /**
-             * Format: int64
-             * @description In milliseconds, where the job type can tell.
-             * @example 12
-             */
-            cpuTimeMs: number | null;
             /** Format: date-time */
             createdAt: string;
             /**
@@ -1915,11 +1912,6 @@ export interface components {
             errorStack: string | null;
             /** @description Why a `failed` execution failed; null for every other one. */
             errorType: (string & components["schemas"]["ErrorType"]) | null;
-            /**
-             * Format: uuid
-             * @description The same value as `id`; the name under which the queue and targets know it.
-             */
-            executionId: string;
             /** Format: uuid */
             id: string;
             /** Format: uuid */
@@ -1935,12 +1927,6 @@ export interface components {
              * @example 4
              */
             maxAttempts: number;
-            /**
-             * Format: double
-             * @description In MiB, where the job type can tell.
-             * @example 4.5
-             */
-            memoryPeakMb: number | null;
             /**
              * Format: int64
              * @description Of a `missed` execution that stands for several due instants, how many.
@@ -2271,17 +2257,6 @@ export interface components {
         };
         /** @description A stored definition and what became of it. */
         Job: {
-            /**
-             * Format: int64
-             * @description What the recount found: executions beyond (above 0) or short of (below 0) the due instants; 0 is right.
-             * @example 0
-             */
-            auditDifference: number | null;
-            /**
-             * Format: date-time
-             * @description When the service last recounted this job's due instants, which it does by samples.
-             */
-            auditedAt: string | null;
             calendars: components["schemas"]["JobCalendar"][];
             cancelling?: components["schemas"]["JobCancelling"];
             /**
@@ -2358,6 +2333,17 @@ export interface components {
             pausedUntil: string | null;
             /** @example 0 */
             priority: number;
+            /**
+             * Format: date-time
+             * @description When the service last recounted this job's due instants, which it does by samples.
+             */
+            reconciledAt: string | null;
+            /**
+             * Format: int64
+             * @description What the recount found: executions beyond (above 0) or short of (below 0) the due instants; 0 is right.
+             * @example 0
+             */
+            reconciledDifference: number | null;
             retryConfig: components["schemas"]["RetryConfig"];
             /** Format: date-time */
             runAt: string | null;
@@ -2619,12 +2605,7 @@ export interface components {
         JobType: "http" | "function";
         JobValidation: {
             /** @description The next five occurrences that run, and those between them that do not. */
-            next: components["schemas"]["Occurrence"][];
-            /**
-             * @description Always true: what is not valid is answered 400, with every field.
-             * @enum {boolean}
-             */
-            valid: true;
+            occurrences: components["schemas"]["Occurrence"][];
             warnings: components["schemas"]["ScheduleWarning"][];
         };
         /** @description A version of a job. */
@@ -2693,16 +2674,16 @@ export interface components {
              */
             delayed: number;
             /**
-             * Format: double
-             * @description How long the one that waits longest could have started.
-             * @example 0.02
-             */
-            latencySeconds: number;
-            /**
              * @description Of priorities 7 to 9, 3 to 6, and 0 to 2.
              * @enum {string}
              */
             name: "high" | "normal" | "low";
+            /**
+             * Format: double
+             * @description How long the one that waits longest could have started.
+             * @example 0.02
+             */
+            oldestWaitingSeconds: number;
             /**
              * Format: int64
              * @example 1
@@ -2738,12 +2719,14 @@ export interface components {
             status: "alive";
         };
         Metrics: components["schemas"]["MetricsCount"] & {
-            /**
-             * Format: double
-             * @description How long the last attempts of executions that completed or failed took, in milliseconds, as `durationMs.avg` of `GET /executions/stats`; null where there are none.
-             * @example 130.5
-             */
-            averageExecutionMs: number | null;
+            /** @description How long the last attempts of executions that completed or failed took, in milliseconds; null if there are none. See `durationMs` of `GET /executions/stats`. */
+            durationMs: {
+                /**
+                 * Format: double
+                 * @example 130.5
+                 */
+                avg: number;
+            } | null;
             /**
              * Format: double
              * @description The share of failed ones among those that completed or failed; null where there are none.
@@ -2779,6 +2762,11 @@ export interface components {
                 cancelled: number;
                 /**
                  * Format: int64
+                 * @example 400
+                 */
+                completed: number;
+                /**
+                 * Format: int64
                  * @example 1
                  */
                 failed: number;
@@ -2794,11 +2782,6 @@ export interface components {
                  * @example 2
                  */
                 skipped: number;
-                /**
-                 * Format: int64
-                 * @example 400
-                 */
-                successful: number;
                 /**
                  * Format: int64
                  * @description Of `failed`, by `TIMEOUT`.
@@ -2831,20 +2814,21 @@ export interface components {
             };
             /**
              * Format: int64
-             * @description Executions that wait.
-             * @example 4
-             */
-            queueLength: number;
-            /**
-             * Format: int64
+             * @description Executions that run.
              * @example 6
              */
-            runningExecutions: number;
+            running: number;
             /**
              * Format: date-time
              * @description The half minute in which they were taken.
              */
             takenAt: string | null;
+            /**
+             * Format: int64
+             * @description Executions that wait.
+             * @example 4
+             */
+            waiting: number;
         };
         MetricsHistory: {
             items: components["schemas"]["MetricsCount"][];
@@ -2874,33 +2858,33 @@ export interface components {
             /** @example Example Ltd */
             name: string;
         };
-        /** @description An instant that the schedule names, whether it runs or not. */
+        /** @description A time that the schedule names, whether the job runs then or not. */
         Occurrence: {
-            /**
-             * Format: date-time
-             * @description The slot with its jitter, when the run is due, with the offset of the job's zone; null where nothing runs.
-             * @example 2026-03-29T03:30:04.25+02:00
-             */
-            at: string | null;
-            change: (string & components["schemas"]["ClockChange"]) | null;
-            dropped: (string & components["schemas"]["DropReason"]) | null;
+            clockChange: (string & components["schemas"]["ClockChange"]) | null;
+            dropReason: (string & components["schemas"]["DropReason"]) | null;
             /**
              * Format: double
-             * @description How far `at` lies behind the slot.
+             * @description Seconds from `nominalAt` to `scheduledAt`.
              * @example 4.25
              */
             jitterSeconds: number;
             /**
-             * Format: date-time
-             * @description The instant that the expression or interval names, with the offset of the job's zone.
-             * @example 2026-03-29T03:30:00+02:00
-             */
-            slot: string;
-            /**
-             * @description The local time that the expression names; another than the slot's where a clock change moved it.
+             * @description The local time that the expression names; it differs from that of `nominalAt` where a clock change moved it.
              * @example 2026-03-29T02:30:00
              */
-            wall: string;
+            localTime: string;
+            /**
+             * Format: date-time
+             * @description The time that the expression or interval names, with the offset of the job's zone.
+             * @example 2026-03-29T03:30:00+02:00
+             */
+            nominalAt: string;
+            /**
+             * Format: date-time
+             * @description When the job runs, which is `nominalAt` plus the jitter, with the offset of the job's zone; null if it does not run.
+             * @example 2026-03-29T03:30:04.25+02:00
+             */
+            scheduledAt: string | null;
         };
         /**
          * @description What happens to a due instant while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
@@ -2963,7 +2947,7 @@ export interface components {
              * @description What happens to the instants that the pause held back: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to the job's `misfireLimit`. Without it, what the job's `misfirePolicy` says.
              * @enum {string}
              */
-            missed?: "skip" | "fire_once" | "fire_all";
+            misfirePolicy?: "skip" | "fire_once" | "fire_all";
         };
         /** @description When a failed attempt is made again. In answers every field is present. */
         RetryConfig: {
@@ -3013,7 +2997,7 @@ export interface components {
             graceSeconds?: number;
         };
         SchedulePreview: {
-            /** @description In the order of their slots; empty for a job that runs only when triggered. */
+            /** @description In the order of `nominalAt`; empty for a job that runs only when triggered. */
             occurrences: components["schemas"]["Occurrence"][];
             /**
              * @description The zone whose offset the instants have.
@@ -3212,8 +3196,6 @@ export interface components {
              * @example 0.02
              */
             promotionLagSeconds: number;
-            /** @example scheduler-service */
-            service: string;
             /**
              * Format: date-time
              * @description When this process started.
@@ -3412,7 +3394,7 @@ export interface components {
          * @description What made the execution.
          * @enum {string}
          */
-        TriggerType: "scheduled" | "manual" | "retry" | "backfill" | "dependency";
+        TriggerType: "scheduled" | "manual" | "retry" | "backfill";
         /**
          * @description What an execution waits for, as it was when it was read.
          * @example {
@@ -4322,7 +4304,7 @@ export interface components {
         SecretName: string;
         /** @description Whether a job must have `all` the tags, or `any` of them. */
         TagMatch: "all" | "any";
-        /** @description Only jobs with this tag; may be repeated. */
+        /** @description Only jobs with this tag; may be repeated, and `tagMatch` says whether all or any count. */
         Tags: string[];
         /** @description The id of the tenant. */
         TenantID: string;
@@ -4588,7 +4570,7 @@ export interface operations {
     verifyAudit: {
         parameters: {
             query?: {
-                /** @description An anchor of an earlier answer, from which its strand is followed; at most one of each strand. */
+                /** @description An anchor of an earlier answer, from which its shard is followed; at most one of each shard. */
                 anchor?: string[];
             };
             header?: never;
@@ -5192,10 +5174,10 @@ export interface operations {
                 sort?: "createdAt" | "-createdAt" | "updatedAt" | "-updatedAt" | "name" | "-name" | "nextExecutionAt" | "-nextExecutionAt" | "lastExecutionAt" | "-lastExecutionAt";
                 /** @description Only jobs in one of these states; may be repeated. */
                 status?: components["parameters"]["JobStatuses"];
-                /** @description Only jobs with this tag; may be repeated. */
-                tag?: components["parameters"]["Tags"];
                 /** @description Whether a job must have `all` the tags, or `any` of them. */
                 tagMatch?: components["parameters"]["TagMatch"];
+                /** @description Only jobs with this tag; may be repeated, and `tagMatch` says whether all or any count. */
+                tags?: components["parameters"]["Tags"];
             };
             header?: never;
             path?: never;

@@ -15,7 +15,7 @@ import (
 func (l *load) draw(n int) (*work, api.JobSpec) {
 	r := l.random
 	w := l.work(n%l.tenants, fmt.Sprintf("job %d", n))
-	spec := api.JobSpec{Name: w.name, JobType: api.HTTP, EndDate: nullable.NewNullableWithValue(l.end)}
+	spec := api.JobSpec{Name: w.name, JobType: api.JobTypeHTTP, EndDate: nullable.NewNullableWithValue(l.end)}
 	if r.IntN(3) == 0 {
 		w.step = time.Duration(1000+100*r.IntN(25)) * time.Millisecond
 		spec.Interval = nullable.NewNullableWithValue(w.step.String())
@@ -82,7 +82,7 @@ func (l *load) function(spec *api.JobSpec, url string, mayBeDeaf bool) {
 	if then == "deaf" {
 		*spec.Timeout = 1
 	}
-	spec.JobType = api.Function
+	spec.JobType = api.JobTypeFunction
 	spec.Config, _ = json.Marshal(map[string]any{
 		"modulePath": "chaos", "functionName": "call", "parameters": map[string]any{"url": url, "then": then},
 	})
@@ -102,7 +102,7 @@ func (l *load) crowded() (*work, api.JobSpec) {
 	w.of = w.name
 	w.every = 5 * time.Second
 	spec := api.JobSpec{
-		Name: w.name, JobType: api.HTTP, EndDate: nullable.NewNullableWithValue(l.end),
+		Name: w.name, JobType: api.JobTypeHTTP, EndDate: nullable.NewNullableWithValue(l.end),
 		CronExpression: nullable.NewNullableWithValue("*/5 * * * * *"), OverlapPolicy: &w.overlap,
 	}
 	spec.Config, _ = json.Marshal(map[string]any{"url": fmt.Sprintf("%s/?tenant=%d&ms=1000", l.stack.sink.url, tenant)})

@@ -68,7 +68,7 @@ func (l *load) secondly(of string, n int) (*work, api.JobSpec) {
 	w := l.work(tenant, fmt.Sprintf("%s %d", of, n))
 	w.of, w.every = of, time.Second
 	spec := api.JobSpec{
-		Name: w.name, JobType: api.HTTP, EndDate: nullable.NewNullableWithValue(l.end), OverlapPolicy: &w.overlap,
+		Name: w.name, JobType: api.JobTypeHTTP, EndDate: nullable.NewNullableWithValue(l.end), OverlapPolicy: &w.overlap,
 		CronExpression: nullable.NewNullableWithValue("* * * * * *"),
 	}
 	spec.Config = fmt.Appendf(nil, `{"url":"%s/?tenant=%d"}`, l.stack.sink.url, tenant)
@@ -152,7 +152,7 @@ func backlog(ctx context.Context, s *stack, _ *member, f *fault) error {
 	l.mu.Lock()
 	w := l.work(l.tenants-1, fmt.Sprintf("%s %d", backlogName, len(l.jobs)))
 	w.of = backlogName
-	spec := api.JobSpec{Name: w.name, JobType: api.HTTP, OverlapPolicy: &w.overlap}
+	spec := api.JobSpec{Name: w.name, JobType: api.JobTypeHTTP, OverlapPolicy: &w.overlap}
 	spec.Config = fmt.Appendf(nil, `{"url":"%s/?tenant=%d&ms=100"}`, l.stack.sink.url, w.tenant)
 	l.mu.Unlock()
 	if l.make(ctx, w, spec); w.id == uuid.Nil {
@@ -254,9 +254,9 @@ func (l *load) unpark(ctx context.Context, w *work) error {
 	if stored[w.id].status != "inactive" || !clock.Now().Before(w.end) {
 		return nil
 	}
-	all := api.ResumeRequestMissedFireAll
+	all := api.ResumeRequestMisfirePolicyFireAll
 	code, _ := l.ask(ctx, w.tenant, "unpark", func(c *api.ClientWithResponses) (int, error) {
-		answer, err := c.ResumeJobWithResponse(ctx, w.id, api.ResumeRequest{Missed: &all})
+		answer, err := c.ResumeJobWithResponse(ctx, w.id, api.ResumeRequest{MisfirePolicy: &all})
 		if err != nil {
 			return 0, err
 		}

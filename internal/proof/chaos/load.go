@@ -184,7 +184,7 @@ func (l *load) triggerAs(ctx context.Context, w *work, name string) (id uuid.UUI
 }
 
 // pause holds a job back for a moment and resumes it.
-func (l *load) pause(ctx context.Context, w *work, hold time.Duration, missed api.ResumeRequestMissed) {
+func (l *load) pause(ctx context.Context, w *work, hold time.Duration, missed api.ResumeRequestMisfirePolicy) {
 	code, paused := l.ask(ctx, w.tenant, "pause", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.PauseJobWithResponse(ctx, w.id, api.PauseRequest{})
 		if err != nil {
@@ -203,7 +203,7 @@ func (l *load) pause(ctx context.Context, w *work, hold time.Duration, missed ap
 		}
 	}
 	code, resumed := l.ask(ctx, w.tenant, "resume", func(c *api.ClientWithResponses) (int, error) {
-		answer, err := c.ResumeJobWithResponse(ctx, w.id, api.ResumeRequest{Missed: &missed})
+		answer, err := c.ResumeJobWithResponse(ctx, w.id, api.ResumeRequest{MisfirePolicy: &missed})
 		if err != nil {
 			return 0, err
 		}
@@ -309,8 +309,8 @@ func (l *load) something(ctx context.Context, all *sync.WaitGroup) {
 		other = l.pick(w.tenant)
 	}
 	hold := time.Duration(200+l.random.IntN(4000)) * time.Millisecond
-	missed := []api.ResumeRequestMissed{
-		api.ResumeRequestMissedSkip, api.ResumeRequestMissedFireOnce, api.ResumeRequestMissedFireAll,
+	missed := []api.ResumeRequestMisfirePolicy{
+		api.ResumeRequestMisfirePolicySkip, api.ResumeRequestMisfirePolicyFireOnce, api.ResumeRequestMisfirePolicyFireAll,
 	}[l.random.IntN(3)]
 	all.Go(func() {
 		switch {

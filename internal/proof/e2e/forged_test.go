@@ -22,7 +22,7 @@ func TestForgedHintsStartNothing(t *testing.T) {
 	s := start(t, hinted, 0)
 	target, calls := sink(t)
 	call := func(name string) api.JobSpec {
-		return api.JobSpec{Name: name, JobType: api.HTTP, Config: config(t, map[string]any{"url": target, "method": "POST", "body": name})}
+		return api.JobSpec{Name: name, JobType: api.JobTypeHTTP, Config: config(t, map[string]any{"url": target, "method": "POST", "body": name})}
 	}
 	over := s.trigger(s.create(call("over")).ID)
 	worker := s.worker()

@@ -97,7 +97,7 @@ func config(t *testing.T, v any) json.RawMessage {
 }
 
 func sleepJob(t *testing.T, name string, d time.Duration) api.JobSpec {
-	return api.JobSpec{Name: name, JobType: api.Function, Config: config(t, map[string]any{
+	return api.JobSpec{Name: name, JobType: api.JobTypeFunction, Config: config(t, map[string]any{
 		"modulePath": "builtin", "functionName": "sleep", "parameters": map[string]any{"durationMs": d.Milliseconds()},
 	})}
 }
@@ -117,7 +117,7 @@ func TestWholePath(t *testing.T) {
 func wholePath(t *testing.T, s *installation) {
 	target, calls := sink(t)
 	job := s.create(api.JobSpec{
-		Name: "hello", JobType: api.HTTP, CronExpression: nullable.NewNullableWithValue("* * * * * *"),
+		Name: "hello", JobType: api.JobTypeHTTP, CronExpression: nullable.NewNullableWithValue("* * * * * *"),
 		Config: config(t, map[string]any{"url": target, "method": "POST", "body": "hello, world"}),
 	})
 	first := <-calls

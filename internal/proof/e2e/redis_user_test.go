@@ -70,7 +70,7 @@ func TestLeastUserOfRedis(t *testing.T) {
 	s.env = []string{"REDIS_URL=rediss://scheduler:worker@" + addr + "/0", "SSL_CERT_FILE=" + roots}
 	s.up(1)
 	target, calls := sink(t)
-	job := s.create(api.JobSpec{Name: "a", JobType: api.HTTP, Config: config(t, map[string]any{"url": target, "method": "POST", "body": "x"})})
+	job := s.create(api.JobSpec{Name: "a", JobType: api.JobTypeHTTP, Config: config(t, map[string]any{"url": target, "method": "POST", "body": "x"})})
 	asked := func(command string) string {
 		got, err := redisSays(addr, "admin", command)
 		if err != nil {

@@ -89,7 +89,7 @@ func TestWorkerIsNotReadyWhileItDrains(t *testing.T) {
 	t.Cleanup(target.Close)
 	let := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(let)
-	run := s.trigger(s.create(api.JobSpec{Name: "as long as it takes", JobType: api.HTTP, Config: config(t, map[string]any{"url": target.URL})}).ID)
+	run := s.trigger(s.create(api.JobSpec{Name: "as long as it takes", JobType: api.JobTypeHTTP, Config: config(t, map[string]any{"url": target.URL})}).ID)
 	<-begun
 	p.terminate()
 	s.eventually("it is not ready", func() bool { return status(ready) == 503 })

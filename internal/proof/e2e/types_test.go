@@ -22,7 +22,7 @@ func TestWorkersOfDifferentTypes(t *testing.T) {
 			var calls atomic.Int64
 			target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }))
 			t.Cleanup(target.Close)
-			call := s.create(api.JobSpec{Name: "call", JobType: api.HTTP, Config: config(t, map[string]any{"url": target.URL})}).ID
+			call := s.create(api.JobSpec{Name: "call", JobType: api.JobTypeHTTP, Config: config(t, map[string]any{"url": target.URL})}).ID
 			function := s.create(sleepJob(t, "function", time.Millisecond)).ID
 
 			s.process("worker", "EGRESS_ALLOW=127.0.0.0/8", "WORKER_JOB_TYPES=http")

@@ -175,7 +175,7 @@ func TestCheckParameters(t *testing.T) {
 			"from format: must be an instant such as 2026-03-01T09:00:00Z (in a URL, + is written %2B)",
 			"jobId format: must be a UUID",
 			"status enum: must be one of pending, running, retrying, completed, failed, cancelled, skipped, missed",
-			"triggerType enum: must be one of scheduled, manual, retry, backfill, dependency",
+			"triggerType enum: must be one of scheduled, manual, retry, backfill",
 			"x unknown: is not a parameter of this operation",
 		}},
 		{name: "a comma is no repetition", method: "GET", path: "/executions", query: "status=pending,running", want: []string{
