@@ -57,7 +57,7 @@ func Administer(ctx context.Context, o Order, args []string) error {
 // processes' roles.
 func Migrate(ctx context.Context, c config.Migrate, log *slog.Logger) error {
 	owner := c.OwnerURL.Reveal()
-	applied, err := postgres.Migrate(ctx, owner)
+	applied, err := postgres.Migrate(ctx, owner, log)
 	if err != nil {
 		return err
 	}

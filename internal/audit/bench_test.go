@@ -33,7 +33,7 @@ func BenchmarkCreatesOfOneTenant(b *testing.B) {
 		b.Fatal(err)
 	}
 	owner, login := server.URL("bench", "bench_owner"), server.URL("bench", "bench")
-	if _, err := postgres.Migrate(b.Context(), owner); err != nil {
+	if _, err := postgres.Migrate(b.Context(), owner, slog.New(slog.DiscardHandler)); err != nil {
 		b.Fatal(err)
 	}
 	if err := postgres.EnsureLogin(b.Context(), owner, login); err != nil {

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
+	"io/fs"
+	"log/slog"
+	"path"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,29 +16,36 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
-	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/migrations"
+)
+
+const (
+	// lockTimeout is how long a migration waits for one lock. Requests queue behind
+	// it meanwhile. It is shorter than PostgreSQL's deadlock_timeout (1 s), so that
+	// a migration and a request that wait for each other cost the migration its
+	// turn, and not the request.
+	lockTimeout = 500 * time.Millisecond
+	// migrationTries is how often one migration is tried: for some five minutes.
+	migrationTries = 70
+	firstBackoff   = 200 * time.Millisecond
+	longestBackoff = 5 * time.Second
 )
 
 // Migrate brings the schema to the version embedded in this binary, as the
 // owner of the schema. Several at once are safe: one applies, the others wait.
-// It answers how many migrations it applied.
-func Migrate(ctx context.Context, ownerURL string) (applied int, err error) {
-	conn, provider, err := openProvider(ownerURL)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	results, err := provider.Up(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("migrate: %w", err)
-	}
-	return len(results), nil
+// It returns how many migrations it applied.
+//
+// A migration that does not get a lock in time, or is the victim of a deadlock,
+// is undone and repeated, so that it never holds up the processes that work on
+// the same tables.
+func Migrate(ctx context.Context, ownerURL string, log *slog.Logger) (applied int, err error) {
+	m := migrator{ownerURL: ownerURL, files: migrations.FS, log: log, tries: migrationTries}
+	return m.up(ctx)
 }
 
-// MigrateDown takes every migration back: for tests of the down parts.
+// MigrateDown undoes every migration: for tests of the down parts.
 func MigrateDown(ctx context.Context, ownerURL string) (err error) {
-	conn, provider, err := openProvider(ownerURL)
+	conn, provider, err := openProvider(ownerURL, migrations.FS)
 	if err != nil {
 		return err
 	}
@@ -47,14 +56,85 @@ func MigrateDown(ctx context.Context, ownerURL string) (err error) {
 	return nil
 }
 
-func openProvider(ownerURL string) (*sql.DB, *goose.Provider, error) {
+// migrator applies the files of one folder.
+type migrator struct {
+	ownerURL string
+	files    fs.FS
+	log      *slog.Logger
+	tries    int // of one migration
+}
+
+func (m migrator) up(ctx context.Context) (applied int, err error) {
+	conn, provider, err := openProvider(m.ownerURL, m.files)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	waits, err := watchLocks(ctx, m.ownerURL)
+	if err != nil {
+		return 0, err
+	}
+	defer waits.stop()
+	for tries := 1; ; tries++ {
+		results, err := provider.Up(ctx)
+		applied += len(results)
+		var partial *goose.PartialError
+		if err == nil || !errors.As(err, &partial) {
+			return applied, wrap("migrate", err)
+		}
+		if len(partial.Applied) > 0 {
+			applied, tries = applied+len(partial.Applied), 1
+		}
+		name := path.Base(partial.Failed.Source.Path)
+		if !lostRace(err) || tries >= m.tries {
+			return applied, wrap("migrate: "+name+waits.because(), err)
+		}
+		backoff := min(firstBackoff<<min(tries-1, 10), longestBackoff)
+		m.log.WarnContext(ctx, "a migration waits for a lock and is repeated",
+			"migration", name, "waits_for", waits.last(), "tries", tries, "repeated_in", backoff.String(), "error", err)
+		if err := rest(ctx, backoff); err != nil {
+			return applied, err
+		}
+	}
+}
+
+// lostRace reports whether a migration failed only because somebody else held a
+// lock.
+func lostRace(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && (refused.Code == lockNotAvailable || refused.Code == "40P01") // deadlock_detected
+}
+
+func rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("migrate: %w", ctx.Err())
+	}
+}
+
+func wrap(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// migrateName is the application_name of the session that applies migrations.
+const migrateName = "scheduler-migrate"
+
+func openProvider(ownerURL string, files fs.FS) (*sql.DB, *goose.Provider, error) {
 	config, err := pgx.ParseConfig(ownerURL)
 	if err != nil {
 		return nil, nil, errors.New("DATABASE_OWNER_URL does not parse") // the driver's text repeats the password
 	}
-	config.RuntimeParams["application_name"] = "scheduler-migrate"
+	config.RuntimeParams["application_name"] = migrateName
 	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		_, err := conn.Exec(ctx, "SET lock_timeout = 10000").ReadAll() // a pooler refuses it as a start-up parameter
+		// By a statement: a pooler refuses it as a start-up parameter.
+		_, err := conn.Exec(ctx, fmt.Sprintf("SET lock_timeout = %d", lockTimeout.Milliseconds())).ReadAll()
 		return err
 	}
 	conn := stdlib.OpenDB(*config)
@@ -62,78 +142,11 @@ func openProvider(ownerURL string) (*sql.DB, *goose.Provider, error) {
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("migration lock: %w", err), conn.Close())
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, conn, migrations.FS, goose.WithSessionLocker(locker))
+	provider, err := goose.NewProvider(goose.DialectPostgres, conn, files, goose.WithSessionLocker(locker))
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("read the migrations: %w", err), conn.Close())
 	}
 	return conn, provider, nil
-}
-
-// EnsureLogin makes the login role named in appURL a member of the processes'
-// two roles, creating it with that address's password when it does not exist.
-// It needs an owner that may create roles.
-func EnsureLogin(ctx context.Context, ownerURL, appURL string) error {
-	app, err := pgx.ParseConfig(appURL)
-	if err != nil {
-		return errors.New("DATABASE_URL does not parse")
-	}
-	return asOwner(ctx, ownerURL, func(conn *pgx.Conn) error { return ensureLogin(ctx, conn, app) })
-}
-
-// AsOwner runs fn on one connection of the schema's owner.
-func AsOwner(ctx context.Context, ownerURL string, fn func(q *db.Queries) error) error {
-	return asOwner(ctx, ownerURL, func(conn *pgx.Conn) error { return fn(db.New(conn)) })
-}
-
-func asOwner(ctx context.Context, ownerURL string, fn func(conn *pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, ownerURL)
-	if err != nil {
-		return fmt.Errorf("connect as the owner to %s: %w", Redacted(ownerURL), Fault(err))
-	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = conn.Close(closing)
-	}()
-	return fn(conn)
-}
-
-// ensureLogin makes the login and grants it the processes' roles. Roles are the
-// whole cluster's, so another database's migrator may be at it in the same
-// moment, and no lock that we can take keeps it out: who was second looks again.
-func ensureLogin(ctx context.Context, conn *pgx.Conn, app *pgx.ConnConfig) (err error) {
-	for range 5 {
-		if err = makeLogin(ctx, conn, app); !overtaken(err) {
-			return err
-		}
-	}
-	return err
-}
-
-// overtaken says that somebody else made the same row of the catalogue first.
-func overtaken(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && slices.Contains([]string{
-		"23505", "42710", "XX000", // unique_violation, duplicate_object, "tuple concurrently updated"
-	}, refused.Code)
-}
-
-func makeLogin(ctx context.Context, conn *pgx.Conn, app *pgx.ConnConfig) error {
-	var statement string
-	// Role names and passwords are no parameters of DDL: the server quotes them.
-	err := conn.QueryRow(ctx, `SELECT CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = $1) THEN '' ELSE
-		format('CREATE ROLE %I LOGIN NOSUPERUSER NOBYPASSRLS PASSWORD %L;', $1::text, nullif($2::text, '')) END
-		|| format('GRANT scheduler_api, scheduler_engine TO %I', $1::text)`, app.User, app.Password).Scan(&statement)
-	if err != nil {
-		return fmt.Errorf("prepare the login role: %w", err)
-	}
-	if app.User == conn.Config().User {
-		return nil // the check of each process at its start says what is wrong with that
-	}
-	if _, err := conn.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
-		return fmt.Errorf("grant the processes' roles to %q: %w", app.User, err)
-	}
-	return nil
 }
 
 // SchemaVersion is the version that this binary needs: the number of its

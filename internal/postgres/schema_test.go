@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"regexp"
@@ -60,7 +61,7 @@ func TestMigrationsGoUpAndDownAndUp(t *testing.T) {
 	database := pgtest.Empty(t)
 	up := func() int {
 		t.Helper()
-		n, err := postgres.Migrate(t.Context(), database.OwnerURL)
+		n, err := postgres.Migrate(t.Context(), database.OwnerURL, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +94,7 @@ func TestMigratorsAtOnceApplyOnce(t *testing.T) {
 	var group errgroup.Group
 	for i := range applied {
 		group.Go(func() (err error) {
-			applied[i], err = postgres.Migrate(t.Context(), database.OwnerURL)
+			applied[i], err = postgres.Migrate(t.Context(), database.OwnerURL, slog.New(slog.DiscardHandler))
 			return err
 		})
 	}

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ func product(t *testing.T, months, conns int, settings ...string) *postgres.DB {
 		t.Fatal(err)
 	}
 	owner, login := server.URL("product", "owner"), server.URL("product", "process")
-	if _, err := postgres.Migrate(t.Context(), owner); err != nil {
+	if _, err := postgres.Migrate(t.Context(), owner, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := partition.Prepare(t.Context(), owner, months-1); err != nil {

@@ -260,7 +260,7 @@ func (s *server) build(ctx context.Context, conn *pgx.Conn, name string) error {
 		return err
 	}
 	ownerURL := s.url(unfinished, s.owner)
-	if _, err := postgres.Migrate(ctx, ownerURL); err != nil {
+	if _, err := postgres.Migrate(ctx, ownerURL, slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
 	if _, err := partition.Prepare(ctx, ownerURL, partition.Ahead); err != nil {

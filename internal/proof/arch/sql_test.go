@@ -119,7 +119,9 @@ var crossTenant = map[string]string{
 var sqlInGo = map[string]string{
 	"internal/postgres/postgres.go":         "asks the catalogue about the session's role, and sets the tenant of a transaction",
 	"internal/postgres/server.go":           "asks for the server's settings, in a catalogue that sqlc does not know",
-	"internal/postgres/migrate.go":          "asks for the schema's version, and makes the login role before there is a schema",
+	"internal/postgres/migrate.go":          "asks for the schema's version, whatever the schema",
+	"internal/postgres/migrate_wait.go":     "watches a migration, whatever the schema",
+	"internal/postgres/login.go":            "makes the login role, whatever the schema",
 	"internal/proof/chaos/store.go":         "compares the records of all tenants with what the targets saw, on a database of its own",
 	"internal/proof/chaos/store_server.go":  "promotes standbys, of servers of its own, refuses rows and plants backlogs",
 	"internal/proof/bench/store.go":         "reads what a measurement left behind, of all tenants, on a database of its own",
