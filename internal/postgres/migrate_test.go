@@ -24,7 +24,7 @@ func files(ups ...string) fstest.MapFS {
 // records hands on what is logged, one by one.
 type records chan slog.Record
 
-func (r records) Enabled(context.Context, slog.Level) bool          { return true }
+func (r records) Enabled(context.Context, slog.Level) bool           { return true }
 func (r records) Handle(_ context.Context, record slog.Record) error { r <- record; return nil }
 func (r records) WithAttrs([]slog.Attr) slog.Handler                 { return r }
 func (r records) WithGroup(string) slog.Handler                      { return r }
