@@ -24,7 +24,7 @@ func main() {
 	if err != nil {
 		os.Exit(2) // the flags have said why
 	}
-	if code, done := chaos.Seclude(ctx, c, os.Args[1:]); done {
+	if code, done := chaos.EnterNamespace(ctx, c, os.Args[1:]); done {
 		stop()
 		os.Exit(code) // stop was called
 	}

@@ -29,30 +29,30 @@ type adversary struct {
 // adversaries are those whose outages have been seen, and then the others.
 func adversaries() []adversary {
 	return append([]adversary{
-		{"nobody", "nobody else", nil, idly, nil},
-		{"storm", "500 per-second `fire_all` jobs, resumed in bulk after 7 minutes", prepareStorm, resumeAll, leftOver},
-		{"outage", "500 per-second `fire_all` jobs with misfireLimit 250, after 10 minutes without a promoter", prepareOutage, outage, leftOver},
-		{"calendars", "120 per-second jobs with 10 calendars each, resumed after 2 days", prepareCalendars, resumeAll, leftOver},
-		{"refused", "60 per-second jobs whose rows PostgreSQL refuses, and 200 lost runs of them", prepareRefused, refuse, leftOver},
-		{"backlog", "150,000 waiting of each of three jobs: one stopped, one deleted, one tenant suspended", prepareBacklogs, stopBacklogs, backlogsLeft},
+		{"nobody", "nobody else", nil, doNothing, nil},
+		{"storm", "500 per-second `fire_all` jobs, resumed in bulk after 7 minutes", prepareStorm, resumeAll, noteCompleted},
+		{"outage", "500 per-second `fire_all` jobs with misfireLimit 250, after 10 minutes without a promoter", prepareOutage, outage, noteCompleted},
+		{"calendars", "120 per-second jobs with 10 calendars each, resumed after 2 days", prepareCalendars, resumeAll, noteCompleted},
+		{"refused", "60 per-second jobs whose rows PostgreSQL refuses, and 200 lost runs of them", prepareRefused, refuse, noteCompleted},
+		{"backlog", "150,000 waiting of each of three jobs: one stopped, one deleted, one tenant suspended", prepareBacklogs, stopBacklogs, noteBacklogs},
 		{"lists", "100 clients of lists that match nothing, over 1,500,000 executions and 3,000 jobs", prepareLists, greedyLists, nil},
 		{"versions", "20 clients of a job's 100 versions of 250 kB", prepareVersions, greedyVersions, nil},
-		{"late", "50,000 late runs; 10 late single runs count as starts", prepareLate, beLate, leftOver},
-		{"burst", "100,000 jobs due at one scheduled time", prepareBurst, burstAtOnce, leftOver},
-		{"flood", "20,000 per-second jobs, more than the installation can promote", prepareFlood, flood, leftOver},
-		{"key", "100,000 waiting on one concurrency key", prepareKey, idly, leftOver},
-		{"keys", "250,000 expired idempotency keys, and 100 keyed triggers a second", prepareKeys, keyedTriggers, keysLeft},
-	}, unnamed()...)
+		{"late", "50,000 late runs; 10 late single runs count as starts", prepareLate, makeLate, noteCompleted},
+		{"burst", "100,000 jobs due at one scheduled time", prepareBurst, burstAtOnce, noteCompleted},
+		{"flood", "20,000 per-second jobs, more than the installation can promote", prepareFlood, flood, noteCompleted},
+		{"key", "100,000 waiting on one concurrency key", prepareKey, doNothing, noteCompleted},
+		{"keys", "250,000 expired idempotency keys, and 100 keyed triggers a second", prepareKeys, keyedTriggers, noteExpiredKeys},
+	}, moreAdversaries()...)
 }
 
 // idly does nothing.
-func idly(ctx context.Context, _ *arena) error {
+func doNothing(ctx context.Context, _ *arena) error {
 	<-ctx.Done()
 	return nil
 }
 
 // leftOver notes what the noisy tenant got.
-func leftOver(ctx context.Context, a *arena) error {
+func noteCompleted(ctx context.Context, a *arena) error {
 	left, err := a.state.activeOf(ctx, a.noisy.TenantID)
 	if err != nil {
 		return err
@@ -92,11 +92,11 @@ func resumeAll(ctx context.Context, a *arena) error {
 	body := `{"filter":{"status":["paused"]}}`
 	for {
 		var done struct{ NextCursor *string }
-		if _, err := a.ask(ctx, call{http.MethodPost, a.url + "/jobs/bulk/resume", body, a.noisy.token}, &done); err != nil {
+		if _, err := a.request(ctx, call{http.MethodPost, a.url + "/jobs/bulk/resume", body, a.noisy.token}, &done); err != nil {
 			return err
 		}
 		if done.NextCursor == nil {
-			return idly(ctx, a)
+			return doNothing(ctx, a)
 		}
 		body = fmt.Sprintf(`{"filter":{"status":["paused"]},"cursor":%q}`, *done.NextCursor)
 	}
@@ -113,7 +113,7 @@ func outage(ctx context.Context, a *arena) error {
 	if err := a.state.overdue(ctx, a.noisy.TenantID, "outage", 10*time.Minute, "active"); err != nil {
 		return err
 	}
-	return idly(ctx, a)
+	return doNothing(ctx, a)
 }
 
 func prepareCalendars(ctx context.Context, a *arena) error {
@@ -126,7 +126,7 @@ func prepareCalendars(ctx context.Context, a *arena) error {
 		}
 		var made struct{ ID uuid.UUID }
 		body := fmt.Sprintf(`{"name":"calendar %d","days":[%s]}`, n, strings.Join(days, ","))
-		if _, err := a.ask(ctx, call{http.MethodPost, a.url + "/calendars", body, a.noisy.token}, &made); err != nil {
+		if _, err := a.request(ctx, call{http.MethodPost, a.url + "/calendars", body, a.noisy.token}, &made); err != nil {
 			return err
 		}
 		named = append(named, fmt.Sprintf(`{"calendarId":%q,"mode":"exclude"}`, made.ID))
@@ -164,7 +164,7 @@ func refuse(ctx context.Context, a *arena) error {
 			return err
 		}
 	}
-	return idly(ctx, a)
+	return doNothing(ctx, a)
 }
 
 // backlogOf is how much waits of each job: more than one statement can cancel
@@ -207,7 +207,7 @@ func stopBacklogs(ctx context.Context, a *arena) error {
 		asked.Go(func() {
 			mark := clock.Start()
 			for range 3 {
-				status, _ := a.ask(ctx, c, nil)
+				status, _ := a.request(ctx, c, nil)
 				answers[n] += fmt.Sprintf(" %d after %.1f s", status, mark.Elapsed().Seconds())
 				if status/100 == 2 || ctx.Err() != nil {
 					return
@@ -217,11 +217,11 @@ func stopBacklogs(ctx context.Context, a *arena) error {
 	}
 	asked.Wait()
 	a.note("stop:%s; delete:%s; suspend:%s", answers[0], answers[1], answers[2])
-	return idly(ctx, a)
+	return doNothing(ctx, a)
 }
 
 // backlogsLeft notes what is left of each at the end.
-func backlogsLeft(ctx context.Context, a *arena) error {
+func noteBacklogs(ctx context.Context, a *arena) error {
 	var left []string
 	for _, id := range a.aims {
 		n, err := a.state.waitingOf(ctx, id)
@@ -314,7 +314,7 @@ func prepareLate(ctx context.Context, a *arena) error {
 }
 
 // beLate makes all of them due since 12 s, as when no promoter was there.
-func beLate(ctx context.Context, a *arena) error {
+func makeLate(ctx context.Context, a *arena) error {
 	at := clock.Now().Add(-12 * time.Second)
 	err := errors.Join(
 		a.state.dueAt(ctx, a.noisy.TenantID, lateName, at),
@@ -323,7 +323,7 @@ func beLate(ctx context.Context, a *arena) error {
 	if err != nil {
 		return err
 	}
-	return idly(ctx, a)
+	return doNothing(ctx, a)
 }
 
 func prepareBurst(ctx context.Context, a *arena) error {
@@ -334,7 +334,7 @@ func burstAtOnce(ctx context.Context, a *arena) error {
 	if err := a.state.dueAt(ctx, a.noisy.TenantID, "burst", clock.Now().Add(5*time.Second).Truncate(time.Second)); err != nil {
 		return err
 	}
-	return idly(ctx, a)
+	return doNothing(ctx, a)
 }
 
 func prepareFlood(ctx context.Context, a *arena) error {
@@ -348,7 +348,7 @@ func flood(ctx context.Context, a *arena) error {
 	if err := a.state.dueAt(ctx, a.noisy.TenantID, "flood", clock.Now().Truncate(time.Second).Add(2*time.Second)); err != nil {
 		return err
 	}
-	return idly(ctx, a)
+	return doNothing(ctx, a)
 }
 
 func prepareKey(ctx context.Context, a *arena) error {
@@ -391,10 +391,10 @@ func keyedTriggers(ctx context.Context, a *arena) error {
 	}
 }
 
-func keysLeft(ctx context.Context, a *arena) error {
+func noteExpiredKeys(ctx context.Context, a *arena) error {
 	n, err := a.state.keysExpired(ctx)
 	a.note("%d expired keys left", n)
-	return errors.Join(err, leftOver(ctx, a))
+	return errors.Join(err, noteCompleted(ctx, a))
 }
 
 // adversaryNames are what -against takes.

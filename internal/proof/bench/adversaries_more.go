@@ -16,16 +16,16 @@ import (
 
 // unnamed are adversaries that no report has named yet: what else a tenant with
 // an ordinary token can do.
-func unnamed() []adversary {
+func moreAdversaries() []adversary {
 	return []adversary{
-		{"million", "1,000,000 waiting of one tenant", prepareMillion, idly, leftOver},
-		{"slots", "2,000 waiting runs of 20 s and the highest priority", prepareSlots, idly, leftOver},
-		{"backfills", "backfills of 100 jobs, 6,000 a minute each", prepareBackfills, startBackfills, leftOver},
+		{"million", "1,000,000 waiting of one tenant", prepareMillion, doNothing, noteCompleted},
+		{"slots", "2,000 waiting runs of 20 s and the highest priority", prepareSlots, doNothing, noteCompleted},
+		{"backfills", "backfills of 100 jobs, 6,000 a minute each", prepareBackfills, startBackfills, noteCompleted},
 		{"writers", "50 clients that create and change jobs of 100 kB", nil, greedyWriters, nil},
 		{"statistics", "50 clients of statistics, schedules and validations over 300,000 executions", prepareStatistics, greedyStatistics, nil},
-		{"snapshot", "1,000 per-second jobs while somebody keeps an old snapshot", prepareSnapshot, underSnapshot, leftOver},
-		{"results", "100 per-second jobs that answer 200 kB", prepareResults, idly, leftOver},
-		{"cancels", "10 clients that cancel 100,000 waiting runs in bulk", prepareCancels, greedyCancels, leftOver},
+		{"snapshot", "1,000 per-second jobs while somebody keeps an old snapshot", prepareSnapshot, underSnapshot, noteCompleted},
+		{"results", "100 per-second jobs that answer 200 kB", prepareResults, doNothing, noteCompleted},
+		{"cancels", "10 clients that cancel 100,000 waiting runs in bulk", prepareCancels, greedyCancels, noteCompleted},
 	}
 }
 
@@ -62,14 +62,14 @@ func startBackfills(ctx context.Context, a *arena) error {
 	body := fmt.Sprintf(`{"from":%q,"to":%q,"ratePerMinute":6000}`, to.Add(-27*time.Hour).Format(time.RFC3339), to.Format(time.RFC3339))
 	begun := 0
 	for _, id := range a.aims {
-		if _, err := a.ask(ctx, call{http.MethodPost, a.url + "/jobs/" + id.String() + "/backfills", body, a.noisy.token}, nil); err != nil {
+		if _, err := a.request(ctx, call{http.MethodPost, a.url + "/jobs/" + id.String() + "/backfills", body, a.noisy.token}, nil); err != nil {
 			a.note("%s", oneLine(err))
 			break
 		}
 		begun++
 	}
 	a.note("%d backfills begun", begun)
-	return idly(ctx, a)
+	return doNothing(ctx, a)
 }
 
 func greedyWriters(ctx context.Context, a *arena) error {
@@ -129,7 +129,7 @@ func underSnapshot(ctx context.Context, a *arena) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(old.keepSnapshot(ctx), idly(ctx, a), old.close(context.WithoutCancel(ctx)))
+	return errors.Join(old.keepSnapshot(ctx), doNothing(ctx, a), old.close(context.WithoutCancel(ctx)))
 }
 
 func prepareResults(ctx context.Context, a *arena) error {

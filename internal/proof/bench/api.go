@@ -33,11 +33,11 @@ const (
 type request struct {
 	name  string
 	share int // of all requests, in percent
-	make  func(a asker) (method, path, body string)
+	make  func(a apiUser) (method, path, body string)
 }
 
 // asker is who asks, and what it may ask for.
-type asker struct {
+type apiUser struct {
 	token     string
 	job       uuid.UUID
 	execution uuid.UUID
@@ -55,22 +55,22 @@ func month31() string {
 // requests are the mix: four reads to one create, and of the reads as many of
 // one thing as of lists; one in thirteen is for statistics, half of a whole month.
 func requests() []request {
-	read := func(path func(a asker) string) func(a asker) (string, string, string) {
-		return func(a asker) (string, string, string) { return http.MethodGet, base + path(a), "" }
+	read := func(path func(a apiUser) string) func(a apiUser) (string, string, string) {
+		return func(a apiUser) (string, string, string) { return http.MethodGet, base + path(a), "" }
 	}
-	month := func(a asker) string {
+	month := func(a apiUser) string {
 		return "from=" + a.from.Format(time.RFC3339) + "&to=" + a.to.Format(time.RFC3339)
 	}
 	return []request{
-		{"GET /jobs/{id}", 18, read(func(a asker) string { return "/jobs/" + a.job.String() })},
-		{"GET /executions/{id}", 18, read(func(a asker) string { return "/executions/" + a.execution.String() })},
-		{"GET /jobs", 13, read(func(asker) string { return "/jobs?limit=20" })},
-		{"GET /executions", 13, read(func(a asker) string { return "/executions?limit=20&status=failed&" + month(a) })},
-		{"GET /jobs/{id}/executions", 12, read(func(a asker) string { return "/jobs/" + a.job.String() + "/executions?limit=20" })},
-		{"GET /executions/stats, 24 h", 3, read(func(asker) string { return "/executions/stats" })},
-		{"the same, 31 days by day of a zone", 2, read(func(a asker) string { return month31() + "&groupBy=day&timezone=Europe/Berlin" })},
-		{"the same, 31 days of one job", 1, read(func(a asker) string { return month31() + "&jobId=" + a.job.String() })},
-		{"POST /jobs", 20, func(asker) (string, string, string) {
+		{"GET /jobs/{id}", 18, read(func(a apiUser) string { return "/jobs/" + a.job.String() })},
+		{"GET /executions/{id}", 18, read(func(a apiUser) string { return "/executions/" + a.execution.String() })},
+		{"GET /jobs", 13, read(func(apiUser) string { return "/jobs?limit=20" })},
+		{"GET /executions", 13, read(func(a apiUser) string { return "/executions?limit=20&status=failed&" + month(a) })},
+		{"GET /jobs/{id}/executions", 12, read(func(a apiUser) string { return "/jobs/" + a.job.String() + "/executions?limit=20" })},
+		{"GET /executions/stats, 24 h", 3, read(func(apiUser) string { return "/executions/stats" })},
+		{"the same, 31 days by day of a zone", 2, read(func(a apiUser) string { return month31() + "&groupBy=day&timezone=Europe/Berlin" })},
+		{"the same, 31 days of one job", 1, read(func(a apiUser) string { return month31() + "&jobId=" + a.job.String() })},
+		{"POST /jobs", 20, func(apiUser) (string, string, string) {
 			return http.MethodPost, base + "/jobs", `{"name":"created under load","cronExpression":"0 0 2 1 1 *","timezone":"Europe/Berlin","jobType":"http",` +
 				`"config":{"url":"https://example.com/report","method":"POST","body":{"report":"monthly"}},"tags":["bench"]}`
 		}},
@@ -86,7 +86,7 @@ type sample struct {
 
 // rest measures the REST API with a full history: requests of all tenants at
 // fixed moments, whether or not earlier ones were answered.
-func rest(ctx context.Context, s *stack) (rows []row, err error) {
+func measureAPI(ctx context.Context, s *stack) (rows []row, err error) {
 	s.say("%d jobs and %d executions of %d months", apiJobs, s.History, apiMonths)
 	if err := s.fill(ctx); err != nil {
 		return nil, err
@@ -99,17 +99,17 @@ func rest(ctx context.Context, s *stack) (rows []row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	askers, err := s.askers(ctx)
+	askers, err := s.apiUsers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s.say("%d requests a second", apiRate)
-	if _, err := ask(ctx, address, askers, apiRate*int(warmUp/time.Second)); err != nil { // plans and pools become warm
+	if _, err := sendAll(ctx, address, askers, apiRate*int(warmUp/time.Second)); err != nil { // plans and pools become warm
 		return nil, err
 	}
 	from := reading{at: clock.Now(), usages: usages()}
 	from.all, from.own = busy()
-	samples, err := ask(ctx, address, askers, apiRate*s.Seconds)
+	samples, err := sendAll(ctx, address, askers, apiRate*s.Seconds)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func rest(ctx context.Context, s *stack) (rows []row, err error) {
 // byJob asks for the statistics of all jobs, one tenant's after another's: they
 // are a page that somebody opens now and then, and cost as much as a hundred
 // other requests.
-func byJob(ctx context.Context, address string, askers []asker) (row, error) {
+func byJob(ctx context.Context, address string, askers []apiUser) (row, error) {
 	const times = 50
 	client := &http.Client{Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
@@ -157,8 +157,8 @@ func (s *stack) startAPI(ctx context.Context) (address string, stop func() error
 }
 
 // askers are a few thousand of what may be asked for, of all tenants.
-func (s *stack) askers(ctx context.Context) ([]asker, error) {
-	var all []asker
+func (s *stack) apiUsers(ctx context.Context) ([]apiUser, error) {
+	var all []apiUser
 	for _, who := range s.tenants {
 		token, err := identity.Mint([]byte(signature), identity.Claims{
 			Subject: who.Subject, Tenant: who.TenantID, Roles: []identity.Role{identity.Admin},
@@ -172,7 +172,7 @@ func (s *stack) askers(ctx context.Context) ([]asker, error) {
 		}
 		for _, one := range some {
 			month := time.Date(one.scheduledAt.Year(), one.scheduledAt.Month(), 1, 0, 0, 0, 0, time.UTC)
-			all = append(all, asker{token: token, job: one.job, execution: one.id, from: month, to: month.AddDate(0, 1, 0)})
+			all = append(all, apiUser{token: token, job: one.job, execution: one.id, from: month, to: month.AddDate(0, 1, 0)})
 		}
 	}
 	if len(all) == 0 {
@@ -183,7 +183,7 @@ func (s *stack) askers(ctx context.Context) ([]asker, error) {
 
 // ask sends n requests, one every 1/apiRate s, whether or not earlier ones were
 // answered: an API that falls behind must not slow down those who ask.
-func ask(ctx context.Context, address string, askers []asker, n int) ([]sample, error) {
+func sendAll(ctx context.Context, address string, askers []apiUser, n int) ([]sample, error) {
 	kinds, order := requests(), make([]int, 0, 100)
 	for kind, r := range kinds {
 		order = append(order, slices.Repeat([]int{kind}, r.share)...)

@@ -41,9 +41,9 @@ func measurements() []measurement {
 		{"polled", polled},
 		{"burst", burst},
 		{"drain", drain},
-		{"crowd", crowd},
-		{"neighbour", neighbour},
-		{"api", rest},
+		{"crowd", promotion},
+		{"neighbour", besideBacklogs},
+		{"api", measureAPI},
 	}
 }
 

@@ -22,14 +22,14 @@ import (
 
 // What another tenant gets while an adversary does its worst.
 const (
-	startBar = time.Second            // from the scheduled time, or the request, to the start, at p99
-	readBar  = 250 * time.Millisecond // of a read, at p99
+	maxStartLag = time.Second            // from the scheduled time, or the request, to the start, at p99
+	maxReadLatency  = 250 * time.Millisecond // of a read, at p99
 	// settled is how long the processes run before an adversary begins.
 	settled = 3 * time.Second
 )
 
 // errBarMissed says that an adversary took from another tenant what is its own.
-var errBarMissed = errors.New("a bar was missed")
+var errLimitExceeded = errors.New("a bar was missed")
 
 // bounded runs each adversary beside a quiet tenant, on a database and with
 // processes of its own, and prints a table. The error names the adversaries
@@ -40,7 +40,7 @@ func bounded(ctx context.Context, s *stack, out io.Writer) error {
 	if _, err := fmt.Fprintf(out, "One API, %d promoter(s) and %d worker(s) with the defaults, QUEUE_BACKEND=%s, on %s. "+
 		"The quiet tenant has one run due each second, asks for one more each second, and reads ten times a second. "+
 		"Bars: starts %v, reads %v at p99, nothing failed.\n\n%s",
-		s.Promoters, s.Workers, s.Backend, thisMachine(), startBar, readBar, head); err != nil {
+		s.Promoters, s.Workers, s.Backend, thisMachine(), maxStartLag, maxReadLatency, head); err != nil {
 		return err
 	}
 	var missed []string
@@ -58,12 +58,12 @@ func bounded(ctx context.Context, s *stack, out io.Writer) error {
 			continue
 		}
 		fmt.Fprintln(out, got.line(who.what))
-		if !got.held() {
+		if !got.withinLimits() {
 			missed = append(missed, who.name)
 		}
 	}
 	if len(missed) > 0 {
-		return fmt.Errorf("%w: %s", errBarMissed, strings.Join(missed, ", "))
+		return fmt.Errorf("%w: %s", errLimitExceeded, strings.Join(missed, ", "))
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (a *arena) fight(ctx context.Context, who adversary) (outcome, error) {
 	defer stop()
 	attacked := make(chan error, 1)
 	go func() { attacked <- who.attack(attacking, a) }()
-	seen, err := a.watch(ctx, clock.Now(), time.Duration(a.Seconds)*time.Second)
+	seen, err := a.measureQuietTenant(ctx, clock.Now(), time.Duration(a.Seconds)*time.Second)
 	stop()
 	if attackErr := <-attacked; attackErr != nil && !errors.Is(attackErr, context.Canceled) {
 		a.note("the adversary: %s", oneLine(attackErr))

@@ -27,18 +27,18 @@ type load struct {
 }
 
 // instants is how often each job is due.
-func (l load) instants() int { return int(l.to.Sub(l.from) / time.Second) }
+func (l load) runsPerJob() int { return int(l.to.Sub(l.from) / time.Second) }
 
 // executions is how many there must be when it is over.
-func (l load) executions() int { return len(l.jobs) * l.instants() }
+func (l load) executions() int { return len(l.jobs) * l.runsPerJob() }
 
 // create makes n jobs through the product's own store, for all tenants in
 // turn. They begin together at a whole second that comes when all are made,
 // and end by themselves after so many instants.
-func (s *stack) create(ctx context.Context, n, instants int, spread bool) (load, error) {
+func (s *stack) create(ctx context.Context, n, runs int, spread bool) (load, error) {
 	making := seconds(1.5 * float64(n) / s.pace)
 	from := clock.Now().Add(2*time.Second + making).Truncate(time.Second).Add(time.Second)
-	l := load{jobs: make([]uuid.UUID, n), from: from, to: from.Add(time.Duration(instants) * time.Second), spread: spread}
+	l := load{jobs: make([]uuid.UUID, n), from: from, to: from.Add(time.Duration(runs) * time.Second), spread: spread}
 	spec := job.Spec{
 		Name: "bench", CronExpression: "* * * * * *", StartDate: &l.from, EndDate: &l.to, Type: "function",
 		Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`), Retry: job.DefaultRetry(),
@@ -107,9 +107,9 @@ func (s *stack) verify(ctx context.Context, l load, before counters) error {
 		return err
 	}
 	refused := int(now.since(before).stale)
-	if f.rows == l.executions() && f.instants == f.rows && f.notCompleted+f.repeated+f.strangers+refused == 0 {
+	if f.rows == l.executions() && f.runsPerJob == f.rows && f.notCompleted+f.repeated+f.strangers+refused == 0 {
 		return nil
 	}
 	return fmt.Errorf("of %d executions %d are lost, %d doubled, %d not completed, %d run again, %d of no instant, %d outcomes refused",
-		l.executions(), l.executions()-f.instants, f.rows-f.strangers-f.instants, f.notCompleted, f.repeated, f.strangers, refused)
+		l.executions(), l.executions()-f.runsPerJob, f.rows-f.strangers-f.runsPerJob, f.notCompleted, f.repeated, f.strangers, refused)
 }

@@ -33,8 +33,8 @@ type outcome struct {
 }
 
 // held says whether the bars were.
-func (o outcome) held() bool {
-	return len(o.failed) == 0 && quantile(o.starts, 99) <= startBar && quantile(o.reads, 99) <= readBar
+func (o outcome) withinLimits() bool {
+	return len(o.failed) == 0 && quantile(o.starts, 99) <= maxStartLag && quantile(o.reads, 99) <= maxReadLatency
 }
 
 // line is the outcome's row of the table.
@@ -43,7 +43,7 @@ func (o outcome) line(what string) string {
 		return fmt.Sprintf("%d | %s / %s / %s", len(all), millis(quantile(all, 50)), millis(quantile(all, 99)), millis(quantile(all, 100)))
 	}
 	verdict := "yes"
-	if !o.held() {
+	if !o.withinLimits() {
 		verdict = "**no**"
 	}
 	notes := o.notes
@@ -82,13 +82,13 @@ func sleeping(d time.Duration) string {
 // makeJob makes a job of a tenant by the API.
 func (a *arena) makeJob(ctx context.Context, who resident, body string) (uuid.UUID, error) {
 	var made struct{ ID uuid.UUID }
-	_, err := a.ask(ctx, call{http.MethodPost, a.url + "/jobs", body, who.token}, &made)
+	_, err := a.request(ctx, call{http.MethodPost, a.url + "/jobs", body, who.token}, &made)
 	return made.ID, err
 }
 
 // ask sends a request and reads its answer into a value. An answer that is no
 // success is an error.
-func (a *arena) ask(ctx context.Context, c call, into any) (status int, err error) {
+func (a *arena) request(ctx context.Context, c call, into any) (status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, c.method, c.url, strings.NewReader(c.body))
 	if err != nil {
 		return 0, err
@@ -119,7 +119,7 @@ func (a *arena) ask(ctx context.Context, c call, into any) (status int, err erro
 func quickly() *http.Client { return &http.Client{Timeout: time.Second} }
 
 // watched is what was seen so far of the quiet tenant's requests.
-type watched struct {
+type quietTenant struct {
 	from, to time.Time // what became due in between counts
 
 	mu     sync.Mutex
@@ -132,11 +132,11 @@ type watched struct {
 // watch is the quiet tenant for so long from an instant on: it reads and
 // triggers at fixed moments, whether or not it was answered before. It returns
 // when all was answered and what became due last had its time to start.
-func (a *arena) watch(ctx context.Context, from time.Time, lasts time.Duration) (*watched, error) {
+func (a *arena) measureQuietTenant(ctx context.Context, from time.Time, lasts time.Duration) (*quietTenant, error) {
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 256, MaxConnsPerHost: 256}}
 	defer client.CloseIdleConnections()
 	paths := []string{"/jobs?limit=20", "/jobs/" + a.tick.String(), "/executions?limit=20"}
-	w := &watched{from: from.Truncate(time.Second).Add(time.Second), to: from.Add(lasts)}
+	w := &quietTenant{from: from.Truncate(time.Second).Add(time.Second), to: from.Add(lasts)}
 	var sent sync.WaitGroup
 	for n := range int(lasts/time.Second) * readsASecond {
 		at := from.Add(time.Duration(n) * time.Second / readsASecond)
@@ -152,10 +152,10 @@ func (a *arena) watch(ctx context.Context, from time.Time, lasts time.Duration) 
 		}
 	}
 	sent.Wait()
-	return w, until(ctx, w.to.Add(startBar))
+	return w, until(ctx, w.to.Add(maxStartLag))
 }
 
-func (w *watched) read(took time.Duration, err error) {
+func (w *quietTenant) read(took time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reads = append(w.reads, took)
@@ -165,9 +165,9 @@ func (w *watched) read(took time.Duration, err error) {
 }
 
 // trigger asks for a run.
-func (a *arena) trigger(ctx context.Context, w *watched, at time.Time) {
+func (a *arena) trigger(ctx context.Context, w *quietTenant, at time.Time) {
 	var made struct{ ID uuid.UUID }
-	_, err := a.ask(ctx, call{http.MethodPost, a.url + "/jobs/" + a.tick.String() + "/trigger", "{}", a.quiet.token}, &made)
+	_, err := a.request(ctx, call{http.MethodPost, a.url + "/jobs/" + a.tick.String() + "/trigger", "{}", a.quiet.token}, &made)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
@@ -179,7 +179,7 @@ func (a *arena) trigger(ctx context.Context, w *watched, at time.Time) {
 
 // judge reads when the runs started. One that has not started is as late as it
 // is now.
-func (a *arena) judge(ctx context.Context, w *watched) (outcome, error) {
+func (a *arena) judge(ctx context.Context, w *quietTenant) (outcome, error) {
 	due, err := a.state.startsOf(ctx, a.tick, w.from, w.to)
 	if err != nil {
 		return outcome{}, err
@@ -206,8 +206,8 @@ func (a *arena) judge(ctx context.Context, w *watched) (outcome, error) {
 
 // explain notes which of the due runs were too late, and whether it was their
 // promotion that was.
-func (a *arena) explain(ctx context.Context, w *watched, due []time.Duration) error {
-	late := func(d time.Duration) bool { return d > startBar }
+func (a *arena) explain(ctx context.Context, w *quietTenant, due []time.Duration) error {
+	late := func(d time.Duration) bool { return d > maxStartLag }
 	first := slices.IndexFunc(due, late)
 	if first < 0 {
 		return nil

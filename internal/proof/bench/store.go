@@ -81,7 +81,7 @@ func (s *store) jobLags(ctx context.Context, job uuid.UUID) (l lag, n int, err e
 
 // crowd makes n runs of a job that wait in the pool since an hour, as after an
 // outage.
-func (s *store) crowd(ctx context.Context, job uuid.UUID, n int) error {
+func (s *store) insertBacklog(ctx context.Context, job uuid.UUID, n int) error {
 	const insert = `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
 			timeout_ms, pooled, available_at, sweep_at)
 		SELECT gen_random_uuid(), j.tenant_id, j.id, j.version, now() - i * interval '1 ms', 'manual', j.job_type, j.priority, 1, 10000, true,
@@ -156,7 +156,7 @@ func (s *store) doneBetween(ctx context.Context, from, to time.Time) (n int, err
 // found is what there is of the executions that there should be.
 type found struct {
 	rows         int // all of them
-	instants     int // different pairs of job and second, of those that should be
+	runsPerJob     int // different pairs of job and second, of those that should be
 	notCompleted int // rows with any other status, or still active
 	repeated     int // attempts beyond the first
 	strangers    int // rows of other jobs, or at no instant
@@ -172,7 +172,7 @@ func (s *store) census(ctx context.Context, l load) (f found, err error) {
 			FROM executions r LEFT JOIN unnest($3::uuid[]) j (id) ON j.id = r.job_id) e
 		WHERE e.scheduled_at >= $1 AND e.scheduled_at < $2`
 	row := s.db.Pool().QueryRow(ctx, query, l.from, l.to, l.jobs, l.spread)
-	if err := row.Scan(&f.rows, &f.instants, &f.notCompleted, &f.repeated, &f.strangers); err != nil {
+	if err := row.Scan(&f.rows, &f.runsPerJob, &f.notCompleted, &f.repeated, &f.strangers); err != nil {
 		return found{}, fmt.Errorf("count what is in the tables: %w", postgres.Fault(err))
 	}
 	return f, nil

@@ -60,7 +60,7 @@ func TestNothingPassesHidden(t *testing.T) {
 			l := load{jobs: []uuid.UUID{uuid.New(), uuid.New()}, from: from, to: from.Add(2 * time.Second)}
 			var all []kept
 			for _, job := range l.jobs {
-				for i := range l.instants() {
+				for i := range l.runsPerJob() {
 					all = append(all, kept{uuid.New(), job, from.Add(time.Duration(i) * time.Second), "completed", 1})
 				}
 			}

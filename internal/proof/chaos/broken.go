@@ -27,12 +27,12 @@ func newOrders(path string) (*orders, error) {
 		return nil, err
 	}
 	o := &orders{file: file}
-	return o, o.give(0, false, 0)
+	return o, o.set(0, false, 0)
 }
 
 // give makes every fsync take longer, or fail, and moves the wall clock. A nil
 // orders has nobody to obey it.
-func (o *orders) give(syncs time.Duration, failing bool, skew time.Duration) error {
+func (o *orders) set(syncs time.Duration, failing bool, skew time.Duration) error {
 	if o == nil {
 		return nil
 	}

@@ -72,7 +72,7 @@ type times struct {
 }
 
 func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidence, *findings, times, *load, error) {
-	f := &findings{looked: map[string]int{}}
+	f := &findings{checked: map[string]int{}}
 	t := times{began: clock.Now()}
 	mark := clock.Start()
 	t.end = t.began.Add(c.Duration)
@@ -87,7 +87,7 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 		return nil, nil, t, nil, fmt.Errorf("%q cannot be done here: %v", c.Only, cannot)
 	}
 	if c.Faults {
-		faults = plan(dice(c.Seed), c, can)
+		faults = plan(newRand(c.Seed), c, can)
 	}
 	fmt.Fprintf(progress, "load for %v with %d faults\n", c.Duration, len(faults))
 
@@ -96,21 +96,21 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	stopLoad := make(chan struct{})
 	var loading, watchers sync.WaitGroup
 	loading.Go(func() { l.run(ctx, c, stopLoad) })
-	watchers.Go(func() { s.watch(watching, l, f) })
+	watchers.Go(func() { s.sampleInvariants(watching, l, f) })
 	var err error
 	if c.Earlier != "" {
 		faults, err = s.upgrade(ctx, c, progress)
 	} else {
-		rage(ctx, s, faults, mark)
+		injectFaults(ctx, s, faults, mark)
 	}
-	err = errors.Join(err, heal(ctx, s))
+	err = errors.Join(err, undoFaults(ctx, s))
 	t.healed = clock.Now()
-	rest(ctx, c.Duration-mark.Elapsed()-time.Second)
+	sleep(ctx, c.Duration-mark.Elapsed()-time.Second)
 	close(stopLoad)
 	loading.Wait()
 	if err == nil {
 		fmt.Fprintln(progress, "waiting until everything is over")
-		err = s.drain(ctx, c.Drain+t.end.Sub(clock.Now()))
+		err = s.waitForDrain(ctx, c.Drain+t.end.Sub(clock.Now()))
 	}
 	t.drained = clock.Now()
 	stopWatching()
@@ -118,14 +118,14 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	if ctx.Err() != nil || err != nil {
 		return nil, nil, t, nil, errors.Join(ctx.Err(), err)
 	}
-	e := &evidence{jobs: l.jobs, calls: s.sink.log(), faults: faults, seen: l.seen, short: c.Short, most: tenantRuns, bursting: c.Tenants - 1, readAt: clock.Now()}
+	e := &evidence{jobs: l.jobs, calls: s.sink.log(), faults: faults, seen: l.shown, short: c.Short, most: tenantRuns, bursting: c.Tenants - 1, readAt: clock.Now()}
 	if e.rows, err = s.store.rows(ctx); err == nil {
 		e.stored, err = s.store.jobs(ctx)
 	}
 	if err != nil {
 		return nil, nil, t, nil, err
 	}
-	e.judge(f)
+	e.checkAll(f)
 	for _, wrong := range l.wrong {
 		f.check(wrong.invariant, false, uuid.Nil, uuid.Nil, "%s", wrong.text)
 	}
@@ -136,15 +136,15 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 const tenantRuns = 40
 
 // dice fall alike for one seed.
-func dice(seed uint64) *rand.Rand {
+func newRand(seed uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1)) // it must repeat
 }
 
 // watch looks all through the run at what must never change (I3), never be too
 // many (I11), and at how much memory the processes take.
-func (s *stack) watch(ctx context.Context, l *load, f *findings) {
+func (s *stack) sampleInvariants(ctx context.Context, l *load, f *findings) {
 	over := map[uuid.UUID]string{}
-	for n := 0; rest(ctx, 250*time.Millisecond); n++ {
+	for n := 0; sleep(ctx, 250*time.Millisecond); n++ {
 		for _, m := range s.members {
 			m.weigh()
 		}
@@ -156,17 +156,17 @@ func (s *stack) watch(ctx context.Context, l *load, f *findings) {
 			continue // the database is away
 		}
 		for id, print := range over {
-			now, there := shot.over[id]
+			now, there := shot.finished[id]
 			f.check("I3", there && now == print, uuid.Nil, id, "execution %s was over and changed (is there: %t)", id, there)
 		}
-		over = shot.over
-		shot.tenants(f, tenantRuns)
-		shot.keys(f)
+		over = shot.finished
+		shot.checkTenants(f, tenantRuns)
+		shot.checkKeys(f)
 		f.check("I3", shot.both == 0, uuid.Nil, uuid.Nil, "%d executions are over and active at once", shot.both)
 		l.mu.Lock()
 		for _, w := range l.jobs {
-			if w.limited() {
-				f.check("I11", shot.running[w.id] <= w.places, w.id, uuid.Nil, "%d runs of %q at once, %d may", shot.running[w.id], w.name, w.places)
+			if w.concurrencyLimited() {
+				f.check("I11", shot.running[w.id] <= w.maxConcurrent, w.id, uuid.Nil, "%d runs of %q at once, %d may", shot.running[w.id], w.name, w.maxConcurrent)
 			}
 		}
 		l.mu.Unlock()
@@ -175,11 +175,11 @@ func (s *stack) watch(ctx context.Context, l *load, f *findings) {
 
 // drain waits until nothing is pending, running or due. That it takes too long
 // is seen by the checks, which find what is left.
-func (s *stack) drain(ctx context.Context, limit time.Duration) error {
+func (s *stack) waitForDrain(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for rest(ctx, 250*time.Millisecond) {
-		left, err := s.store.left(ctx)
+	for sleep(ctx, 250*time.Millisecond) {
+		left, err := s.store.unfinished(ctx)
 		if err == nil && left == 0 {
 			return nil
 		}

@@ -22,12 +22,12 @@ type violation struct {
 // findings are all that the checks found: how often each invariant was looked
 // at, and where it does not hold.
 type findings struct {
-	looked     map[string]int
+	checked     map[string]int
 	violations []violation
 }
 
 func (f *findings) check(invariant string, holds bool, job, run uuid.UUID, format string, args ...any) {
-	f.looked[invariant]++
+	f.checked[invariant]++
 	if !holds {
 		f.violations = append(f.violations, violation{invariant: invariant, text: fmt.Sprintf(format, args...), job: job, run: run})
 	}
@@ -40,7 +40,7 @@ type evidence struct {
 	rows     []row
 	calls    []call
 	faults   []fault
-	seen     []sight
+	seen     []shownJob
 	short    bool // leases that a call may outlast
 	most     int  // of a tenant at once
 	bursting int  // the tenant that asked for more than that
@@ -63,26 +63,26 @@ func (e *evidence) index() {
 }
 
 // judge checks all that the final read can show.
-func (e *evidence) judge(f *findings) {
+func (e *evidence) checkAll(f *findings) {
 	e.index()
 	f.check("I1", len(e.byID) == len(e.rows), uuid.Nil, uuid.Nil, "%d rows have %d ids", len(e.rows), len(e.byID))
 	for _, w := range e.jobs {
-		e.kept(f, w)
+		e.checkAcknowledged(f, w)
 		if w.id == uuid.Nil {
 			continue
 		}
 		if w.every > 0 || w.step > 0 {
-			e.instants(f, w)
+			e.checkScheduledTimes(f, w)
 		}
-		e.after(f, w)
-		e.manual(f, w)
+		e.checkAfterPauseAndDelete(f, w)
+		e.checkTriggersAndRetries(f, w)
 	}
 	for _, r := range e.rows {
-		e.run(f, r)
+		e.checkAttempt(f, r)
 	}
-	e.apart(f)
-	e.clocks(f)
-	e.crowds(f)
+	e.checkIsolation(f)
+	e.checkClocks(f)
+	e.checkConcurrency(f)
 	for id, calls := range e.byCall {
 		_, known := e.byID[id]
 		f.check("I2", known, calls[0].job, id, "execution %s ran and has no row", id)
@@ -91,7 +91,7 @@ func (e *evidence) judge(f *findings) {
 
 // kept checks that what was acknowledged is there (I9), and that what was
 // repeated with its key was done once (I10).
-func (e *evidence) kept(f *findings, w *work) {
+func (e *evidence) checkAcknowledged(f *findings, w *work) {
 	copies := 0
 	for _, s := range e.stored {
 		if s.name == w.name && s.tenant == tenantID(w.tenant) {
@@ -115,7 +115,7 @@ func (e *evidence) kept(f *findings, w *work) {
 
 // grid counts due instants by arithmetic of its own: the first one after an
 // instant.
-func (w *work) grid(after time.Time) time.Time {
+func (w *work) nextDue(after time.Time) time.Time {
 	if w.every > 0 {
 		return after.Truncate(w.every).Add(w.every)
 	}
@@ -123,10 +123,10 @@ func (w *work) grid(after time.Time) time.Time {
 	return w.createdAt.Add((passed/w.step + 1) * w.step)
 }
 
-func (w *work) due(at time.Time) bool { return w.grid(at.Add(-time.Microsecond)).Equal(at) }
+func (w *work) due(at time.Time) bool { return w.nextDue(at.Add(-time.Microsecond)).Equal(at) }
 
 // instants compares due instants and rows, one by one (I1, I2).
-func (e *evidence) instants(f *findings, w *work) {
+func (e *evidence) checkScheduledTimes(f *findings, w *work) {
 	covered := map[int64]int{} // by µs
 	for _, r := range e.byJob[w.id] {
 		if r.trigger != "scheduled" {
@@ -139,13 +139,13 @@ func (e *evidence) instants(f *findings, w *work) {
 			continue
 		}
 		n := int64(0)
-		for at := r.scheduledAt; !at.After(*r.missedUntil) && n < 1e5; at = w.grid(at) {
+		for at := r.scheduledAt; !at.After(*r.missedUntil) && n < 1e5; at = w.nextDue(at) {
 			covered[at.UnixMicro()]++
 			n++
 		}
 		f.check("I1", n == r.missedCount, w.id, r.id, "a row of %q stands for %d instants, and its range has %d", w.name, r.missedCount, n)
 	}
-	end := w.demanded()
+	end := w.mustHaveRowUntil()
 	if e.skewed() && w.deletion != nil {
 		end = end.Add(-time.Minute)
 	}
@@ -156,7 +156,7 @@ func (e *evidence) instants(f *findings, w *work) {
 			}
 		}
 	}
-	for at := w.grid(w.createdAt); at.Before(end); at = w.grid(at) {
+	for at := w.nextDue(w.createdAt); at.Before(end); at = w.nextDue(at) {
 		n := covered[at.UnixMicro()]
 		// See "Conditions" in docs/guarantees.md for PostgreSQL's own clock.
 		once := n == 1 || n > 1 && e.skewed()
@@ -168,7 +168,7 @@ func (e *evidence) instants(f *findings, w *work) {
 // What was due and not yet promoted when the job was deleted has none, and
 // how far promotion was behind then nobody knows exactly; nor whether a job is
 // paused whose resume was not answered.
-func (w *work) demanded() time.Time {
+func (w *work) mustHaveRowUntil() time.Time {
 	const behind = 30 * time.Second
 	end, n := w.end, len(w.pauses)
 	if w.deletion != nil {
@@ -184,7 +184,7 @@ func (w *work) demanded() time.Time {
 
 // after checks what must not happen once a pause or a deletion was answered
 // (I13, I14, I15).
-func (e *evidence) after(f *findings, w *work) {
+func (e *evidence) checkAfterPauseAndDelete(f *findings, w *work) {
 	if e.skewed() {
 		return
 	}
@@ -195,12 +195,12 @@ func (e *evidence) after(f *findings, w *work) {
 	}
 	for _, r := range e.byJob[w.id] {
 		if w.stop != nil {
-			late := r.status != "cancelled" && (!r.over() || r.completedAt.After(w.stop.ack))
+			late := r.status != "cancelled" && (!r.finished() || r.completedAt.After(w.stop.ack))
 			f.check("I14", !late, w.id, r.id, "%q was stopped at %s and its execution is %s after that", w.name, w.stop.ack, r.status)
 		}
 		if d := w.deletion; d != nil && !d.ack.IsZero() {
 			f.check("I15", !r.createdAt.After(d.ack), w.id, r.id, "%q was deleted at %s and has a row made at %s", w.name, d.ack, r.createdAt)
-			ended := r.status != "cancelled" && r.status != "skipped" && r.status != "missed" && (!r.over() || r.completedAt.After(d.ack))
+			ended := r.status != "cancelled" && r.status != "skipped" && r.status != "missed" && (!r.finished() || r.completedAt.After(d.ack))
 			f.check("I14", !ended, w.id, r.id, "%q was deleted at %s and its execution is %s after that", w.name, d.ack, r.status)
 		}
 	}
@@ -208,7 +208,7 @@ func (e *evidence) after(f *findings, w *work) {
 
 // manual checks that each trigger and each retry has one execution (I9, I10),
 // and that what was cancelled did not end otherwise (I14).
-func (e *evidence) manual(f *findings, w *work) {
+func (e *evidence) checkTriggersAndRetries(f *findings, w *work) {
 	for kind, asked := range map[string]map[string]uuid.UUID{"manual": w.triggers, "retry": w.retries} {
 		open, ids := 0, map[uuid.UUID]bool{}
 		for name, id := range asked {
@@ -227,7 +227,7 @@ func (e *evidence) manual(f *findings, w *work) {
 				n++
 			}
 		}
-		planted := w.planted
+		planted := w.inserted
 		if kind == "retry" {
 			planted = 0
 		}
@@ -241,8 +241,8 @@ func (e *evidence) manual(f *findings, w *work) {
 }
 
 // run compares one row with what its target saw (I6, I7, I8, I16).
-func (e *evidence) run(f *findings, r row) {
-	f.check("I16", r.over(), r.job, r.id, "execution %s is still %s", r.id, r.status)
+func (e *evidence) checkAttempt(f *findings, r row) {
+	f.check("I16", r.finished(), r.job, r.id, "execution %s is still %s", r.id, r.status)
 	f.check("I7", r.attempt <= r.max, r.job, r.id, "attempt %d of at most %d", r.attempt, r.max)
 	seen, succeeded := map[int]int{}, false
 	for _, c := range e.byCall[r.id] {
@@ -295,7 +295,7 @@ func (e *evidence) history(v violation) string {
 			continue
 		}
 		add(r.createdAt, "row %s %s due %s: %s %q attempt %d of %d %s", r.id, r.trigger, r.scheduledAt.Format(stamp), r.status, r.reason, r.attempt, r.max, r.attempts)
-		if r.over() {
+		if r.finished() {
 			add(*r.completedAt, "row %s is over: %s", r.id, r.status)
 		}
 		for _, c := range e.byCall[r.id] {
@@ -319,6 +319,6 @@ func (e *evidence) history(v violation) string {
 const stamp = "15:04:05.000"
 
 // limited says whether more than its places may never run of a job at once.
-func (w *work) limited() bool {
+func (w *work) concurrencyLimited() bool {
 	return w.overlap != api.OverlapPolicyAllow && w.overlap != api.OverlapPolicyCancelRunning
 }

@@ -87,7 +87,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 		}, []string{"I14"}},
 		"more runs of a tenant than may": {func(e *evidence) { e.most = 0 }, []string{"I11"}},
 		"more runs of a job than may": {func(e *evidence) {
-			e.jobs[0].overlap, e.jobs[0].places = "skip", 0
+			e.jobs[0].overlap, e.jobs[0].maxConcurrent = "skip", 0
 		}, []string{"I11"}},
 		"two runs with one key": {func(e *evidence) {
 			e.jobs[0].key = "device"
@@ -98,7 +98,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 		}, []string{"I30"}},
 		"a row of another tenant":       {func(e *evidence) { e.rows[0].tenant, e.calls[0].tenant = tenantID(1), 1 }, []string{"I22"}},
 		"a target of another tenant":    {func(e *evidence) { e.calls[0].tenant = 1 }, []string{"I22"}},
-		"a job shown to another tenant": {func(e *evidence) { e.seen = []sight{{1, e.jobs[0].id}} }, []string{"I22"}},
+		"a job shown to another tenant": {func(e *evidence) { e.seen = []shownJob{{1, e.jobs[0].id}} }, []string{"I22"}},
 		"a promoter that went on with a wrong clock": {func(e *evidence) {
 			at := e.rows[0].createdAt
 			e.faults = []fault{{kind: "skew promoters", begun: at.Add(-3 * time.Second), healed: at.Add(time.Second), skews: []skewed{
@@ -119,7 +119,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 			at := e.rows[1].createdAt
 			e.jobs[0].stop = &window{at.Add(-time.Second), at.Add(-time.Second)}
 		}, []string{"I14"}},
-		"a planted execution that is lost": {func(e *evidence) { e.jobs[0].planted = 1 }, []string{"I10"}},
+		"a planted execution that is lost": {func(e *evidence) { e.jobs[0].inserted = 1 }, []string{"I10"}},
 		"a run that never ends": {func(e *evidence) {
 			e.rows[0].status, e.rows[0].completedAt = "running", nil
 		}, []string{"I16"}},
@@ -133,8 +133,8 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 			t.Parallel()
 			e := whole()
 			test.spoil(e)
-			f := &findings{looked: map[string]int{}}
-			e.judge(f)
+			f := &findings{checked: map[string]int{}}
+			e.checkAll(f)
 			found := map[string]bool{}
 			for _, v := range f.violations {
 				found[v.invariant] = true
@@ -154,12 +154,12 @@ func TestGrid(t *testing.T) {
 	cron := &work{every: 3 * time.Second, createdAt: born}
 	interval := &work{step: 1500 * time.Millisecond, createdAt: born}
 	for name, test := range map[string]struct{ got, want time.Time }{
-		"the first of a cron expression":      {cron.grid(born), born.Truncate(time.Minute).Add(3 * time.Second)},
-		"the one after it":                    {cron.grid(cron.grid(born)), born.Truncate(time.Minute).Add(6 * time.Second)},
-		"the first of an interval":            {interval.grid(born), born.Add(1500 * time.Millisecond)},
-		"the one after it, from in between":   {interval.grid(born.Add(2 * time.Second)), born.Add(3 * time.Second)},
-		"an instant is not after itself":      {interval.grid(born.Add(3 * time.Second)), born.Add(4500 * time.Millisecond)},
-		"whole minutes are on every cron one": {cron.grid(born.Truncate(time.Minute).Add(59 * time.Second)), born.Truncate(time.Minute).Add(time.Minute)},
+		"the first of a cron expression":      {cron.nextDue(born), born.Truncate(time.Minute).Add(3 * time.Second)},
+		"the one after it":                    {cron.nextDue(cron.nextDue(born)), born.Truncate(time.Minute).Add(6 * time.Second)},
+		"the first of an interval":            {interval.nextDue(born), born.Add(1500 * time.Millisecond)},
+		"the one after it, from in between":   {interval.nextDue(born.Add(2 * time.Second)), born.Add(3 * time.Second)},
+		"an instant is not after itself":      {interval.nextDue(born.Add(3 * time.Second)), born.Add(4500 * time.Millisecond)},
+		"whole minutes are on every cron one": {cron.nextDue(born.Truncate(time.Minute).Add(59 * time.Second)), born.Truncate(time.Minute).Add(time.Minute)},
 	} {
 		if !test.got.Equal(test.want) {
 			t.Errorf("%s: %s, want %s", name, test.got, test.want)
@@ -171,7 +171,7 @@ func TestGrid(t *testing.T) {
 func TestPlanRepeats(t *testing.T) {
 	t.Parallel()
 	c := Config{Duration: time.Minute, Quiet: 5 * time.Second, Calm: 6 * time.Second, APIs: 2, Promoters: 3, Workers: 4}
-	first, again := plan(dice(3), c, kinds()), plan(dice(3), c, kinds())
+	first, again := plan(newRand(3), c, kinds()), plan(newRand(3), c, kinds())
 	if len(first) < 10 || len(first) != len(again) {
 		t.Fatalf("%d and %d faults", len(first), len(again))
 	}
@@ -180,7 +180,7 @@ func TestPlanRepeats(t *testing.T) {
 			t.Errorf("%s and %s", f, again[i])
 		}
 	}
-	if plan(dice(4), c, kinds())[0].String() == first[0].String() && plan(dice(4), c, kinds())[1].String() == first[1].String() {
+	if plan(newRand(4), c, kinds())[0].String() == first[0].String() && plan(newRand(4), c, kinds())[1].String() == first[1].String() {
 		t.Error("another seed is the same list")
 	}
 }
@@ -190,10 +190,10 @@ func TestPlanBeginsWithWhatSurelyComes(t *testing.T) {
 	t.Parallel()
 	c := Config{
 		Duration: 8 * time.Second, Quiet: time.Second, Calm: 2 * time.Second, APIs: 2, Promoters: 3, Workers: 4, Short: true,
-		Surely: []string{"refuse rows", "backlog"},
+		First: []string{"refuse rows", "backlog"},
 	}
 	for seed := range uint64(20) {
-		faults, seen := plan(dice(seed), c, kinds()), map[string]bool{}
+		faults, seen := plan(newRand(seed), c, kinds()), map[string]bool{}
 		for i, f := range faults {
 			seen[f.kind] = true
 			if i > 0 && f.at < faults[i-1].at {
@@ -211,7 +211,7 @@ func TestPlanBeginsWithWhatSurelyComes(t *testing.T) {
 func TestPlanOneAtATime(t *testing.T) {
 	t.Parallel()
 	c := Config{Duration: 30 * time.Minute, Quiet: 5 * time.Second, Calm: 6 * time.Second, APIs: 2, Promoters: 3, Workers: 4, Apart: 2 * time.Second}
-	faults, all := plan(dice(3), c, kinds()), usual(kinds())
+	faults, all := plan(newRand(3), c, kinds()), defaultKinds(kinds())
 	seen := map[string]bool{}
 	for i, f := range faults {
 		if i > 0 && f.at < faults[i-1].at+faults[i-1].lasts+c.Apart {

@@ -31,11 +31,11 @@ type Config struct {
 	Backlog   int           // executions of the last tenant that wait when their job is stopped
 	Readers   int           // clients of the last tenant that read what matches nothing
 	Short     bool          // shorter leases and faults, for a test; and none that need more than the servers' programs
-	Secluded  bool          // we are in a mount namespace of our own, so disks may be mounted
+	InNamespace  bool          // we are in a mount namespace of our own, so disks may be mounted
 	JSON      string        // file for the report, for tools; empty: none
 	Faults    bool          // false: the same load undisturbed
 	Only      []string      // kinds of faults; empty: all
-	Surely    []string      // kinds of faults that come once at the beginning, whatever is drawn
+	First    []string      // kinds of faults that come once at the beginning, whatever is drawn
 	Apart     time.Duration // between the end of a fault and the next one; zero: several at once
 	Earlier   string        // commit whose processes are replaced under load, instead of faults; empty: none
 	Stock     bool          // PostgreSQL has its own defaults
@@ -61,7 +61,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.IntVar(&c.Backlog, "backlog", 10_000, "executions that wait when their job is stopped or deleted")
 	set.IntVar(&c.Readers, "readers", 40, "clients that read what matches nothing")
 	set.StringVar(&c.JSON, "json", "", "write the report to this file too, for tools")
-	set.BoolVar(&c.Secluded, "secluded", false, "set by the program itself as root: it has a mount namespace of its own")
+	set.BoolVar(&c.InNamespace, "secluded", false, "set by the program itself as root: it has a mount namespace of its own")
 	only := set.String("only", "", "only these kinds of faults, such as \"kill worker,backlog\"")
 	set.DurationVar(&c.Apart, "apart", 0, "one fault at a time, every kind in turn, so long apart; 0: several at once")
 	set.BoolVar(&c.Drops, "drops", false, "some targets break the connection off instead of answering")

@@ -19,7 +19,7 @@ type cutter struct {
 
 	mu      sync.Mutex
 	down    bool
-	gate    chan struct{} // closed while bytes may pass
+	blocked    chan struct{} // closed while bytes may pass
 	way     chan struct{} // likewise, for answers
 	latency time.Duration
 	pairs   map[*pair]struct{}
@@ -38,9 +38,9 @@ func newCutter(socket string) (*cutter, error) {
 	}
 	c := &cutter{
 		addr: listener.Addr().String(), socket: socket, listener: listener,
-		gate: make(chan struct{}), way: make(chan struct{}), pairs: map[*pair]struct{}{},
+		blocked: make(chan struct{}), way: make(chan struct{}), pairs: map[*pair]struct{}{},
 	}
-	close(c.gate)
+	close(c.blocked)
 	close(c.way)
 	c.pumps.Go(c.accept)
 	return c, nil
@@ -89,7 +89,7 @@ func (c *cutter) pump(p *pair, from, to net.Conn, answers bool) {
 			return
 		}
 		c.mu.Lock()
-		gate, latency, lost := c.gate, c.latency, answers && p.losing
+		gate, latency, lost := c.blocked, c.latency, answers && p.losing
 		if answers {
 			gate = c.way
 		}
@@ -132,8 +132,8 @@ func (c *cutter) Hold() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	shut(&c.gate)
-	shut(&c.way)
+	block(&c.blocked)
+	block(&c.way)
 }
 
 // HoldAnswers lets what is asked pass, and nothing back, until Up.
@@ -143,24 +143,24 @@ func (c *cutter) HoldAnswers() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	shut(&c.way)
+	block(&c.way)
 }
 
 // shut closes a gate, unless it is.
-func shut(gate *chan struct{}) {
+func block(blocked *chan struct{}) {
 	select {
-	case <-*gate:
-		*gate = make(chan struct{})
+	case <-*blocked:
+		*blocked = make(chan struct{})
 	default:
 	}
 }
 
 // unshut opens a gate, unless it is.
-func unshut(gate chan struct{}) {
+func unblock(blocked chan struct{}) {
 	select {
-	case <-gate:
+	case <-blocked:
 	default:
-		close(gate)
+		close(blocked)
 	}
 }
 
@@ -195,8 +195,8 @@ func (c *cutter) Up() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down, c.latency = false, 0
-	unshut(c.gate)
-	unshut(c.way)
+	unblock(c.blocked)
+	unblock(c.way)
 }
 
 // close ends the cutter and waits for what it started.

@@ -28,7 +28,7 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 	case 0, 1:
 		w.overlap = api.OverlapPolicySkip
 	case 2:
-		w.overlap, w.places = api.OverlapPolicyQueueAll, 2
+		w.overlap, w.maxConcurrent = api.OverlapPolicyQueueAll, 2
 	case 3:
 		w.overlap = api.OverlapPolicyQueueOne
 	case 4:
@@ -59,7 +59,7 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 			query += "&drop=1"
 		}
 	}
-	spec.OverlapPolicy, spec.MaxConcurrent = &w.overlap, &w.places
+	spec.OverlapPolicy, spec.MaxConcurrent = &w.overlap, &w.maxConcurrent
 	timeout := 10
 	spec.Timeout = &timeout
 	spec.RetryConfig = &api.RetryConfig{MaxRetries: &retries, RetryDelayMs: &delay}
@@ -90,13 +90,13 @@ func (l *load) function(spec *api.JobSpec, url string, mayBeDeaf bool) {
 
 func (l *load) work(tenant int, name string) *work {
 	return &work{
-		tenant: tenant, name: name, end: l.end, places: 1, overlap: api.OverlapPolicyAllow,
+		tenant: tenant, name: name, end: l.end, maxConcurrent: 1, overlap: api.OverlapPolicyAllow,
 		triggers: map[string]uuid.UUID{}, retries: map[string]uuid.UUID{}, cancels: map[uuid.UUID]window{},
 	}
 }
 
 // crowded is the job of the burst: it runs as often at once as anybody asks.
-func (l *load) crowded() (*work, api.JobSpec) {
+func (l *load) burstJob() (*work, api.JobSpec) {
 	tenant := l.tenants - 1
 	w := l.work(tenant, "burst")
 	w.of = w.name

@@ -70,14 +70,14 @@ func (m *member) start(ctx context.Context) error {
 	}
 	m.process, m.gone = p, make(chan struct{})
 	gone := m.gone
-	m.watchers.Go(func() { m.watch(ctx, p, log, gone) })
+	m.watchers.Go(func() { m.waitForExit(ctx, p, log, gone) })
 	return nil
 }
 
 // watch waits for the end of a process. One that ended by itself crashed,
 // unless it never began because a store was away: then it is started again, as
 // whatever looks after processes in production would.
-func (m *member) watch(ctx context.Context, p *child.Process, log string, gone chan<- struct{}) {
+func (m *member) waitForExit(ctx context.Context, p *child.Process, log string, gone chan<- struct{}) {
 	<-p.Done()
 	said, _ := os.ReadFile(log)
 	m.mu.Lock()
@@ -95,7 +95,7 @@ func (m *member) watch(ctx context.Context, p *child.Process, log string, gone c
 	}
 	m.mu.Unlock()
 	close(gone)
-	if wanted && rest(ctx, time.Second) {
+	if wanted && sleep(ctx, time.Second) {
 		_ = m.start(ctx) // its next end says why
 	}
 }

@@ -103,7 +103,7 @@ func (l *load) bulk(ctx context.Context, all []*work, name string, request func(
 		ids[i] = w.id
 	}
 	done := 0
-	code, asked := l.ask(ctx, all[0].tenant, name, func(c *api.ClientWithResponses) (int, error) {
+	code, asked := l.requestUntilFinal(ctx, all[0].tenant, name, func(c *api.ClientWithResponses) (int, error) {
 		code, result, err := request(c, api.JobBulk{Ids: &ids})
 		if result != nil {
 			done = len(result.Done)
@@ -138,7 +138,7 @@ func misfireStorm(ctx context.Context, s *stack, _ *member, f *fault) error {
 		}
 	}
 	s.load.mu.Unlock()
-	rest(ctx, f.lasts+time.Second)
+	sleep(ctx, f.lasts+time.Second)
 	s.load.holdStorm(ctx)
 	return nil
 }
@@ -158,20 +158,20 @@ func backlog(ctx context.Context, s *stack, _ *member, f *fault) error {
 	if l.make(ctx, w, spec); w.id == uuid.Nil {
 		return errNotMade
 	}
-	if err := s.store.plant(ctx, w.id, s.backlog); err != nil {
+	if err := s.store.insertWaiting(ctx, w.id, s.backlog); err != nil {
 		return err
 	}
 	l.mu.Lock()
-	w.planted = s.backlog
+	w.inserted = s.backlog
 	l.mu.Unlock()
-	rest(ctx, f.lasts)
+	sleep(ctx, f.lasts)
 	if f.draw%2 == 0 {
 		f.what = fmt.Sprintf("%d waiting, deleted", s.backlog)
 		l.remove(ctx, w)
 		return nil
 	}
 	f.what = fmt.Sprintf("%d waiting, stopped", s.backlog)
-	code, stopped := l.ask(ctx, w.tenant, "stop", func(c *api.ClientWithResponses) (int, error) {
+	code, stopped := l.requestUntilFinal(ctx, w.tenant, "stop", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.StopJobWithResponse(ctx, w.id, api.StopRequest{})
 		if err != nil {
 			return 0, err
@@ -206,7 +206,7 @@ func greedyReaders(ctx context.Context, s *stack, _ *member, f *fault) error {
 				} else {
 					_, _ = client.ListJobsWithResponse(ctx, &api.ListJobsParams{Q: &nothing})
 				}
-				rest(ctx, 5*time.Millisecond) // what is refused is asked again, and not in a circle
+				sleep(ctx, 5*time.Millisecond) // what is refused is asked again, and not in a circle
 			}
 		})
 	}
@@ -234,11 +234,11 @@ func refuseRows(ctx context.Context, s *stack, _ *member, f *fault) error {
 		Rows: fmt.Sprintf("NEW.%s = '%s'", place.column, w.id),
 	}
 	f.what = fmt.Sprintf("%s of %s in %s: %s", place.event, w.name, place.table, r.SQLSTATE)
-	if err := s.store.insist(ctx, r.Begin()); err != nil {
+	if err := s.store.execUntilDone(ctx, r.Begin()); err != nil {
 		return err
 	}
-	rest(ctx, f.lasts)
-	if err := s.store.insist(context.WithoutCancel(ctx), r.End()); err != nil {
+	sleep(ctx, f.lasts)
+	if err := s.store.execUntilDone(context.WithoutCancel(ctx), r.End()); err != nil {
 		return err
 	}
 	f.healed = clock.Now()
@@ -255,7 +255,7 @@ func (l *load) unpark(ctx context.Context, w *work) error {
 		return nil
 	}
 	all := api.ResumeRequestMisfirePolicyFireAll
-	code, _ := l.ask(ctx, w.tenant, "unpark", func(c *api.ClientWithResponses) (int, error) {
+	code, _ := l.requestUntilFinal(ctx, w.tenant, "unpark", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.ResumeJobWithResponse(ctx, w.id, api.ResumeRequest{MisfirePolicy: &all})
 		if err != nil {
 			return 0, err

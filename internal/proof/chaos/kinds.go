@@ -51,7 +51,7 @@ func kinds() []kind {
 func redisKinds() []kind {
 	const sec = time.Second
 	return []kind{
-		{"flush redis", 4, 0, 0, "", "", needRedis, func(_ context.Context, s *stack, _ *member, _ *fault) error { return s.tell("FLUSHALL") }},
+		{"flush redis", 4, 0, 0, "", "", needRedis, func(_ context.Context, s *stack, _ *member, _ *fault) error { return s.redisCommand("FLUSHALL") }},
 		{"restart redis", 2, 0, 0, "", "redis", needRedis, restartRedis},
 		{"redis away", 2, 2 * sec, 10 * sec, "", "redis", needRedis, redisAway},
 		{"cut redis", 2, sec, 8 * sec, "", "redis", needRedis, cutRedis},
@@ -77,7 +77,7 @@ func postgresKinds() []kind {
 		{"silent postgres", 2, 3 * sec, 12 * sec, "any", "", needNothing, silent},
 		{"deaf to postgres", 2, 2 * sec, 9 * sec, "any", "", needNothing, deaf},
 		{"slow postgres", 1, 2 * sec, 5 * sec, "", "", needNothing, slowPostgres},
-		{"crowd postgres", 1, 2 * sec, 5 * sec, "", "", needNothing, crowd},
+		{"crowd postgres", 1, 2 * sec, 5 * sec, "", "", needNothing, exhaustSessions},
 		{"lock table", 2, 2 * sec, 5 * sec, "", "", needNothing, lockTable},
 	}
 }
@@ -102,7 +102,7 @@ func possible(c Config, lacks map[need]string) (can []kind, cannot map[string]st
 func kill(sig syscall.Signal) strike {
 	return func(ctx context.Context, _ *stack, m *member, f *fault) error {
 		m.end(sig)
-		rest(ctx, f.lasts)
+		sleep(ctx, f.lasts)
 		return m.start(ctx)
 	}
 }
@@ -113,7 +113,7 @@ func killAll(role string) strike {
 		for _, m := range s.role(role) {
 			m.end(syscall.SIGKILL)
 		}
-		rest(ctx, f.lasts)
+		sleep(ctx, f.lasts)
 		for _, m := range s.role(role) {
 			err = errors.Join(err, m.start(ctx))
 		}
@@ -123,7 +123,7 @@ func killAll(role string) strike {
 
 func freeze(ctx context.Context, _ *stack, m *member, f *fault) error {
 	m.freeze(true)
-	rest(ctx, f.lasts)
+	sleep(ctx, f.lasts)
 	m.freeze(false)
 	return nil
 }
@@ -137,7 +137,7 @@ func redisAway(ctx context.Context, s *stack, _ *member, f *fault) error {
 	for _, m := range s.members {
 		m.redis.Down()
 	}
-	rest(ctx, f.lasts)
+	sleep(ctx, f.lasts)
 	err := restartRedis(ctx, s, nil, nil)
 	for _, m := range s.members {
 		m.redis.Up()
@@ -150,7 +150,7 @@ func cutRedis(ctx context.Context, s *stack, _ *member, f *fault) error {
 	for _, m := range s.members {
 		m.redis.Down()
 	}
-	rest(ctx, f.lasts)
+	sleep(ctx, f.lasts)
 	for _, m := range s.members {
 		m.redis.Up()
 	}
@@ -161,21 +161,21 @@ func cutRedis(ctx context.Context, s *stack, _ *member, f *fault) error {
 // together.
 func loseKeys(_ context.Context, s *stack, _ *member, f *fault) error {
 	const script = "local n = 0 for i, key in ipairs(redis.call('KEYS', '*')) do if (i + ARGV[1]) % 3 == 0 then n = n + redis.call('DEL', key) end end return n"
-	return s.tell("EVAL", script, "0", strconv.FormatUint(f.draw%3, 10))
+	return s.redisCommand("EVAL", script, "0", strconv.FormatUint(f.draw%3, 10))
 }
 
 // fullRedis makes Redis refuse whatever needs memory.
 func fullRedis(ctx context.Context, s *stack, _ *member, f *fault) error {
-	err := s.tell("CONFIG", "SET", "maxmemory", "1")
-	rest(ctx, f.lasts)
-	return errors.Join(err, s.tell("CONFIG", "SET", "maxmemory", "0"))
+	err := s.redisCommand("CONFIG", "SET", "maxmemory", "1")
+	sleep(ctx, f.lasts)
+	return errors.Join(err, s.redisCommand("CONFIG", "SET", "maxmemory", "0"))
 }
 
 func slowRedis(ctx context.Context, s *stack, _ *member, f *fault) error {
 	for _, m := range s.members {
 		m.redis.Latency(150 * time.Millisecond)
 	}
-	rest(ctx, f.lasts)
+	sleep(ctx, f.lasts)
 	for _, m := range s.members {
 		m.redis.Latency(0)
 	}
@@ -186,7 +186,7 @@ func slowPostgres(ctx context.Context, s *stack, _ *member, f *fault) error {
 	for _, m := range s.members {
 		m.db.Latency(40 * time.Millisecond)
 	}
-	rest(ctx, f.lasts)
+	sleep(ctx, f.lasts)
 	for _, m := range s.members {
 		m.db.Latency(0)
 	}
@@ -197,7 +197,7 @@ func cutPostgres(ctx context.Context, s *stack, _ *member, f *fault) error {
 	for _, m := range s.members {
 		m.db.Down()
 	}
-	rest(ctx, f.lasts)
+	sleep(ctx, f.lasts)
 	for _, m := range s.members {
 		m.db.Up()
 	}
@@ -210,7 +210,7 @@ func loseAnswers(ctx context.Context, s *stack, _ *member, f *fault) error {
 		for _, m := range s.members {
 			m.db.LoseAnswers()
 		}
-		rest(ctx, f.lasts)
+		sleep(ctx, f.lasts)
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func loseAnswers(ctx context.Context, s *stack, _ *member, f *fault) error {
 // silent is a partition: packets vanish, nobody is told.
 func silent(ctx context.Context, _ *stack, m *member, f *fault) error {
 	m.db.Hold()
-	rest(ctx, f.lasts)
+	sleep(ctx, f.lasts)
 	m.db.Down() // what was on its way is lost
 	m.db.Up()
 	return nil
@@ -228,14 +228,14 @@ func silent(ctx context.Context, _ *stack, m *member, f *fault) error {
 // comes.
 func deaf(ctx context.Context, _ *stack, m *member, f *fault) error {
 	m.db.HoldAnswers()
-	rest(ctx, f.lasts)
+	sleep(ctx, f.lasts)
 	m.db.Down()
 	m.db.Up()
 	return nil
 }
 
-func crowd(ctx context.Context, s *stack, _ *member, f *fault) error {
-	s.store.crowd(ctx, s.servers.url(database, login), f.lasts)
+func exhaustSessions(ctx context.Context, s *stack, _ *member, f *fault) error {
+	s.store.exhaustSessions(ctx, s.servers.url(database, login), f.lasts)
 	return nil
 }
 

@@ -32,7 +32,7 @@ type work struct {
 	step    time.Duration // of an interval, from the job's creation
 	end     time.Time     // its endDate
 	overlap api.OverlapPolicy
-	places  int    // maxConcurrent
+	maxConcurrent  int    // maxConcurrent
 	key     string // concurrencyKey; empty: none
 
 	id        uuid.UUID // zero: the creation was never acknowledged
@@ -44,7 +44,7 @@ type work struct {
 	cancels   map[uuid.UUID]window // those that were acknowledged, by execution
 	doing     bool                 // an operation on it is under way
 	of        string               // the fault or the load that the job belongs to, which nothing else touches; empty: everybody's
-	planted   int                  // executions that were stored as if they had been triggered
+	inserted   int                  // executions that were stored as if they had been triggered
 	stop      *window              // after it, nothing of the job runs
 }
 
@@ -62,11 +62,11 @@ type load struct {
 	jobs    []*work
 	answers map[string]int // by operation and status
 	wrong   []violation    // answers that break a promise
-	seen    []sight        // jobs that a tenant was shown
+	shown    []shownJob        // jobs that a tenant was shown
 }
 
 // sight is a job that the API showed to a tenant.
-type sight struct {
+type shownJob struct {
 	tenant int
 	job    uuid.UUID
 }
@@ -80,7 +80,7 @@ const patience = 25 * time.Second
 
 // ask repeats a request until its answer is final: neither lost nor 5xx, 429
 // or a conflict with itself. It goes to another API process each time.
-func (l *load) ask(ctx context.Context, tenant int, name string, request func(c *api.ClientWithResponses) (int, error)) (int, window) {
+func (l *load) requestUntilFinal(ctx context.Context, tenant int, name string, request func(c *api.ClientWithResponses) (int, error)) (int, window) {
 	w := window{asked: clock.Now()}
 	for mark := clock.Start(); ; {
 		l.mu.Lock()
@@ -98,7 +98,7 @@ func (l *load) ask(ctx context.Context, tenant int, name string, request func(c 
 			w.ack = clock.Now()
 			return code, w
 		}
-		if mark.Elapsed() > patience || !rest(ctx, 150*time.Millisecond) {
+		if mark.Elapsed() > patience || !sleep(ctx, 150*time.Millisecond) {
 			return 0, w
 		}
 	}
@@ -119,13 +119,13 @@ func (l *load) make(ctx context.Context, w *work, spec api.JobSpec) {
 	l.mu.Unlock()
 	name := uuid.NewString()
 	var made *api.Job
-	code, _ := l.ask(ctx, w.tenant, "create", func(c *api.ClientWithResponses) (int, error) {
+	code, _ := l.requestUntilFinal(ctx, w.tenant, "create", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.CreateJobWithResponse(ctx, &api.CreateJobParams{IdempotencyKey: &name}, spec)
 		if err != nil {
 			return 0, err
 		}
 		if made = answer.JSON201; made == nil && answer.StatusCode() < 500 && w.end.Sub(clock.Now()) > lastCreation && !l.stack.skewed() {
-			l.complain("I10", "create %q: %s: %s", w.name, answer.Status(), answer.Body)
+			l.addViolation("I10", "create %q: %s: %s", w.name, answer.Status(), answer.Body)
 		}
 		return answer.StatusCode(), nil
 	})
@@ -151,18 +151,18 @@ func (l *load) trigger(ctx context.Context, w, other *work) {
 		other.triggers[name] = uuid.Nil
 		l.mu.Unlock()
 		if id := l.triggerAs(ctx, other, name); id != uuid.Nil && id == first {
-			l.complain("I25", "the key %s of tenant %d had an effect for tenant %d: execution %s", name, w.tenant, other.tenant, id)
+			l.addViolation("I25", "the key %s of tenant %d had an effect for tenant %d: execution %s", name, w.tenant, other.tenant, id)
 		}
 	}
 	if twice && first != uuid.Nil {
 		if again := l.triggerAs(ctx, w, name); again != uuid.Nil && again != first {
-			l.complain("I10", "trigger of %q repeated with its key: execution %s, then %s", w.name, first, again)
+			l.addViolation("I10", "trigger of %q repeated with its key: execution %s, then %s", w.name, first, again)
 		}
 	}
 }
 
 func (l *load) triggerAs(ctx context.Context, w *work, name string) (id uuid.UUID) {
-	code, _ := l.ask(ctx, w.tenant, "trigger", func(c *api.ClientWithResponses) (int, error) {
+	code, _ := l.requestUntilFinal(ctx, w.tenant, "trigger", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.TriggerJobWithResponse(ctx, w.id, &api.TriggerJobParams{IdempotencyKey: &name}, api.TriggerRequest{})
 		if err != nil {
 			return 0, err
@@ -185,7 +185,7 @@ func (l *load) triggerAs(ctx context.Context, w *work, name string) (id uuid.UUI
 
 // pause holds a job back for a moment and resumes it.
 func (l *load) pause(ctx context.Context, w *work, hold time.Duration, missed api.ResumeRequestMisfirePolicy) {
-	code, paused := l.ask(ctx, w.tenant, "pause", func(c *api.ClientWithResponses) (int, error) {
+	code, paused := l.requestUntilFinal(ctx, w.tenant, "pause", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.PauseJobWithResponse(ctx, w.id, api.PauseRequest{})
 		if err != nil {
 			return 0, err
@@ -195,14 +195,14 @@ func (l *load) pause(ctx context.Context, w *work, hold time.Duration, missed ap
 	if code != http.StatusOK {
 		paused.ack = time.Time{}
 	}
-	rest(ctx, hold)
+	sleep(ctx, hold)
 	made := -1
 	if !paused.ack.IsZero() {
 		if n, err := l.stack.store.madeAfter(ctx, w.id, paused.ack); err == nil {
 			made = n
 		}
 	}
-	code, resumed := l.ask(ctx, w.tenant, "resume", func(c *api.ClientWithResponses) (int, error) {
+	code, resumed := l.requestUntilFinal(ctx, w.tenant, "resume", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.ResumeJobWithResponse(ctx, w.id, api.ResumeRequest{MisfirePolicy: &missed})
 		if err != nil {
 			return 0, err
@@ -218,7 +218,7 @@ func (l *load) pause(ctx context.Context, w *work, hold time.Duration, missed ap
 }
 
 func (l *load) remove(ctx context.Context, w *work) {
-	code, deleted := l.ask(ctx, w.tenant, "delete", func(c *api.ClientWithResponses) (int, error) {
+	code, deleted := l.requestUntilFinal(ctx, w.tenant, "delete", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.DeleteJobWithResponse(ctx, w.id, nil)
 		if err != nil {
 			return 0, err
@@ -228,7 +228,7 @@ func (l *load) remove(ctx context.Context, w *work) {
 	if code == 0 {
 		deleted.ack = time.Time{}
 	} else if code != http.StatusNoContent && code != http.StatusNotFound { // 404: an earlier, lost answer was the deletion's
-		l.complain("I10", "delete %q: %d", w.name, code)
+		l.addViolation("I10", "delete %q: %d", w.name, code)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,7 +273,7 @@ func (l *load) run(ctx context.Context, c Config, stop <-chan struct{}) {
 			return
 		case <-tick.C:
 			l.mu.Lock()
-			l.something(ctx, &all)
+			l.startOperation(ctx, &all)
 			l.mu.Unlock()
 		}
 	}
@@ -284,7 +284,7 @@ func (l *load) run(ctx context.Context, c Config, stop <-chan struct{}) {
 const lastCreation = 7 * time.Second
 
 // something begins one operation, drawn from the seed.
-func (l *load) something(ctx context.Context, all *sync.WaitGroup) {
+func (l *load) startOperation(ctx context.Context, all *sync.WaitGroup) {
 	drawn := l.random.IntN(100)
 	if drawn < 15 {
 		if l.end.Sub(clock.Now()) > lastCreation {
@@ -296,7 +296,7 @@ func (l *load) something(ctx context.Context, all *sync.WaitGroup) {
 		one := l.pick(-1)
 		if one != nil {
 			one.doing = false // it is only looked at
-			all.Go(func() { l.peep(ctx, (one.tenant+1+drawn%(l.tenants-1))%l.tenants, one.id) })
+			all.Go(func() { l.tryForeignJob(ctx, (one.tenant+1+drawn%(l.tenants-1))%l.tenants, one.id) })
 		}
 		return
 	}
@@ -334,7 +334,7 @@ func (l *load) something(ctx context.Context, all *sync.WaitGroup) {
 	})
 }
 
-func (l *load) complain(invariant, format string, args ...any) {
+func (l *load) addViolation(invariant, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wrong = append(l.wrong, violation{invariant: invariant, text: fmt.Sprintf(format, args...)})

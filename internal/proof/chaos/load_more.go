@@ -12,15 +12,15 @@ import (
 
 // peep tries as a tenant to see and to run a job of another, and takes down
 // what it is shown of jobs.
-func (l *load) peep(ctx context.Context, tenant int, foreign uuid.UUID) {
-	code, _ := l.ask(ctx, tenant, "peep", func(c *api.ClientWithResponses) (int, error) {
+func (l *load) tryForeignJob(ctx context.Context, tenant int, foreign uuid.UUID) {
+	code, _ := l.requestUntilFinal(ctx, tenant, "peep", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.GetJobWithResponse(ctx, foreign)
 		if err != nil {
 			return 0, err
 		}
 		return answer.StatusCode(), nil
 	})
-	run, _ := l.ask(ctx, tenant, "run another's", func(c *api.ClientWithResponses) (int, error) {
+	run, _ := l.requestUntilFinal(ctx, tenant, "run another's", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.TriggerJobWithResponse(ctx, foreign, &api.TriggerJobParams{}, api.TriggerRequest{})
 		if err != nil {
 			return 0, err
@@ -29,10 +29,10 @@ func (l *load) peep(ctx context.Context, tenant int, foreign uuid.UUID) {
 	})
 	for _, code := range []int{code, run} {
 		if code != 0 && code != http.StatusNotFound {
-			l.complain("I22", "tenant %d asked for a job of another and was answered %d", tenant, code)
+			l.addViolation("I22", "tenant %d asked for a job of another and was answered %d", tenant, code)
 		}
 	}
-	l.ask(ctx, tenant, "list", func(c *api.ClientWithResponses) (int, error) {
+	l.requestUntilFinal(ctx, tenant, "list", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.ListExecutionsWithResponse(ctx, &api.ListExecutionsParams{})
 		if err != nil {
 			return 0, err
@@ -43,7 +43,7 @@ func (l *load) peep(ctx context.Context, tenant int, foreign uuid.UUID) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, one := range answer.JSON200.Items {
-			l.seen = append(l.seen, sight{tenant, one.JobID})
+			l.shown = append(l.shown, shownJob{tenant, one.JobID})
 		}
 		return answer.StatusCode(), nil
 	})
@@ -53,10 +53,10 @@ func (l *load) peep(ctx context.Context, tenant int, foreign uuid.UUID) {
 // the run.
 func (l *load) burst(ctx context.Context, c Config) {
 	l.mu.Lock()
-	w, spec := l.crowded()
+	w, spec := l.burstJob()
 	l.mu.Unlock()
 	l.make(ctx, w, spec)
-	if w.id == uuid.Nil || !rest(ctx, c.Duration/3) {
+	if w.id == uuid.Nil || !sleep(ctx, c.Duration/3) {
 		return
 	}
 	left := make(chan struct{}, c.Burst)
@@ -96,7 +96,7 @@ func (l *load) cancel(ctx context.Context, w *work) {
 	if id == uuid.Nil {
 		return
 	}
-	code, window := l.ask(ctx, w.tenant, "cancel", func(c *api.ClientWithResponses) (int, error) {
+	code, window := l.requestUntilFinal(ctx, w.tenant, "cancel", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.CancelExecutionWithResponse(ctx, id, api.CancelExecutionJSONRequestBody{})
 		if err != nil {
 			return 0, err
@@ -121,7 +121,7 @@ func (l *load) retry(ctx context.Context, w *work) {
 	w.retries[name] = uuid.Nil
 	l.mu.Unlock()
 	var id uuid.UUID
-	code, _ := l.ask(ctx, w.tenant, "retry", func(c *api.ClientWithResponses) (int, error) {
+	code, _ := l.requestUntilFinal(ctx, w.tenant, "retry", func(c *api.ClientWithResponses) (int, error) {
 		answer, err := c.RetryExecutionWithResponse(ctx, of, &api.RetryExecutionParams{IdempotencyKey: &name})
 		if err != nil {
 			return 0, err

@@ -25,7 +25,7 @@ type summary struct {
 	Succeeded  int            `json:"succeeded"`
 	Repeated   int            `json:"repeated"`
 	Lags       []lag          `json:"lags"`
-	Bars       []bar          `json:"bars"`
+	Limits       []recoveryLimit          `json:"bars"`
 	MemoryMB   map[string]int `json:"memoryMB"`
 	Invariants []tally        `json:"invariants"`
 	Violations []string       `json:"violations"`
@@ -34,7 +34,7 @@ type summary struct {
 // tally is how often an invariant was looked at, and did not hold.
 type tally struct {
 	Name   string `json:"name"`
-	Looked int    `json:"looked"`
+	Checked int    `json:"looked"`
 	Broken int    `json:"broken"`
 }
 
@@ -63,13 +63,13 @@ func summarize(c Config, s *stack, e *evidence, f *findings, t times) summary {
 		broken[v.invariant]++
 		sum.Violations = append(sum.Violations, v.invariant+": "+v.text)
 	}
-	names := slices.SortedFunc(maps.Keys(f.looked), func(a, b string) int {
+	names := slices.SortedFunc(maps.Keys(f.checked), func(a, b string) int {
 		return (len(a)-len(b))*100 + strings.Compare(a, b)
 	})
 	for _, name := range names {
-		sum.Invariants = append(sum.Invariants, tally{name, f.looked[name], broken[name]})
+		sum.Invariants = append(sum.Invariants, tally{name, f.checked[name], broken[name]})
 	}
-	sum.Lags, sum.Bars = e.lags(), e.bars(t, s.members)
+	sum.Lags, sum.Limits = e.lags(), e.recoveryLimits(t, s.members)
 	return sum
 }
 
@@ -89,7 +89,7 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 	fmt.Fprintf(out, "targets     %d calls, %d executions succeeded there, %d more successes of them (at-least-once)\n", sum.Calls, sum.Succeeded, sum.Repeated)
 	fmt.Fprintf(out, "drained     %.1f s after the last fault, %.1f s after the last due instant\n",
 		t.drained.Sub(t.healed).Seconds(), t.drained.Sub(t.end).Seconds())
-	if last := e.last(); last.over() {
+	if last := e.lastFinished(); last.finished() {
 		fmt.Fprintf(out, "last over   %s\n%s", last.id, e.history(violation{run: last.id, job: last.job}))
 	}
 	fmt.Fprintf(out, "\n%-22s %6s %9s %9s %9s %9s   start after due instant, by the faults in force\n", "lag", "runs", "p50", "p95", "p99", "max")
@@ -101,14 +101,14 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 		fmt.Fprintf(out, "%s %d MB (%d starts, %d found no store)  ", m.name, m.maxRSS/1024, m.starts, m.refused)
 	}
 	fmt.Fprintf(out, "\n\n%-60s %6s %9s %9s %8s\n", "bar (alone: no other fault near)", "times", "alone", "worst", "at most")
-	for _, b := range sum.Bars {
+	for _, b := range sum.Limits {
 		fmt.Fprintln(out, b)
 	}
 	fmt.Fprintln(out, "\ninvariant  looked at  broken")
 	for _, one := range sum.Invariants {
-		fmt.Fprintf(out, "%-9s %10d %7d\n", one.Name, one.Looked, one.Broken)
+		fmt.Fprintf(out, "%-9s %10d %7d\n", one.Name, one.Checked, one.Broken)
 	}
-	e.show(out, f)
+	e.printViolations(out, f)
 	if c.JSON == "" {
 		return nil
 	}
@@ -120,7 +120,7 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 }
 
 // show prints what was broken, with the history that shows it.
-func (e *evidence) show(out io.Writer, f *findings) {
+func (e *evidence) printViolations(out io.Writer, f *findings) {
 	shown := map[string]int{}
 	for _, v := range f.violations {
 		if shown[v.invariant]++; shown[v.invariant] <= 3 {
@@ -133,9 +133,9 @@ func (e *evidence) show(out io.Writer, f *findings) {
 }
 
 // last is the execution that was over last.
-func (e *evidence) last() (last row) {
+func (e *evidence) lastFinished() (last row) {
 	for _, r := range e.rows {
-		if r.over() && (!last.over() || r.completedAt.After(*last.completedAt)) {
+		if r.finished() && (!last.finished() || r.completedAt.After(*last.completedAt)) {
 			last = r
 		}
 	}
@@ -152,7 +152,7 @@ func counts(of map[string]int) string {
 
 // prompt are the first calls of scheduled runs that wait for nothing but us:
 // neither for a place nor for the end of a pause.
-func (e *evidence) prompt() []call {
+func (e *evidence) promptCalls() []call {
 	waits := map[uuid.UUID]bool{}
 	pauses := map[uuid.UUID][]pausing{}
 	for _, w := range e.jobs {

@@ -13,7 +13,7 @@ func crash(ctx context.Context, s *stack, _ *member, f *fault) error {
 	if err := s.servers.primary.server.Crash(ctx, syscall.SIGQUIT); err != nil {
 		return err
 	}
-	rest(ctx, f.lasts)
+	sleep(ctx, f.lasts)
 	return f.revived(ctx, s.servers.primary)
 }
 
@@ -41,13 +41,13 @@ func failover(ctx context.Context, s *stack, _ *member, f *fault) (err error) {
 // time: what was answered meanwhile is nowhere else.
 func lateFailover(ctx context.Context, s *stack, m *member, f *fault) error {
 	s.servers.wire.Hold()
-	rest(ctx, f.lasts)
+	sleep(ctx, f.lasts)
 	return failover(ctx, s, m, f)
 }
 
 func silentStandby(ctx context.Context, s *stack, _ *member, f *fault) error {
 	s.servers.wire.Hold()
-	rest(ctx, f.lasts)
+	sleep(ctx, f.lasts)
 	s.servers.wire.Up()
 	return nil
 }
@@ -61,9 +61,9 @@ func diskFull(ctx context.Context, s *stack, _ *member, f *fault) error {
 	}
 	if f.draw&2 != 0 {
 		f.what += ", its log needs more"
-		s.servers.admin().press(ctx, f.lasts)
+		s.servers.admin().growLog(ctx, f.lasts)
 	}
-	rest(ctx, f.lasts)
+	sleep(ctx, f.lasts)
 	if err := h.disk.release(); err != nil {
 		return err
 	}
@@ -75,9 +75,9 @@ func slowDisk(ctx context.Context, s *stack, _ *member, f *fault) error {
 	h := s.servers.either(f.draw)
 	slow := time.Duration(100+f.draw>>1%400) * time.Millisecond
 	f.what = s.servers.named(h) + ", each fsync " + slow.String()
-	err := h.orders.give(slow, false, 0)
-	rest(ctx, f.lasts)
-	return errors.Join(err, h.orders.give(0, false, 0))
+	err := h.orders.set(slow, false, 0)
+	sleep(ctx, f.lasts)
+	return errors.Join(err, h.orders.set(0, false, 0))
 }
 
 // failingDisk makes every fsync of a server fail, at which PostgreSQL gives up
@@ -85,9 +85,9 @@ func slowDisk(ctx context.Context, s *stack, _ *member, f *fault) error {
 func failingDisk(ctx context.Context, s *stack, _ *member, f *fault) error {
 	h := s.servers.either(f.draw)
 	f.what = s.servers.named(h)
-	err := h.orders.give(0, true, 0)
-	rest(ctx, f.lasts)
-	if err = errors.Join(err, h.orders.give(0, false, 0)); err != nil {
+	err := h.orders.set(0, true, 0)
+	sleep(ctx, f.lasts)
+	if err = errors.Join(err, h.orders.set(0, false, 0)); err != nil {
 		return err
 	}
 	return f.revived(ctx, h)

@@ -84,11 +84,11 @@ func (s *servers) start(ctx context.Context, asked devstack.Options) (err error)
 	if s.primary.server, err = devstack.StartPostgres(ctx, s.primary.options()); err != nil {
 		return err
 	}
-	return s.lead()
+	return s.routeToPrimary()
 }
 
 // lead makes all ways lead to the primary.
-func (s *servers) lead() error {
+func (s *servers) routeToPrimary() error {
 	fresh := s.link + ".new"
 	return errors.Join(os.Symlink(s.primary.server.Socket, fresh), os.Rename(fresh, s.link))
 }
@@ -112,7 +112,7 @@ func (s *servers) follow(ctx context.Context) (err error) {
 		if err == nil {
 			return s.admin().synchronous(ctx)
 		}
-		if errors.Is(err, devstack.ErrNoBackup) || !rest(ctx, time.Second) {
+		if errors.Is(err, devstack.ErrNoBackup) || !sleep(ctx, time.Second) {
 			return err
 		}
 	}
@@ -140,7 +140,7 @@ func (s *servers) failover(ctx context.Context, ways []*cutter, sig syscall.Sign
 		return time.Time{}, promoted
 	}
 	s.primary, s.standby = s.standby, s.primary
-	err := s.lead()
+	err := s.routeToPrimary()
 	for _, way := range append(ways, s.wire) {
 		way.Up()
 	}
@@ -173,7 +173,7 @@ func (h *host) revive(ctx context.Context) (time.Time, error) {
 				return clock.Now(), nil
 			}
 		}
-		if !rest(ctx, 50*time.Millisecond) {
+		if !sleep(ctx, 50*time.Millisecond) {
 			return time.Time{}, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
@@ -195,7 +195,7 @@ func (s *servers) close() (err error) {
 		if h == nil {
 			continue
 		}
-		_ = h.orders.give(0, false, 0)
+		_ = h.orders.set(0, false, 0)
 		if h.server != nil {
 			err = errors.Join(err, h.server.Stop())
 		}

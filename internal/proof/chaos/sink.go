@@ -65,7 +65,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 
 	number := func(name string) int { n, _ := strconv.Atoi(r.URL.Query().Get(name)); return n }
-	aborted := !rest(r.Context(), time.Duration(number("ms"))*time.Millisecond)
+	aborted := !sleep(r.Context(), time.Duration(number("ms"))*time.Millisecond)
 	status := http.StatusOK
 	switch {
 	case aborted || c.attempt <= number("drop"):
@@ -123,7 +123,7 @@ func (s *sink) close() {
 }
 
 // rest waits, and reports whether ctx let it.
-func rest(ctx context.Context, d time.Duration) bool {
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -114,7 +114,7 @@ func skewPostgres(ctx context.Context, s *stack, _ *member, f *fault) error {
 	first := []time.Duration{-45 * time.Second, 45 * time.Second}[f.draw%2]
 	move := func(by time.Duration) (err error) {
 		for _, h := range hosts {
-			err = errors.Join(err, h.orders.give(0, false, by))
+			err = errors.Join(err, h.orders.set(0, false, by))
 		}
 		return err
 	}
@@ -154,7 +154,7 @@ func (f *fault) skew(ctx context.Context, of []*member, everybody bool) error {
 	f.what = "off by " + first.String() + ", then " + second.String()
 	err := f.wrong(ctx, of[:1], []time.Duration{first, second}, func(by time.Duration) (err error) {
 		for _, m := range of {
-			err = errors.Join(err, m.orders.give(0, false, by))
+			err = errors.Join(err, m.orders.set(0, false, by))
 		}
 		return err
 	})
@@ -171,10 +171,10 @@ func (f *fault) wrong(ctx context.Context, asked []*member, offsets []time.Durat
 		one := skewed{by: by, begun: clock.Now()}
 		err = errors.Join(err, move(by))
 		mark := clock.Start()
-		for rest(ctx, 250*time.Millisecond) && mark.Elapsed() < f.lasts/2 {
+		for sleep(ctx, 250*time.Millisecond) && mark.Elapsed() < f.lasts/2 {
 			for _, m := range asked {
 				// What it says just after the jump, it may have found before it.
-				if halted, answered := m.halted(ctx); answered && mark.Elapsed() > settles {
+				if halted, answered := m.halted(ctx); answered && mark.Elapsed() > clockSettleTime {
 					one.answers++
 					if halted {
 						one.alarms++
@@ -201,7 +201,7 @@ func (s *stack) skewed() bool {
 
 // settles is how long after its clock has jumped a promoter may still work, or
 // stand still: a pass, and its pause after one that failed.
-const settles = 1500 * time.Millisecond
+const clockSettleTime = 1500 * time.Millisecond
 
 // halted asks a promoter's metrics, where the alarm is.
 func (m *member) halted(ctx context.Context) (halted, answered bool) {

@@ -85,7 +85,7 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 	if s.sink, err = newSink(); err != nil {
 		return s, err
 	}
-	return s, s.people(ctx, c)
+	return s, s.startProcesses(ctx, c)
 }
 
 // stores starts the servers, as asked but for what each one has to be.
@@ -156,17 +156,17 @@ func (s *stack) migrate(ctx context.Context) error {
 
 // people makes the processes, each with its own ways to the stores, and waits
 // until all work.
-func (s *stack) people(ctx context.Context, c Config) error {
+func (s *stack) startProcesses(ctx context.Context, c Config) error {
 	s.clients = make([][]*api.ClientWithResponses, c.Tenants)
 	for _, role := range []string{"api", "promoter", "worker"} {
 		count := map[string]int{"api": c.APIs, "promoter": c.Promoters, "worker": c.Workers}[role]
 		for n := range count {
-			m, err := s.hire(role, n+1)
+			m, err := s.newMember(role, n+1)
 			if c.Earlier != "" {
 				m.program = s.earlier(role)
 			}
 			if err == nil {
-				err = s.equip(m, c)
+				err = s.configure(m, c)
 			}
 			if err != nil {
 				return err
@@ -178,11 +178,11 @@ func (s *stack) people(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	return s.everybodyWorks(ctx, 30*time.Second)
+	return s.waitForReady(ctx, 30*time.Second)
 }
 
 // hire makes a process with its ways to the stores.
-func (s *stack) hire(role string, n int) (*member, error) {
+func (s *stack) newMember(role string, n int) (*member, error) {
 	m := &member{role: role, name: role + "-" + strconv.Itoa(n), program: filepath.Join(s.dir, "bin", role), logs: s.dir}
 	s.members = append(s.members, m)
 	var err error
@@ -196,7 +196,7 @@ func (s *stack) hire(role string, n int) (*member, error) {
 }
 
 // equip gives a process its configuration.
-func (s *stack) equip(m *member, c Config) error {
+func (s *stack) configure(m *member, c Config) error {
 	addr, err := devstack.FreeAddr()
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (s *stack) equip(m *member, c Config) error {
 }
 
 // everybodyWorks waits until each process that should run has begun to.
-func (s *stack) everybodyWorks(ctx context.Context, limit time.Duration) error {
+func (s *stack) waitForReady(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not every process works within %v", limit))
 	defer cancel()
 	for {
@@ -245,7 +245,7 @@ func (s *stack) everybodyWorks(ctx context.Context, limit time.Duration) error {
 		if missing == "" {
 			return nil
 		}
-		if !rest(ctx, 100*time.Millisecond) {
+		if !sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("%w: %s", context.Cause(ctx), missing)
 		}
 	}
@@ -254,7 +254,7 @@ func (s *stack) everybodyWorks(ctx context.Context, limit time.Duration) error {
 func (s *stack) redisSocket() string { return strings.TrimPrefix(s.redis.URL, "redis-socket://") }
 
 // tell gives Redis an order, past all cutters.
-func (s *stack) tell(order ...string) error {
+func (s *stack) redisCommand(order ...string) error {
 	conn, err := net.DialTimeout("unix", s.redisSocket(), time.Second)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ type store struct {
 }
 
 // printed is what the print of a row h is taken of.
-func (s store) printed() string {
+func (s store) hashedColumns() string {
 	if len(s.columns) == 0 {
 		return "h"
 	}
@@ -28,7 +28,7 @@ func (s store) printed() string {
 }
 
 // remember has prints taken of the columns that there are now.
-func (s *store) remember(ctx context.Context) error {
+func (s *store) rememberColumns(ctx context.Context) error {
 	return s.with(ctx, func(conn *pgx.Conn) error {
 		const sql = `SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute
 			WHERE attrelid = 'job_executions'::regclass AND attnum > 0 AND NOT attisdropped`
@@ -53,7 +53,7 @@ type row struct {
 }
 
 // over says that nothing more happens to it.
-func (r row) over() bool { return r.completedAt != nil }
+func (r row) finished() bool { return r.completedAt != nil }
 
 func (s store) with(ctx context.Context, fn func(conn *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -72,7 +72,7 @@ func (s store) one(ctx context.Context, into any, sql string, args ...any) error
 }
 
 // left is how many executions are not over, and jobs whose schedule is not.
-func (s store) left(ctx context.Context) (n int, err error) {
+func (s store) unfinished(ctx context.Context) (n int, err error) {
 	err = s.one(ctx, &n, `SELECT (SELECT count(*) FROM active_executions) + (SELECT count(*) FROM scheduled_jobs
 		WHERE status = 'active' AND deleted_at IS NULL AND next_execution_at < 'infinity')`)
 	return n, err
@@ -137,7 +137,7 @@ func (s store) jobs(ctx context.Context) (map[uuid.UUID]stored, error) {
 // snapshot is what must never change (a print of each row that is over), and
 // what must never be too many (runs of one job at a time).
 type snapshot struct {
-	over    map[uuid.UUID]string
+	finished    map[uuid.UUID]string
 	running map[uuid.UUID]int
 	both    int // executions that are over and active at once
 
@@ -149,20 +149,20 @@ type snapshot struct {
 type counted struct{ running, counted int }
 
 func (s store) snapshot(ctx context.Context) (shot snapshot, err error) {
-	shot = snapshot{over: map[uuid.UUID]string{}, running: map[uuid.UUID]int{}, byTenant: map[uuid.UUID]counted{}}
+	shot = snapshot{finished: map[uuid.UUID]string{}, running: map[uuid.UUID]int{}, byTenant: map[uuid.UUID]counted{}}
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		var id uuid.UUID
 		var print string
-		found, err := conn.Query(ctx, "SELECT id, md5(("+s.printed()+")::text) FROM job_executions h")
+		found, err := conn.Query(ctx, "SELECT id, md5(("+s.hashedColumns()+")::text) FROM job_executions h")
 		if err != nil {
 			return err
 		}
 		var twice error
 		_, err = pgx.ForEachRow(found, []any{&id, &print}, func() error {
-			if _, ok := shot.over[id]; ok {
+			if _, ok := shot.finished[id]; ok {
 				twice = fmt.Errorf("execution %s is over twice", id)
 			}
-			shot.over[id] = print
+			shot.finished[id] = print
 			return twice
 		})
 		if err != nil {
@@ -229,13 +229,13 @@ func (s store) lock(ctx context.Context, table string, d time.Duration) error {
 		if _, err := tx.Exec(ctx, "LOCK TABLE "+pgx.Identifier{table}.Sanitize()+" IN ACCESS EXCLUSIVE MODE"); err != nil {
 			return err
 		}
-		rest(ctx, d)
+		sleep(ctx, d)
 		return nil
 	})
 }
 
 // crowd takes every session that the server gives, for so long.
-func (s store) crowd(ctx context.Context, url string, d time.Duration) int {
+func (s store) exhaustSessions(ctx context.Context, url string, d time.Duration) int {
 	var taken []*pgx.Conn
 	defer func() {
 		for _, conn := range taken {
@@ -249,6 +249,6 @@ func (s store) crowd(ctx context.Context, url string, d time.Duration) int {
 		}
 		taken = append(taken, conn)
 	}
-	rest(ctx, d)
+	sleep(ctx, d)
 	return len(taken)
 }

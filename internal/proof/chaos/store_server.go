@@ -44,7 +44,7 @@ func (s store) synchronous(ctx context.Context) error {
 			if ready || err != nil {
 				return err
 			}
-			if !rest(ctx, 50*time.Millisecond) {
+			if !sleep(ctx, 50*time.Millisecond) {
 				return context.Cause(ctx)
 			}
 		}
@@ -53,10 +53,10 @@ func (s store) synchronous(ctx context.Context) error {
 
 // press makes the server need some more segments of its log, as a heavy load
 // does. What it says about that is its own affair.
-func (s store) press(ctx context.Context, d time.Duration) {
+func (s store) growLog(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	for n := 0; n < 8 && rest(ctx, 200*time.Millisecond); n++ {
+	for n := 0; n < 8 && sleep(ctx, 200*time.Millisecond); n++ {
 		_ = s.with(ctx, func(conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, "SELECT pg_logical_emit_message(false, 'chaos', repeat('x', 100000)), pg_switch_wal()")
 			return err
@@ -66,7 +66,7 @@ func (s store) press(ctx context.Context, d time.Duration) {
 
 // insist runs statements of ours until they were done: a table that is in use is
 // locked for a moment only.
-func (s store) insist(ctx context.Context, sql string) error {
+func (s store) execUntilDone(ctx context.Context, sql string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("it could not be done in 30 s"))
 	defer cancel()
 	for {
@@ -77,14 +77,14 @@ func (s store) insist(ctx context.Context, sql string) error {
 		if err == nil {
 			return nil
 		}
-		if !rest(ctx, 100*time.Millisecond) {
+		if !sleep(ctx, 100*time.Millisecond) {
 			return errors.Join(context.Cause(ctx), err)
 		}
 	}
 }
 
 // plant stores executions of a job that wait, as if they had been triggered.
-func (s store) plant(ctx context.Context, job uuid.UUID, n int) error {
+func (s store) insertWaiting(ctx context.Context, job uuid.UUID, n int) error {
 	const sql = `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
 			timeout_ms, pooled, available_at, sweep_at)
 		SELECT (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - i), 12, '0') || '8' || substr(md5($1 || ':' || i), 1, 3) || '8' || substr(md5($1 || ':' || i), 4, 15))::uuid,

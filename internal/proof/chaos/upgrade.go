@@ -52,7 +52,7 @@ func (s *stack) migrateEarlier(ctx context.Context) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("the earlier migrate: %w: %s", err, tail(out))
 	}
-	return s.store.remember(ctx)
+	return s.store.rememberColumns(ctx)
 }
 
 // upgrade does what an operator does, under load: the schema first, while all
@@ -61,7 +61,7 @@ func (s *stack) migrateEarlier(ctx context.Context) error {
 func (s *stack) upgrade(ctx context.Context, c Config, progress io.Writer) (done []fault, err error) {
 	mark := clock.Start()
 	step := func(kind, who string, do func() error) {
-		if err != nil || !rest(ctx, time.Second) {
+		if err != nil || !sleep(ctx, time.Second) {
 			return
 		}
 		f := fault{kind: kind, who: who, at: mark.Elapsed(), begun: clock.Now()}
@@ -71,17 +71,17 @@ func (s *stack) upgrade(ctx context.Context, c Config, progress io.Writer) (done
 		done = append(done, f)
 		fmt.Fprintln(progress, f)
 	}
-	rest(ctx, c.Quiet)
+	sleep(ctx, c.Quiet)
 	step("migrate", "", func() error { return s.migrate(ctx) })
-	rest(ctx, c.Quiet) // all are of the earlier commit, and the schema is not
-	for _, i := range dice(c.Seed).Perm(len(s.members)) {
+	sleep(ctx, c.Quiet) // all are of the earlier commit, and the schema is not
+	for _, i := range newRand(c.Seed).Perm(len(s.members)) {
 		m := s.members[i]
 		step("replace", m.name, func() error {
 			m.end(syscall.SIGTERM)
 			m.mu.Lock()
 			m.program = filepath.Join(s.dir, "bin", m.role)
 			m.mu.Unlock()
-			return errors.Join(m.start(ctx), s.everybodyWorks(ctx, 30*time.Second))
+			return errors.Join(m.start(ctx), s.waitForReady(ctx, 30*time.Second))
 		})
 	}
 	return done, errors.Join(err, ctx.Err())

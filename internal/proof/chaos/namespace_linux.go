@@ -15,8 +15,8 @@ import (
 // of its own, so that what it mounts is gone with it even when it is killed,
 // and returns its exit code. Without the right to do so, or inside already, it
 // does nothing and reports false.
-func Seclude(ctx context.Context, c Config, args []string) (code int, done bool) {
-	if c.Secluded || os.Geteuid() != 0 {
+func EnterNamespace(ctx context.Context, c Config, args []string) (code int, done bool) {
+	if c.InNamespace || os.Geteuid() != 0 {
 		return 0, false
 	}
 	cmd := exec.Command("/proc/self/exe", append([]string{"-secluded"}, args...)...) // it is asked to end, below

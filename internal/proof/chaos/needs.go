@@ -19,7 +19,7 @@ func (c Config) lacks() map[need]string {
 	if c.Backend == "postgres" {
 		out[needRedis] = "there is no Redis"
 	}
-	if !c.Secluded {
+	if !c.InNamespace {
 		out[needDisk] = "to mount a small disk takes root"
 	}
 	if c.Short {

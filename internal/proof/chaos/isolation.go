@@ -9,7 +9,7 @@ import (
 
 // apart checks that nothing crosses from one tenant to another: no job, row or
 // call, nothing that a tenant was shown (I22), and no Idempotency-Key (I25).
-func (e *evidence) apart(f *findings) {
+func (e *evidence) checkIsolation(f *findings) {
 	ids := map[uuid.UUID]*work{}
 	for _, w := range e.jobs {
 		if w.id == uuid.Nil {
@@ -43,7 +43,7 @@ func (e *evidence) apart(f *findings) {
 
 // clocks checks what promoters with a wrong clock did (I30): one that is too
 // far off says so and makes nothing, one that is a little off goes on.
-func (e *evidence) clocks(f *findings) {
+func (e *evidence) checkClocks(f *findings) {
 	for i := range e.faults {
 		fault := &e.faults[i]
 		for _, s := range fault.skews {
@@ -58,7 +58,7 @@ func (e *evidence) clocks(f *findings) {
 			if s.halts() && s.everybody {
 				// A transaction that begins before the clocks change and decides
 				// after it has rows of the instant of its beginning.
-				made := e.madeBetween(s.begun.Add(settles), s.end.Add(-settles))
+				made := e.madeBetween(s.begun.Add(clockSettleTime), s.end.Add(-clockSettleTime))
 				f.check("I30", made == 0, uuid.Nil, uuid.Nil, "%s: %d rows were made while all promoters were off by %v", fault, made, s.by)
 			}
 		}

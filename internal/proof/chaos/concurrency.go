@@ -9,11 +9,11 @@ import (
 )
 
 // stretch is how long a call took that its worker had a place for.
-type stretch struct{ start, end time.Time }
+type interval struct{ start, end time.Time }
 
 // crowds checks by the targets' own log that never more ran at once than may:
 // of a job, of a concurrency key, and of a tenant (I11).
-func (e *evidence) crowds(f *findings) {
+func (e *evidence) checkConcurrency(f *findings) {
 	if e.skewed() {
 		return
 	}
@@ -25,33 +25,33 @@ func (e *evidence) crowds(f *findings) {
 		tenant int
 		key    string
 	}
-	byJob, byTenant, byKey := map[uuid.UUID][]stretch{}, map[int][]stretch{}, map[lock][]stretch{}
+	byJob, byTenant, byKey := map[uuid.UUID][]interval{}, map[int][]interval{}, map[lock][]interval{}
 	for _, r := range e.rows {
 		for _, c := range e.byCall[r.id] {
 			w := jobs[r.job]
-			if w == nil || !e.placed(r, c) {
+			if w == nil || !e.ownedThroughout(r, c) {
 				continue
 			}
-			if w.limited() {
-				byJob[w.id] = append(byJob[w.id], stretch{c.start, c.end})
+			if w.concurrencyLimited() {
+				byJob[w.id] = append(byJob[w.id], interval{c.start, c.end})
 			}
 			if w.key != "" {
 				of := lock{w.tenant, w.key}
-				byKey[of] = append(byKey[of], stretch{c.start, c.end})
+				byKey[of] = append(byKey[of], interval{c.start, c.end})
 			}
-			byTenant[w.tenant] = append(byTenant[w.tenant], stretch{c.start, c.end})
+			byTenant[w.tenant] = append(byTenant[w.tenant], interval{c.start, c.end})
 		}
 	}
 	for id, all := range byJob {
-		n, at := most(all)
-		f.check("I11", n <= jobs[id].places, id, uuid.Nil, "targets of %q saw %d runs at once at %s, %d may", jobs[id].name, n, at.Format(stamp), jobs[id].places)
+		n, at := maxOverlap(all)
+		f.check("I11", n <= jobs[id].maxConcurrent, id, uuid.Nil, "targets of %q saw %d runs at once at %s, %d may", jobs[id].name, n, at.Format(stamp), jobs[id].maxConcurrent)
 	}
 	for of, all := range byKey {
-		n, at := most(all)
+		n, at := maxOverlap(all)
 		f.check("I11", n <= 1, uuid.Nil, uuid.Nil, "targets of tenant %d saw %d runs with the key %s at once at %s", of.tenant, n, of.key, at.Format(stamp))
 	}
 	for tenant, all := range byTenant {
-		n, at := most(all)
+		n, at := maxOverlap(all)
 		f.check("I11", n <= e.most, uuid.Nil, uuid.Nil, "targets of tenant %d saw %d runs at once at %s, %d may", tenant, n, at.Format(stamp), e.most)
 	}
 }
@@ -60,8 +60,8 @@ func (e *evidence) crowds(f *findings) {
 // One that went on after its worker was given up (frozen, cut off) was not: its
 // place belonged to another already. Calls end long before a lease does, but
 // for the short form.
-func (e *evidence) placed(r row, c call) bool {
-	if c.end.IsZero() || !r.over() {
+func (e *evidence) ownedThroughout(r row, c call) bool {
+	if c.end.IsZero() || !r.finished() {
 		return false
 	}
 	if c.attempt == r.attempt {
@@ -71,7 +71,7 @@ func (e *evidence) placed(r row, c call) bool {
 }
 
 // most is how many stretches there are at once, and when.
-func most(of []stretch) (n int, at time.Time) {
+func maxOverlap(of []interval) (n int, at time.Time) {
 	type edge struct {
 		at time.Time
 		by int
@@ -96,14 +96,14 @@ func most(of []stretch) (n int, at time.Time) {
 }
 
 // keys checks that one execution runs of each concurrency key (I11).
-func (shot snapshot) keys(f *findings) {
+func (shot snapshot) checkKeys(f *findings) {
 	for key, n := range shot.byKey {
 		f.check("I11", n <= 1, uuid.Nil, uuid.Nil, "%d runs at once with the key %s", n, key)
 	}
 }
 
 // tenants checks what the tables say of each tenant at one moment (I11).
-func (shot snapshot) tenants(f *findings, limit int) {
+func (shot snapshot) checkTenants(f *findings, limit int) {
 	for id, one := range shot.byTenant {
 		f.check("I11", one.running <= limit, uuid.Nil, uuid.Nil, "%d runs of tenant %s at once, %d may", one.running, id, limit)
 		f.check("I11", one.running == one.counted, uuid.Nil, uuid.Nil, "%d runs of tenant %s at once, and %d are counted", one.running, id, one.counted)

@@ -53,10 +53,10 @@ func plan(random *rand.Rand, c Config, table []kind) []fault {
 		if len(c.Only) > 0 {
 			at += 6 * time.Second // alone means that its effect has passed
 		}
-		k := weighed(random, table)
+		k := drawKind(random, table)
 		if c.Apart > 0 {
 			if len(turn) == 0 {
-				turn = usual(table)
+				turn = defaultKinds(table)
 				random.Shuffle(len(turn), func(i, j int) { turn[i], turn[j] = turn[j], turn[i] })
 			}
 			k, turn = turn[0], turn[1:]
@@ -65,9 +65,9 @@ func plan(random *rand.Rand, c Config, table []kind) []fault {
 				at = last.at + last.lasts + c.Apart
 			}
 		}
-		f := drawn(random, c, k, at)
+		f := drawFault(random, c, k, at)
 		if at+f.lasts > c.Duration-c.Calm {
-			return slices.SortedStableFunc(slices.Values(append(surely(random, c, table), out...)), func(a, b fault) int { return cmp.Compare(a.at, b.at) })
+			return slices.SortedStableFunc(slices.Values(append(plannedFirst(random, c, table), out...)), func(a, b fault) int { return cmp.Compare(a.at, b.at) })
 		}
 		out = append(out, f)
 	}
@@ -75,11 +75,11 @@ func plan(random *rand.Rand, c Config, table []kind) []fault {
 
 // surely are the faults that do not wait for being drawn: one after the other,
 // from the end of the quiet beginning on.
-func surely(random *rand.Rand, c Config, table []kind) (out []fault) {
+func plannedFirst(random *rand.Rand, c Config, table []kind) (out []fault) {
 	at := c.Quiet
 	for _, k := range table {
-		if slices.Contains(c.Surely, k.name) {
-			f := drawn(random, c, k, at)
+		if slices.Contains(c.First, k.name) {
+			f := drawFault(random, c, k, at)
 			out = append(out, f)
 			at += f.lasts
 		}
@@ -88,7 +88,7 @@ func surely(random *rand.Rand, c Config, table []kind) (out []fault) {
 }
 
 // weighed draws a kind.
-func weighed(random *rand.Rand, table []kind) (k kind) {
+func drawKind(random *rand.Rand, table []kind) (k kind) {
 	total := 0
 	for _, k := range table {
 		total += k.weight
@@ -103,7 +103,7 @@ func weighed(random *rand.Rand, table []kind) (k kind) {
 }
 
 // usual are the kinds that come without being asked for by name.
-func usual(table []kind) (all []kind) {
+func defaultKinds(table []kind) (all []kind) {
 	for _, k := range table {
 		if k.weight > 0 {
 			all = append(all, k)
@@ -113,7 +113,7 @@ func usual(table []kind) (all []kind) {
 }
 
 // drawn decides how long a fault lasts and whom it strikes.
-func drawn(random *rand.Rand, c Config, k kind, at time.Duration) fault {
+func drawFault(random *rand.Rand, c Config, k kind, at time.Duration) fault {
 	f := fault{kind: k.name, at: at, lasts: k.min, draw: random.Uint64()}
 	if k.max > k.min {
 		f.lasts += time.Duration(random.Int64N(int64(k.max - k.min)))
@@ -134,7 +134,7 @@ func drawn(random *rand.Rand, c Config, k kind, at time.Duration) fault {
 
 // rage brings the faults about, each in its time, and returns when all are
 // over.
-func rage(ctx context.Context, s *stack, faults []fault, began clock.Mark) {
+func injectFaults(ctx context.Context, s *stack, faults []fault, began clock.Mark) {
 	strikes := map[string]kind{}
 	busy := map[string]*sync.Mutex{} // a process, or the servers of a store, bear one fault at a time
 	for _, k := range kinds() {
@@ -147,7 +147,7 @@ func rage(ctx context.Context, s *stack, faults []fault, began clock.Mark) {
 	var all sync.WaitGroup
 	for i := range faults {
 		f := &faults[i]
-		if !rest(ctx, f.at-began.Elapsed()) {
+		if !sleep(ctx, f.at-began.Elapsed()) {
 			break
 		}
 		all.Go(func() {
@@ -175,17 +175,17 @@ func rage(ctx context.Context, s *stack, faults []fault, began clock.Mark) {
 var errBusy = errors.New("it bore another one")
 
 // heal makes everything whole again.
-func heal(ctx context.Context, s *stack) error {
+func undoFaults(ctx context.Context, s *stack) error {
 	for _, m := range s.members {
 		m.freeze(false)
 		m.db.Up()
 		m.redis.Up()
-		_ = m.orders.give(0, false, 0)
+		_ = m.orders.set(0, false, 0)
 		if err := m.start(ctx); err != nil {
 			return err
 		}
 	}
-	return s.everybodyWorks(ctx, 30*time.Second)
+	return s.waitForReady(ctx, 30*time.Second)
 }
 
 func (s *stack) member(name string) *member {

@@ -12,16 +12,16 @@ import (
 
 // In a crowd most active jobs are not due: what is due must not pay for them.
 const (
-	crowdJobs = 100_000
-	crowdDue  = 1000
+	promotionJobs = 100_000
+	promotionDue  = 1000
 )
 
 // crowd measures promotion alone, with 100,000 active jobs of which 1,000 are
 // due each second: how late executions are committed, and how long the passes
 // take.
-func crowd(ctx context.Context, s *stack) (rows []row, err error) {
-	s.say("%d active jobs", crowdJobs)
-	if err := s.idle(ctx, crowdJobs-crowdDue); err != nil {
+func promotion(ctx context.Context, s *stack) (rows []row, err error) {
+	s.say("%d active jobs", promotionJobs)
+	if err := s.idle(ctx, promotionJobs-promotionDue); err != nil {
 		return nil, err
 	}
 	stop, err := s.startAll(ctx, withRedis)
@@ -34,7 +34,7 @@ func crowd(ctx context.Context, s *stack) (rows []row, err error) {
 		return nil, err
 	}
 	instants := int((warmUp+atEnd)/time.Second) + s.Seconds
-	l, err := s.create(ctx, crowdDue, instants, false)
+	l, err := s.create(ctx, promotionDue, instants, false)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func crowd(ctx context.Context, s *stack) (rows []row, err error) {
 	}
 	r, err := s.steadyRow(ctx, l, from, to)
 	r.what = fmt.Sprintf("%d active jobs, %d due each second; promotion alone p50 %s, p99 %s, max %s ms; %.0f passes, %.0f of them over 100 ms",
-		crowdJobs, crowdDue, millis(late.p50), millis(late.p99), millis(late.max), passes, slow)
+		promotionJobs, promotionDue, millis(late.p50), millis(late.p99), millis(late.max), passes, slow)
 	return []row{r}, err
 }
 

@@ -18,18 +18,18 @@ import (
 const (
 	// crowdWaiting is how much of one tenant waits, of the highest priority and
 	// since an hour, while another tenant asks for askedFor single runs.
-	crowdWaiting = 100_000
+	backlogSize = 100_000
 	// crowdLasts is how long each of those runs takes, so that they hold the
 	// slots that they get.
-	crowdLasts = 50 * time.Millisecond
+	backlogRunTime = 50 * time.Millisecond
 	askedFor   = 20
 )
 
 // neighbour measures how late single runs of one tenant start beside another's
 // crowd, with Redis and without.
-func neighbour(ctx context.Context, s *stack) (rows []row, err error) {
+func besideBacklogs(ctx context.Context, s *stack) (rows []row, err error) {
 	for _, backend := range []string{withRedis, withoutRedis} {
-		one, err := s.beside(ctx, backend)
+		one, err := s.besideBacklog(ctx, backend)
 		if err != nil {
 			return rows, fmt.Errorf("%s: %w", backend, err)
 		}
@@ -38,13 +38,13 @@ func neighbour(ctx context.Context, s *stack) (rows []row, err error) {
 	return rows, nil
 }
 
-func (s *stack) beside(ctx context.Context, backend string) (r row, err error) {
-	s.say("single runs beside %d of another tenant, QUEUE_BACKEND=%s", crowdWaiting, backend)
-	many, err := s.sleeper(ctx, 0, 9, crowdLasts)
+func (s *stack) besideBacklog(ctx context.Context, backend string) (r row, err error) {
+	s.say("single runs beside %d of another tenant, QUEUE_BACKEND=%s", backlogSize, backend)
+	many, err := s.sleeper(ctx, 0, 9, backlogRunTime)
 	if err != nil {
 		return row{}, err
 	}
-	if err := s.store.crowd(ctx, many, crowdWaiting); err != nil {
+	if err := s.store.insertBacklog(ctx, many, backlogSize); err != nil {
 		return row{}, err
 	}
 	defer func() { err = errors.Join(err, s.stop(s.running...)) }()
@@ -69,11 +69,11 @@ func (s *stack) beside(ctx context.Context, backend string) (r row, err error) {
 			return row{}, err
 		}
 	}
-	return s.besideRow(ctx, backend, single, many, from)
+	return s.besideBacklogRow(ctx, backend, single, many, from)
 }
 
 // besideRow waits for the end of all of it.
-func (s *stack) besideRow(ctx context.Context, backend string, single, many uuid.UUID, from reading) (row, error) {
+func (s *stack) besideBacklogRow(ctx context.Context, backend string, single, many uuid.UUID, from reading) (row, error) {
 	waiting, err := s.store.waiting(ctx) // when the last single one was asked for
 	if err != nil {
 		return row{}, err
@@ -94,13 +94,13 @@ func (s *stack) besideRow(ctx context.Context, backend string, single, many uuid
 		return row{}, err
 	}
 	_, of, err := s.store.jobLags(ctx, many)
-	if err == nil && (done != askedFor || of != crowdWaiting) {
-		err = fmt.Errorf("of %d and %d runs %d and %d are on record", askedFor, crowdWaiting, done, of)
+	if err == nil && (done != askedFor || of != backlogSize) {
+		err = fmt.Errorf("of %d and %d runs %d and %d are on record", askedFor, backlogSize, done, of)
 	}
-	r := costs(from, to, crowdWaiting+askedFor)
-	r.lag, r.backlog, r.perSecond = late, none, float64(crowdWaiting+askedFor)/to.at.Sub(from.at).Seconds()
+	r := costs(from, to, backlogSize+askedFor)
+	r.lag, r.backlog, r.perSecond = late, none, float64(backlogSize+askedFor)/to.at.Sub(from.at).Seconds()
 	r.what = fmt.Sprintf("%d single runs beside %d waiting of another tenant of %v each, QUEUE_BACKEND=%s; %d were left when the last was asked for",
-		askedFor, crowdWaiting, crowdLasts, backend, waiting)
+		askedFor, backlogSize, backlogRunTime, backend, waiting)
 	return r, err
 }
 

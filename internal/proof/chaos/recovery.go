@@ -29,7 +29,7 @@ func newLag(of string, all []time.Duration) lag {
 // by tenant.
 func (e *evidence) lags() (out []lag) {
 	by := map[string][]time.Duration{}
-	for _, c := range e.prompt() {
+	for _, c := range e.promptCalls() {
 		late, calm := c.start.Sub(c.scheduledAt), true
 		for _, f := range e.faults {
 			if !f.begun.IsZero() && c.scheduledAt.After(f.begun.Add(-time.Second)) && c.scheduledAt.Before(f.healed.Add(2*time.Second)) {
@@ -51,7 +51,7 @@ func (e *evidence) lags() (out []lag) {
 
 // bar is what is demanded of a recovery, in seconds (memory: MB), and what it
 // was at worst: where no other fault was near, and anywhere.
-type bar struct {
+type recoveryLimit struct {
 	What   string  `json:"what"`
 	Times  int     `json:"times"`
 	Alone  float64 `json:"alone"` // -1: never
@@ -61,7 +61,7 @@ type bar struct {
 }
 
 // String is the bar's line in the report.
-func (b bar) String() string {
+func (b recoveryLimit) String() string {
 	alone, verdict := "-", "held"
 	if b.Alone >= 0 {
 		alone = fmt.Sprintf("%.3f", b.Alone)
@@ -77,13 +77,13 @@ func (b bar) String() string {
 }
 
 // felt is how long one loss was felt.
-type felt struct {
+type recovery struct {
 	seconds float64
 	alone   bool
 }
 
-func newBar(what string, atMost float64, all []felt) (bar, bool) {
-	b := bar{What: what, Times: len(all), Alone: -1, AtMost: atMost}
+func newRecoveryLimit(what string, atMost float64, all []recovery) (recoveryLimit, bool) {
+	b := recoveryLimit{What: what, Times: len(all), Alone: -1, AtMost: atMost}
 	for _, one := range all {
 		b.Worst = max(b.Worst, one.seconds)
 		if one.alone {
@@ -95,19 +95,19 @@ func newBar(what string, atMost float64, all []felt) (bar, bool) {
 }
 
 // bars are what is demanded of each recovery, beside what it was.
-func (e *evidence) bars(t times, members []*member) (out []bar) {
-	all := map[string][]felt{}
+func (e *evidence) recoveryLimits(t times, members []*member) (out []recoveryLimit) {
+	all := map[string][]recovery{}
 	for i := range e.faults {
-		e.feel(&e.faults[i], all)
+		e.addRecovery(&e.faults[i], all)
 	}
-	for _, c := range e.prompt() {
+	for _, c := range e.promptCalls() {
 		if late := c.start.Sub(c.scheduledAt); c.tenant != e.bursting && e.calm(c.scheduledAt.Add(-2*time.Second), c.start, nil) {
-			all[noFault] = append(all[noFault], felt{late.Seconds(), true})
+			all[noFault] = append(all[noFault], recovery{late.Seconds(), true})
 		}
 	}
-	all[allOver] = []felt{{max(0, t.drained.Sub(later(t.healed, t.end)).Seconds()), true}}
+	all[allFinished] = []recovery{{max(0, t.drained.Sub(later(t.healed, t.end)).Seconds()), true}}
 	for _, m := range members {
-		all[memory] = append(all[memory], felt{float64(m.maxRSS) / 1024, true})
+		all[memory] = append(all[memory], recovery{float64(m.maxRSS) / 1024, true})
 	}
 	for _, demand := range []struct {
 		what   string
@@ -121,11 +121,11 @@ func (e *evidence) bars(t times, members []*member) (out []bar) {
 		{postgresBack, 5},
 		{failedOver, 5},
 		{diskBack, 10},
-		{besideGreedy, 1},
-		{allOver, 30},
+		{underGreedyTenant, 1},
+		{allFinished, 30},
 		{memory, 150},
 	} {
-		if b, known := newBar(demand.what, demand.atMost, all[demand.what]); known {
+		if b, known := newRecoveryLimit(demand.what, demand.atMost, all[demand.what]); known {
 			out = append(out, b)
 		}
 	}
@@ -142,18 +142,18 @@ const (
 	postgresBack   = "postgres crashed and back: first start"
 	failedOver     = "standby promoted: first start"
 	diskBack       = "disk has space again, or obeys: first start"
-	besideGreedy   = "refused rows, storm, backlog, readers: lag of others"
-	allOver        = "all healed, nothing due any more: everything over"
+	underGreedyTenant   = "refused rows, storm, backlog, readers: lag of others"
+	allFinished        = "all healed, nothing due any more: everything over"
 	memory         = "memory of each process, MB"
 )
 
 // feel adds how long one fault was felt.
-func (e *evidence) feel(f *fault, all map[string][]felt) {
+func (e *evidence) addRecovery(f *fault, all map[string][]recovery) {
 	if f.begun.IsZero() || f.healed.IsZero() {
 		return
 	}
 	add := func(what string, lasted time.Duration) {
-		all[what] = append(all[what], felt{lasted.Seconds(), e.calm(f.begun, f.healed.Add(3*time.Second), f)})
+		all[what] = append(all[what], recovery{lasted.Seconds(), e.calm(f.begun, f.healed.Add(3*time.Second), f)})
 	}
 	first := func(what string) {
 		if at := e.firstStart(f.healed); !at.IsZero() {
@@ -176,7 +176,7 @@ func (e *evidence) feel(f *fault, all map[string][]felt) {
 			}
 		})
 	case "refuse rows", "misfire storm", "backlog", "greedy readers":
-		e.due(f.begun, f.healed, func(c call) { add(besideGreedy, c.start.Sub(c.scheduledAt)) })
+		e.due(f.begun, f.healed, func(c call) { add(underGreedyTenant, c.start.Sub(c.scheduledAt)) })
 	case "crash postgres":
 		first(postgresBack)
 	case "failover", "late failover":
@@ -189,7 +189,7 @@ func (e *evidence) feel(f *fault, all map[string][]felt) {
 // due goes through the first calls of what was due between two instants, but
 // for the tenant whose burst waits for its limit.
 func (e *evidence) due(from, to time.Time, fn func(c call)) {
-	for _, c := range e.prompt() {
+	for _, c := range e.promptCalls() {
 		if c.tenant != e.bursting && c.scheduledAt.After(from) && !c.scheduledAt.After(to) {
 			fn(c)
 		}
