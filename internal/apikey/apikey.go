@@ -71,7 +71,7 @@ func Validate(spec Spec, who identity.Principal, now time.Time) []fault.Field {
 		}
 	}
 	if spec.ExpiresAt != nil && !spec.ExpiresAt.After(now) {
-		fields = append(fields, fault.Field{Path: "expiresAt", Rule: "future", Message: "has passed already; give an instant in the future, or none"})
+		fields = append(fields, fault.Field{Path: "expiresAt", Rule: "future", Message: "has passed already; give a time in the future, or none"})
 	}
 	return fields
 }

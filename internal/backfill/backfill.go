@@ -1,9 +1,9 @@
-// Package backfill runs a job again for the instants of a past range.
+// Package backfill runs a job again for the scheduled times of a past range.
 //
-// It owns which instants those are, the bounds of a request, what a tenant sees
-// of a backfill, and the store through which one is asked for, read and
-// cancelled. It refuses to make the executions: package promoter does, batch by
-// batch, at the rate that was asked for. Called by rest and promoter.
+// It owns which scheduled times those are, the bounds of a request, what a tenant
+// sees of a backfill, and the store that creates, reads and cancels one. It refuses
+// to make the executions: package promoter does, batch by batch, at the requested
+// rate.
 package backfill
 
 import (
@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// MaxInstants bounds one backfill.
+	// MaxTimes is how many scheduled times one backfill may have.
 	MaxTimes = 10_000
 	// DefaultRate and MaxRate are executions a minute.
 	DefaultRate = 60
@@ -35,15 +35,15 @@ type Status string
 
 // The states.
 const (
-	Running   Status = "running"   // executions are still to be made, or not over
-	Completed Status = "completed" // every instant's execution is over
+	Running   Status = "running"   // executions are still to be made, or not finished
+	Completed Status = "completed" // every scheduled time's execution is finished
 	Cancelled Status = "cancelled" // somebody cancelled it, or its job was deleted
 )
 
 // Request is what somebody asks for.
 type Request struct {
-	From          time.Time // the first instant that counts
-	To            time.Time // the first instant that does not, at most now
+	From          time.Time // the first scheduled time that counts
+	To            time.Time // the first scheduled time that does not, at most now
 	RatePerMinute int       // 1 to MaxRate; 0 means DefaultRate
 	// Parameters override parts of the job's config, as for a trigger; nil when
 	// none. The caller has checked them.
@@ -54,7 +54,7 @@ type Request struct {
 
 // Plan is what a request would make.
 type Plan struct {
-	Total       int       // instants
+	Total       int       // scheduled times
 	First, Last time.Time // the earliest and the latest of them; zero when there are none
 }
 
@@ -68,9 +68,9 @@ type Backfill struct {
 	RatePerMinute int
 	Parameters    json.RawMessage
 	Status        Status
-	Total         int // instants
+	Total         int // scheduled times
 	Created       int // executions made so far
-	Active        int // of these, how many are not over
+	Active        int // of these, how many are not finished
 	// HeldBy is why a running one makes nothing now: a limit, a month that is not
 	// in the history, or what the database said; empty: nothing holds it.
 	HeldBy      string
@@ -81,7 +81,7 @@ type Backfill struct {
 	Outcomes map[execution.Status]int
 }
 
-// Progress is the share of instants whose execution is over, 0 to 100.
+// Progress is the percentage of scheduled times whose execution is finished.
 func (b Backfill) Progress() int {
 	if b.Total == 0 {
 		return 0
@@ -89,10 +89,10 @@ func (b Backfill) Progress() int {
 	return min(max(0, 100*(b.Created-b.Active)/b.Total), 100)
 }
 
-// Anchor is where a backfill counts a job's interval from: where the job does,
-// or, for a range that begins before that, as many whole intervals earlier as
-// reach it. So the instants before the job was made are those that it would
-// have had.
+// Anchor is the time from which a backfill counts a job's interval: the job's own
+// anchor, or, for a range that begins before it, as many whole intervals earlier as
+// reach the range. So the scheduled times before the job was created are those that
+// it would have had.
 func Anchor(spec job.Spec, anchor, from time.Time) time.Time {
 	step := time.Duration(spec.Interval)
 	if step <= 0 || from.After(anchor) {
@@ -121,7 +121,7 @@ func (r Request) check(now time.Time) error {
 		fields = append(fields, fault.Field{Path: path, Rule: rule, Message: fmt.Sprintf(format, args...)})
 	}
 	if oldest := now.AddDate(0, -r.months, 0); r.From.Before(oldest) {
-		add("from", "retention", "is more than %d months ago; the earliest instant is %s now", r.months, oldest.Format(time.RFC3339))
+		add("from", "retention", "is more than %d months ago; the earliest time possible is %s now", r.months, oldest.Format(time.RFC3339))
 	}
 	if r.To.After(now) {
 		add("to", "past", "has not passed yet; a backfill ends now at the latest")
@@ -135,7 +135,7 @@ func (r Request) check(now time.Time) error {
 	return wrong(fields)
 }
 
-// plan counts the instants of a settled request. A range without any is a plan
+// plan counts the scheduled times of a settled request. A range without any is a plan
 // of none, which a dry run may show and Create refuses.
 func (r Request) plan(s *schedule.Schedule) (Plan, error) {
 	found := s.Between(r.From.Add(-time.Microsecond), r.To.Add(-time.Microsecond), 1)
@@ -154,7 +154,7 @@ func (r Request) plan(s *schedule.Schedule) (Plan, error) {
 	return p, nil
 }
 
-// months are instants of the plan, the first of each month of UTC.
+// months are scheduled times of the plan, the first of each month of UTC.
 func (p Plan) months(s *schedule.Schedule) (first []time.Time) {
 	for at, ok := p.First, p.Total > 0; ok && !at.After(p.Last); {
 		first = append(first, at)
@@ -179,16 +179,16 @@ func detached(months []partition.Month) error {
 func tooMany(count string) error {
 	return wrong([]fault.Field{{
 		Path: "from", Rule: "maximum",
-		Message: fmt.Sprintf("the job has %s instants from here to to; at most %d make one backfill: ask for a part of the range", count, MaxTimes),
+		Message: fmt.Sprintf("the job has %s scheduled times between from and to; one backfill may have %d: choose a shorter range", count, MaxTimes),
 	}})
 }
 
 func none() error {
-	return wrong([]fault.Field{{Path: "from", Rule: "never", Message: "the job has no instant from here to to; a dry run shows what a range holds"}})
+	return wrong([]fault.Field{{Path: "from", Rule: "never", Message: "the job has no scheduled time between from and to; a dry run shows which ones a range has"}})
 }
 
 func noSchedule() error {
-	return wrong([]fault.Field{{Path: "id", Rule: "schedule", Message: "this job has no schedule, so a range holds no instants of it; trigger it instead"}})
+	return wrong([]fault.Field{{Path: "id", Rule: "schedule", Message: "this job has no schedule, so it has no scheduled times; trigger it instead"}})
 }
 
 func wrong(fields []fault.Field) error {

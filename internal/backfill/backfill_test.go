@@ -115,9 +115,9 @@ func TestFromIsIncludedAndToIsNot(t *testing.T) {
 		want     backfill.Plan
 	}{
 		{"a day", hour(0), hour(24), backfill.Plan{Total: 24, First: hour(0), Last: hour(23)}},
-		{"one instant, at its beginning", hour(3), hour(3).Add(time.Microsecond), backfill.Plan{Total: 1, First: hour(3), Last: hour(3)}},
-		{"a microsecond after an instant", hour(3).Add(time.Microsecond), hour(5), backfill.Plan{Total: 1, First: hour(4), Last: hour(4)}},
-		{"a microsecond past an instant", hour(3), hour(4).Add(time.Microsecond), backfill.Plan{Total: 2, First: hour(3), Last: hour(4)}},
+		{"one scheduled time, at its beginning", hour(3), hour(3).Add(time.Microsecond), backfill.Plan{Total: 1, First: hour(3), Last: hour(3)}},
+		{"a microsecond after a scheduled time", hour(3).Add(time.Microsecond), hour(5), backfill.Plan{Total: 1, First: hour(4), Last: hour(4)}},
+		{"a microsecond past a scheduled time", hour(3), hour(4).Add(time.Microsecond), backfill.Plan{Total: 2, First: hour(3), Last: hour(4)}},
 		{"none", hour(3).Add(time.Minute), hour(4), backfill.Plan{}},
 		{"another zone", hour(3).In(time.FixedZone("", 3600)), hour(4), backfill.Plan{Total: 1, First: hour(3), Last: hour(3)}},
 	} {
@@ -148,9 +148,9 @@ func TestBadRequestsNameTheirFields(t *testing.T) {
 		{"too fast", hourly, backfill.Request{From: b.today.Add(-time.Hour), To: b.today, RatePerMinute: 6001}, map[string]string{"ratePerMinute": "bounds"}},
 		{"too slow", hourly, backfill.Request{From: b.today.Add(-time.Hour), To: b.today, RatePerMinute: -1}, map[string]string{"ratePerMinute": "bounds"}},
 		{"everything", hourly, backfill.Request{From: now.AddDate(-2, 0, 0), To: now.AddDate(1, 0, 0), RatePerMinute: 7000}, map[string]string{"from": "retention", "to": "past", "ratePerMinute": "bounds"}},
-		{"10,001 instants", often, backfill.Request{From: b.today.Add(-10_001 * time.Second), To: b.today}, map[string]string{"from": "maximum"}},
+		{"10,001 scheduled times", often, backfill.Request{From: b.today.Add(-10_001 * time.Second), To: b.today}, map[string]string{"from": "maximum"}},
 		{"a year of seconds", often, backfill.Request{From: b.today.AddDate(-1, 0, 0), To: b.today}, map[string]string{"from": "maximum"}},
-		{"no instant", hourly, backfill.Request{From: b.today.Add(-time.Hour + 1000), To: b.today}, map[string]string{"from": "never"}},
+		{"no scheduled time", hourly, backfill.Request{From: b.today.Add(-time.Hour + 1000), To: b.today}, map[string]string{"from": "never"}},
 		{"no schedule", byHand, backfill.Request{From: b.today.Add(-time.Hour), To: b.today}, map[string]string{"id": "schedule"}},
 	} {
 		_, _, err := b.backfills.Create(t.Context(), b.who, test.of.ID, test.r, idempotency.Key{})
@@ -158,7 +158,7 @@ func TestBadRequestsNameTheirFields(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
 		_, err = b.backfills.Preview(t.Context(), b.who, test.of.ID, test.r)
-		if test.name == "no instant" {
+		if test.name == "no scheduled time" {
 			if err != nil {
 				t.Errorf("a dry run of nothing: %v", err)
 			}
@@ -168,7 +168,7 @@ func TestBadRequestsNameTheirFields(t *testing.T) {
 	}
 	p, err := b.backfills.Preview(t.Context(), b.who, often.ID, backfill.Request{From: b.today.Add(-10_000 * time.Second), To: b.today})
 	if err != nil || p.Total != 10_000 {
-		t.Errorf("10,000 instants: %+v, %v", p, err)
+		t.Errorf("10,000 scheduled times: %+v, %v", p, err)
 	}
 	if list, err := b.backfills.List(t.Context(), b.who, hourly.ID, 10, nil); err != nil || len(list) != 0 {
 		t.Errorf("stored %d backfills (%v)", len(list), err)
@@ -276,10 +276,10 @@ func TestProgress(t *testing.T) {
 		want int
 	}{
 		{"nothing made", backfill.Backfill{Total: 10}, 0},
-		{"made and not over", backfill.Backfill{Total: 10, Created: 4, Active: 4}, 0},
-		{"some over", backfill.Backfill{Total: 10, Created: 4, Active: 1}, 30},
+		{"made and not finished", backfill.Backfill{Total: 10, Created: 4, Active: 4}, 0},
+		{"some finished", backfill.Backfill{Total: 10, Created: 4, Active: 1}, 30},
 		{"rounds down", backfill.Backfill{Total: 3, Created: 2}, 66},
-		{"all over", backfill.Backfill{Total: 10, Created: 10}, 100},
+		{"all finished", backfill.Backfill{Total: 10, Created: 10}, 100},
 		{"a calendar gave more than were counted", backfill.Backfill{Total: 10, Created: 12}, 100},
 	} {
 		if got := test.of.Progress(); got != test.want {
@@ -288,7 +288,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// The instants before an interval's anchor are those that it would have had.
+// The scheduled times before an interval's anchor are those that it would have had.
 func TestAnchorReachesBackByWholeIntervals(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -302,7 +302,7 @@ func TestAnchorReachesBackByWholeIntervals(t *testing.T) {
 		case from.After(anchor) && !got.Equal(anchor):
 			t.Fatalf("moved to %v without need", got)
 		case !from.After(anchor) && got.Add(step).After(from):
-			t.Fatalf("from %v: the first instant would be %v", from, got.Add(step))
+			t.Fatalf("from %v: the first scheduled time would be %v", from, got.Add(step))
 		}
 	})
 	anchor := time.UnixMicro(1.7e15)

@@ -31,9 +31,8 @@ type Store struct {
 	backlog tenant.Backlog
 }
 
-// NewStore makes a store. A backfill may begin so many calendar months before now,
-// which is as long as executions are kept: one is kept with the month of its
-// instant.
+// NewStore makes a store. A backfill may begin so many calendar months before now:
+// as long as executions are kept, which goes by the month of their scheduled time.
 func NewStore(db *postgres.DB, months int) *Store { return &Store{db: db, months: months} }
 
 // Waiting is the same store with limits on what may wait, of tenants that have
@@ -54,8 +53,8 @@ func NotFound() error {
 	return fault.New(fault.NotFound, "BACKFILL_NOT_FOUND", "there is no backfill with this id")
 }
 
-// Preview answers what Create would make, and stores nothing. A range without
-// an instant is a plan of none.
+// Preview returns what Create would make, and stores nothing. For a range without
+// scheduled times the plan is empty.
 func (s *Store) Preview(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r Request) (p Plan, err error) {
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		_, p, err = prepare(ctx, tx, who, jobID, r.settled(s.months))
@@ -64,7 +63,7 @@ func (s *Store) Preview(ctx context.Context, who tenant.Actor, jobID uuid.UUID, 
 	return p, err
 }
 
-// Create stores a backfill of the instants that the job's current definition
+// Create stores a backfill of the scheduled times that the job's current definition
 // has in the range; a promoter begins with it at once. Each runs the definition
 // as it is now, also when the job is changed meanwhile. It reports whether the
 // answer is a remembered one.
@@ -155,10 +154,10 @@ func prepare(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.
 	return row, p, inHistory(ctx, tx, p.months(compiled))
 }
 
-// inHistory refuses instants of a month that somebody took out of the history: a
-// record of them would stand beside those that were taken out.
-func inHistory(ctx context.Context, tx *postgres.Tx, instants []time.Time) error {
-	missing, err := partition.Missing(ctx, tx.Queries, instants)
+// inHistory refuses scheduled times of a month that an operator detached from the
+// history: new records would stand beside the detached ones.
+func inHistory(ctx context.Context, tx *postgres.Tx, times []time.Time) error {
+	missing, err := partition.Missing(ctx, tx.Queries, times)
 	if err != nil {
 		return err
 	}
@@ -300,5 +299,5 @@ func fromRow(r db.Backfill, active int64) Backfill {
 	return b
 }
 
-// farFuture lies after every instant that is stored.
+// farFuture lies after every scheduled time that is stored.
 var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -123,7 +123,7 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, limit int, after *Po
 	return list, err
 }
 
-// Update replaces a calendar, and the next instants of the jobs that name it.
+// Update replaces a calendar, and the next scheduled times of the jobs that name it.
 // With ifVersion other than zero, only if it still has that version.
 func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec Spec, ifVersion int) (updated Calendar, err error) {
 	days, err := encode(spec.Days)
@@ -251,5 +251,5 @@ func taken(err error) error {
 	return fmt.Errorf("write calendar: %w", err)
 }
 
-// farFuture lies after every instant that is stored.
+// farFuture lies after every scheduled time that is stored.
 var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)

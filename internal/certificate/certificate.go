@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// lookEvery is the distance between two looks at the files.
+// readEvery is the distance between two looks at the files.
 const readEvery = 5 * time.Second
 
 // Files says where a certificate stands, in PEM.

@@ -1,6 +1,6 @@
 // Package clock is the only place that reads the system's time.
 //
-// It owns two things: the wall clock, as every stored or compared instant of
+// It owns two things: the wall clock, as every stored or compared time of
 // this program is written (UTC, whole microseconds, which is all that
 // PostgreSQL keeps), and the monotonic clock, for measuring how long
 // something took. It refuses timers: loops use package time directly, so that
@@ -12,12 +12,12 @@ package clock
 
 import "time"
 
-// Clock tells the current instant. Production passes Now; tests pass a
+// Clock tells the current time. Production passes Now; tests pass a
 // function of their own.
 type Clock func() time.Time
 
 // Now is the wall clock: UTC, rounded down to whole microseconds, so that an
-// instant equals itself after a round trip through the database. The reading
+// time equals itself after a round trip through the database. The reading
 // carries no monotonic part.
 func Now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 

@@ -88,7 +88,7 @@ func checkLease(lease Lease, found *problems) {
 			lease.Heartbeat.Milliseconds(), lease.Fence.Milliseconds()))
 	}
 	if lease.Fence >= lease.TTL {
-		found.add("SCHEDULER_FENCE_MS", fmt.Sprintf("%d is not below SCHEDULER_LEASE_TTL_MS, %d; give less, so that a worker stops before its work is handed on",
+		found.add("SCHEDULER_FENCE_MS", fmt.Sprintf("%d is not below SCHEDULER_LEASE_TTL_MS, %d; give less, so that a worker stops before its work is reassigned",
 			lease.Fence.Milliseconds(), lease.TTL.Milliseconds()))
 	}
 }

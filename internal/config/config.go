@@ -95,7 +95,7 @@ func (t Tokens) Cursors() string {
 type Lease struct {
 	Heartbeat time.Duration `env:"SCHEDULER_HEARTBEAT_MS" default:"2000" min:"10" max:"60000" doc:"distance between the heartbeats of a worker; three must fit into SCHEDULER_FENCE_MS"`
 	Fence     time.Duration `env:"SCHEDULER_FENCE_MS" default:"7000" min:"40" max:"300000" doc:"a worker stops itself this long after it sent its last good heartbeat; below SCHEDULER_LEASE_TTL_MS"`
-	TTL       time.Duration `env:"SCHEDULER_LEASE_TTL_MS" default:"10000" min:"50" max:"600000" doc:"a worker not heard of for this long is dead and its executions are handed on"`
+	TTL       time.Duration `env:"SCHEDULER_LEASE_TTL_MS" default:"10000" min:"50" max:"600000" doc:"a worker not heard of for this long is dead and its executions are reassigned"`
 }
 
 // API is the configuration of cmd/api.
@@ -114,8 +114,8 @@ type API struct {
 	TenantMaxRunning int            `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"executions that one tenant may run at once, on all workers together, where the tenant has no limit of its own; 0: any number; the same in every process"`
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"networks that jobs may reach although they are private; the same for API and worker"`
 	ShutdownNotice   time.Duration  `env:"SHUTDOWN_NOTICE_MS" default:"3000" standalone:"200" min:"0" max:"60000" doc:"how long an API told to stop answers that it is not ready, and everything else as before, until it closes its port; longer than a load balancer takes to notice"`
-	LockTTL          time.Duration  `env:"SCHEDULER_LOCK_TTL_MS" default:"30000" min:"1000" max:"600000" doc:"a lease by which one process at a time does something, such as upkeep, ends this long after its owner was last heard of"`
-	RetentionMonths  int            `env:"RETENTION_MONTHS" default:"13" min:"1" max:"120" doc:"how many calendar months of executions are kept beside the current one, counted by their due instants; what is older is removed a whole month at a time, and no backfill may begin earlier; the same for API and promoter"`
+	LockTTL          time.Duration  `env:"SCHEDULER_LOCK_TTL_MS" default:"30000" min:"1000" max:"600000" doc:"a lease by which one process at a time does something, such as maintenance, ends this long after its owner was last heard of"`
+	RetentionMonths  int            `env:"RETENTION_MONTHS" default:"13" min:"1" max:"120" doc:"how many calendar months of executions are kept beside the current one, counted by their scheduled times; what is older is removed a whole month at a time, and no backfill may begin earlier; the same for API and promoter"`
 	TenantMaxJobs    int            `env:"TENANT_MAX_JOBS" default:"100000" min:"0" max:"10000000" doc:"jobs of a tenant that has no limit of its own; 0: any number"`
 	TenantMaxWaiting int            `env:"TENANT_MAX_WAITING" default:"1000000" min:"0" max:"100000000" doc:"executions of one tenant that may wait, where the tenant has no limit of its own; 0: any number; the same for API and promoter"`
 	JobMaxWaiting    int            `env:"JOB_MAX_WAITING" default:"100000" min:"0" max:"100000000" doc:"executions of one job that may wait, where the tenant has no limit of its own; 0: any number; the same for API and promoter"`
@@ -151,7 +151,7 @@ type Worker struct {
 	Slots            int            `env:"SCHEDULER_MAX_CONCURRENT_JOBS" default:"100" min:"1" max:"10000" doc:"executions that one worker runs at once"`
 	TenantMaxRunning int            `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"see API"`
 	JobTypes         []string       `env:"WORKER_JOB_TYPES" default:"" oneof:"function,http" doc:"job types that this worker runs, the others are left to workers that do; empty: all"`
-	DrainTimeout     time.Duration  `env:"SCHEDULER_DRAIN_TIMEOUT_MS" default:"25000" min:"0" max:"600000" doc:"how long a worker told to stop lets what it runs finish before it hands it back"`
+	DrainTimeout     time.Duration  `env:"SCHEDULER_DRAIN_TIMEOUT_MS" default:"25000" min:"0" max:"600000" doc:"how long a worker told to stop lets running executions finish before it releases them"`
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"see API"`
 }
 

@@ -94,7 +94,7 @@ func New(config Config) (*Client, error) {
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Do makes a call and follows up to 3 redirects, each under the same rules.
-// A redirect whose status is final is handed back instead of followed; final
+// A redirect whose status is final is returned instead of followed; final
 // may be nil. On a redirect to another host the headers of the request are
 // dropped, except User-Agent, and a body is not sent on.
 //

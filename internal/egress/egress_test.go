@@ -39,7 +39,7 @@ func prefixes(t *testing.T, texts ...string) []netip.Prefix {
 	return list
 }
 
-// get calls a URL and hands back what came of it; the body is closed.
+// get calls a URL and returns the response; the body is closed.
 func get(t *testing.T, c *egress.Client, url string) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -87,7 +87,7 @@ func serveRaw(t *testing.T, talk func(conn net.Conn)) string {
 				return
 			}
 			open.Go(func() {
-				defer conn.Close() // the test is over with it
+				defer conn.Close() // the test ends with it
 				talk(conn)
 			})
 		}

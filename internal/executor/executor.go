@@ -3,7 +3,7 @@
 //
 // It owns the words that all job types share: one attempt (Run), how it ended
 // (Outcome), the registry from job type to Executor, and the promise that
-// whatever an executor hands back can be stored. It refuses to know of queues,
+// whatever an executor returns can be stored. It refuses to know of queues,
 // tables, leases and retries: it runs one attempt, once, and says what came of
 // it. The job types themselves are packages http and function below it. The
 // worker calls Registry.Execute; the API calls Registry.Validate when a job is
@@ -27,7 +27,7 @@ type ErrorType string
 
 // The error types that an execution's record may hold.
 const (
-	Timeout         ErrorType = "TIMEOUT"          // the attempt's time was over
+	Timeout         ErrorType = "TIMEOUT"          // the attempt exceeded its timeout
 	NetworkError    ErrorType = "NETWORK_ERROR"    // the target was not reached, or the connection broke
 	ValidationError ErrorType = "VALIDATION_ERROR" // the configuration cannot be run as it stands
 	SystemError     ErrorType = "SYSTEM_ERROR"     // the target or this program is unwell; it may pass
@@ -39,7 +39,7 @@ type Run struct {
 	ExecutionID, JobID, TenantID uuid.UUID
 	// Attempt counts from 1.
 	Attempt int
-	// ScheduledAt is the due instant, the same in every attempt.
+	// ScheduledAt is the scheduled time, the same in every attempt.
 	ScheduledAt time.Time
 	// Config is the job's configuration for its type.
 	Config json.RawMessage
@@ -78,7 +78,7 @@ type Error struct {
 // Error is the message with its type.
 func (e *Error) Error() string { return string(e.Type) + ": " + e.Message }
 
-// Executor runs one job type. Execute blocks until the attempt is over, ends
+// Executor runs one job type. Execute blocks until the attempt has ended, ends
 // soon after ctx does, and leaves nothing running behind.
 type Executor interface {
 	Execute(ctx context.Context, run Run) Outcome

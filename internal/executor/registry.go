@@ -27,7 +27,7 @@ func NewRegistry(executors map[string]Executor) *Registry {
 // Types are the job types that it knows, in alphabetical order.
 func (r *Registry) Types() []string { return slices.Sorted(maps.Keys(r.executors)) }
 
-// Execute runs one attempt of a job type and blocks until it is over. It never
+// Execute runs one attempt of a job type and blocks until it has ended. It never
 // panics: a panic becomes a SYSTEM_ERROR with the stack, a job type that is
 // not registered a VALIDATION_ERROR, and a failure after ctx's deadline a
 // TIMEOUT, whatever the executor called it. What it returns can be stored.

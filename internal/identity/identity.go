@@ -158,7 +158,7 @@ func bearerOf(claims wireClaims, err error) Principal {
 }
 
 // checkLifetime refuses a token that is good for longer than one may be. The
-// instants of a token are whole seconds and so is the bound. Without iat the
+// times of a token are whole seconds and so is the bound. Without iat the
 // clock of the issuer may be ahead of ours.
 func (t *Tokens) checkLifetime(claims wireClaims) error {
 	if t.longest == 0 {

@@ -133,12 +133,12 @@ func (d *DB) Close() { d.pool.Close() }
 // Pool is the pool itself, for statements that need no transaction.
 func (d *DB) Pool() *pgxpool.Pool { return d.pool }
 
-// Tx is one transaction: its queries, and the instant that it decides by.
+// Tx is one transaction: its queries, and the time that it decides by.
 type Tx struct {
 	*db.Queries
 	// At is the database's clock when the transaction began, in UTC. What is
 	// durable is decided by it and not by a process's clock, and one
-	// transaction uses one instant.
+	// transaction uses one time.
 	At time.Time
 
 	conn      *pgxpool.Conn
@@ -189,7 +189,7 @@ func (d *DB) InTenant(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) err
 }
 
 // InSnapshot is InTenant for reports and lists: all statements see the tenant's
-// rows as of one instant and may write nothing. Each is planned for its own
+// rows as of one time and may write nothing. Each is planned for its own
 // parameters: a plan that is kept for all of them suits neither a job nor a tenant,
 // neither an hour nor a month, and locks every partition, whatever the parameters
 // say.
@@ -299,7 +299,7 @@ func Redacted(url string) string {
 	return fmt.Sprintf("%s@%s/%s", c.User, host, c.Database)
 }
 
-// At is an instant for a statement that takes coalesce(@now, now()): the zero
+// At is a time for a statement that takes coalesce(@now, now()): the zero
 // time means the database's clock.
 func At(now time.Time) *time.Time {
 	if now.IsZero() {

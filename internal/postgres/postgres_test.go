@@ -96,7 +96,7 @@ func TestTransactionsEndAsTheirFunctionSays(t *testing.T) {
 	}
 	err := insert(func(tx *postgres.Tx) error {
 		if tx.At.IsZero() || tx.At.Location() != time.UTC {
-			t.Errorf("the transaction's instant is %v", tx.At)
+			t.Errorf("the transaction's time is %v", tx.At)
 		}
 		return tx.CommitWith(t.Context(), func(*db.Queries) error { return nil })
 	})
@@ -186,8 +186,8 @@ func TestRefusedIsWhatRepeatingCannotMend(t *testing.T) {
 	}
 }
 
-// A report sees one instant, whatever is committed meanwhile, and changes nothing.
-func TestASnapshotIsOfOneInstant(t *testing.T) {
+// A report sees one time, whatever is committed meanwhile, and changes nothing.
+func TestASnapshotIsOfOneTime(t *testing.T) {
 	t.Parallel()
 	d := open(t, pgtest.New(t))
 	tenant := uuid.New()

@@ -81,18 +81,18 @@ func TestRoundTripsAreCounted(t *testing.T) {
 	}
 }
 
-// A transaction that is led knows its instant once its first statement was
+// A transaction that is led knows its time once its first statement was
 // answered, and begins with nothing else.
 func TestALedTransactionBeginsWithARead(t *testing.T) {
 	t.Parallel()
 	d, taken := engine(t)
 	err := d.InTxLed(t.Context(), func(tx *postgres.Tx) error {
 		if !tx.At.IsZero() {
-			t.Error("the instant is known before the beginning")
+			t.Error("the time is known before the beginning")
 		}
 		err := read(t, tx)
 		if tx.At.IsZero() || tx.At.Location() != time.UTC {
-			t.Errorf("the transaction's instant is %v", tx.At)
+			t.Errorf("the transaction's time is %v", tx.At)
 		}
 		return err
 	})

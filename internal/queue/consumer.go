@@ -27,7 +27,7 @@ const (
 	// execution may have (p50 25 ms) is worth one per cent of a core.
 	pollEvery = 20 * time.Millisecond
 	// wakeEvery is how often delayed hints that are due are moved to their
-	// lanes: six script calls each time and in every worker. Their instants
+	// lanes: six script calls each time and in every worker. Their times
 	// are whole seconds, so more often than this gains little, and more seldom
 	// would add to the delay of every retry.
 	wakeEvery = 250 * time.Millisecond
@@ -37,7 +37,7 @@ const (
 	// to return before a stopping consumer leaves without it.
 	abandonAfter = 2 * time.Second
 	// redeliverAfter is asynq's delay before it repeats a task whose worker
-	// vanished. The execution was handed on from PostgreSQL long before.
+	// vanished. The execution was reassigned from PostgreSQL long before.
 	redeliverAfter = 10 * time.Second
 	// pauseAfterError slows down asynq's poller while Redis is away.
 	pauseAfterError = 100 * time.Millisecond
@@ -60,7 +60,7 @@ type Consumer struct {
 
 	started atomic.Bool
 	away    atomic.Bool // as of the last command
-	// places bounds the handlers by our own count: asynq counts one that
+	// handlers bounds the handlers by our own count: asynq counts one that
 	// ignores its context as gone after a minute, and would start another.
 	handlers chan struct{}
 	tally    counters
@@ -78,8 +78,8 @@ type Tally struct {
 	Failed, Panicked uint64
 	// Refused counts what was no hint (forged, or of another version).
 	Refused uint64
-	// Crowded counts hints dropped because handlers that ignore their context
-	// hold every place.
+	// Dropped counts hints dropped because handlers that ignore their context
+	// hold every slot.
 	Dropped uint64
 	// Tidied counts what asynq left behind and was removed.
 	Tidied uint64

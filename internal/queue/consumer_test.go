@@ -278,7 +278,7 @@ func TestFailingHandlers(t *testing.T) {
 	}
 }
 
-// Handlers that outlive their time keep their places, whatever asynq believes.
+// Handlers that outlive their time keep their slots, whatever asynq believes.
 func TestHintsBeyondTheHandlersAreDropped(t *testing.T) {
 	t.Parallel()
 	c, err := NewConsumer(Config{URL: "redis://localhost", Concurrency: 1}, newInbox().handle, discard())

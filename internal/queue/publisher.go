@@ -95,7 +95,7 @@ func (p *Publisher) Publish(ctx context.Context, lane Lane, ids []uuid.UUID) err
 
 // PublishIn is Publish for hints that arrive after delay and, as far as clocks
 // agree within 50 ms, never earlier. They arrive up to 1.3 s later: asynq keeps
-// whole seconds, so the instant is rounded up, and consumers look four times a
+// whole seconds, so the time is rounded up, and consumers look four times a
 // second. A delay that is not positive sends at once.
 func (p *Publisher) PublishIn(ctx context.Context, lane Lane, ids []uuid.UUID, delay time.Duration) error {
 	if delay <= 0 {
@@ -193,7 +193,7 @@ func (p *Publisher) guarded(ctx context.Context, op string, call func(context.Co
 // generationKey holds a random value for as long as Redis keeps its contents.
 const generationKey = "sched:gen"
 
-// Watch looks whether Redis still holds what was sent. lost is true when its
+// LostContents looks whether Redis still holds what was sent. lost is true when its
 // contents vanished since the last look, by a wipe, a restart without them or
 // an eviction, and when they were not there at the first look: every pending
 // execution then wants its hint again. It does not see the loss of a part,

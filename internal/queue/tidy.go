@@ -21,7 +21,7 @@ const (
 )
 
 // tidyScript removes up to 100 tasks of a sorted set that are older than an
-// instant, together with their entry in the active list.
+// time, together with their entry in the active list.
 //
 // KEYS: the sorted set, the active list. ARGV: unix seconds, prefix of a
 // task's own key.

@@ -6,7 +6,7 @@
 // tenant may have (package tenant), and to answer requests (package rest,
 // which calls it for each).
 //
-// A bucket is the generic cell rate algorithm: one instant, the one at which
+// A bucket is the generic cell rate algorithm: one time, the one at which
 // it would be empty again, decides everything.
 package ratelimit
 
@@ -37,7 +37,7 @@ const (
 	// how many those share for whom there is no room.
 	maxBuckets   = 50_000
 	spareBuckets = 1024
-	// glances is how many buckets a new one looks at to find some to forget.
+	// evictionSample is how many buckets a new one looks at to find some to forget.
 	evictionSample = 16
 )
 
@@ -73,7 +73,7 @@ type Buckets struct {
 	away   atomic.Bool   // Redis did not answer last time
 
 	mu    sync.Mutex
-	since clock.Mark // what the instants below count from, and when Redis was asked last while it is away
+	since clock.Mark // what the times below count from, and when Redis was asked last while it is away
 	asked time.Duration
 	kinds map[string]*kind // by the part of a bucket's name before the colon
 }

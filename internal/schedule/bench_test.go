@@ -106,8 +106,8 @@ func BenchmarkBetween(b *testing.B) {
 		after time.Time
 		limit int
 	}{
-		"nothing owed":            {schedule.Definition{Cron: "@daily"}, until, 10},
-		"one owed":                {schedule.Definition{Cron: "@daily"}, until.Add(-time.Minute), 10},
+		"nothing due":             {schedule.Definition{Cron: "@daily"}, until, 10},
+		"one due":                 {schedule.Definition{Cron: "@daily"}, until.Add(-time.Minute), 10},
 		"an hour of minutes":      {schedule.Definition{Cron: "0 * * * * *"}, until.Add(-time.Hour), 10},
 		"a month of every second": {schedule.Definition{Cron: "* * * * * *"}, until.AddDate(0, -1, 0), 100},
 		"two days of every second, ten calendars": {schedule.Definition{Cron: "* * * * * *", Zone: "Europe/Berlin", Calendars: tenCalendars()}, until.AddDate(0, 0, -2), 101},

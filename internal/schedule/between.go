@@ -6,38 +6,38 @@ import (
 )
 
 const (
-	maxListed = 10_000        // the longest list that Owed gives
+	maxListed = 10_000        // the longest list that Between gives
 	fewTimes  = 4             // so many are listed without counting first
-	maxCount  = 1_000_000_000 // where Owed stops counting: 31 years of every second
-	// countSteps and listSteps are how many stretches Owed looks at to count and to
+	maxCount  = 1_000_000_000 // where Between stops counting: 31 years of every second
+	// countSteps and listSteps are how many intervals Between visits to count and to
 	// list. An hour has at most 3,600, because ranges of calendars are whole seconds.
 	countSteps = 5_000
 	listSteps  = 20_000
 )
 
-// Owed is the answer to "what was due between two scheduled times".
+// Range holds the scheduled times between two times.
 type Range struct {
-	// Instants are the last ones, at most as many as asked for, ascending.
+	// Times are the last ones, at most as many as asked for, ascending.
 	Times []time.Time
-	// Count is how many there were in all, Instants included.
+	// Count is how many there were in all, Times included.
 	Count int
 	// Capped says that counting stopped: there were Count at least.
 	Capped bool
 	// First and Last are the first and the last of those left out of
-	// Instants; zero when none was.
+	// Times; zero when none was.
 	First, Last time.Time
-	// Next is the first instant after the window; zero when there is none.
+	// Next is the first scheduled time after the window; zero when there is none.
 	Next time.Time
 }
 
-// Owed gives the instants in (after, until]: the last limit of them (at most
-// 10,000), how many there are, and the first instant after until. An until
+// Between gives the scheduled times in (after, until]: the last limit of them (at most
+// 10,000), how many there are, and the first scheduled time after until. An until
 // before after counts as after.
 //
 // The cost depends on the list and on how often the calendars' verdict changes,
-// and not on how many instants there are: a stretch in which all calendars admit
-// everything is counted at once. Counting stops after 5,000 stretches, or at
-// 1,000,000,000 instants, and then Owed says Capped. The list, First, Last and
+// and not on how many scheduled times there are: an interval in which all calendars admit
+// everything is counted at once. Counting stops after 5,000 intervals, or at
+// 1,000,000,000 scheduled times, and then Capped is true. The list, First, Last and
 // Next are exact all the same, but the list is shorter than it could be where
 // the verdict changes another 20,000 times around it.
 func (s *Schedule) Between(after, until time.Time, limit int) Range {
@@ -50,8 +50,8 @@ func (s *Schedule) Between(after, until time.Time, limit int) Range {
 	if at, ok := s.next(high); ok {
 		r.Next = moment(at)
 	}
-	// From here on in slots: those in (low, high] are the ones whose instants
-	// are. At either end one slot may have its instant on the other side.
+	// From here on in slots: those in (low, high] are the ones whose scheduled times
+	// are. At either end one slot may have its scheduled time on the other side.
 	if slot, ok := s.slotStillToCome(low); ok {
 		low = slot - 1
 	}
@@ -62,8 +62,8 @@ func (s *Schedule) Between(after, until time.Time, limit int) Range {
 	return r
 }
 
-// few fills in an Owed of at most limit instants by asking for one after the
-// other, which is the fastest where hardly any is owed, as nearly always. It is
+// few fills in a Range of at most limit scheduled times by asking for one after the
+// other, which is the fastest where there is hardly any, as nearly always. It is
 // false where there are more than a few.
 func (s *Schedule) few(r *Range, low, high int64, limit int) bool {
 	var found [fewTimes]int64
@@ -83,7 +83,7 @@ func (s *Schedule) few(r *Range, low, high int64, limit int) bool {
 	}
 }
 
-// owed fills in all of an Owed but Next, for the slots in (low, high].
+// fill fills in all of a Range but Next, for the slots in (low, high].
 func (s *Schedule) fill(r *Range, low, high int64, limit int) {
 	budget := countSteps
 	all := s.tally(low, high, limit+1, &budget)
@@ -107,7 +107,7 @@ func (s *Schedule) fill(r *Range, low, high int64, limit int) {
 		first = slot
 	}
 	// A list that was cut tells of its oldest that it is left out, so that First,
-	// Last and Count speak of the same instants.
+	// Last and Count speak of the same scheduled times.
 	if len(slots) > limit || first < slots[0] {
 		r.First, r.Last = moment(s.at(first)), moment(s.at(slots[0]))
 		slots = slots[1:]
@@ -117,12 +117,12 @@ func (s *Schedule) fill(r *Range, low, high int64, limit int) {
 	}
 }
 
-// stretch is (low, high], in which the calendars admit every slot of the rule,
+// interval is (low, high], in which the calendars admit every slot of the rule,
 // and how many these are.
 type admittedSpan struct{ low, high, n int64 }
 
 // tally is what there is in a window: how many slots, the first of them, and the
-// stretches that hold the last ones.
+// intervals that hold the last ones.
 type tally struct {
 	first, total int64
 	tail         []admittedSpan
@@ -130,8 +130,8 @@ type tally struct {
 	complete     bool  // the budget sufficed
 }
 
-// tally goes through (low, high] stretch by stretch and keeps those that hold the
-// last want slots. The budget says how many stretches it may still look at.
+// tally goes through (low, high] interval by interval and keeps those that hold the
+// last want slots. The budget says how many intervals it may still look at.
 func (s *Schedule) tally(low, high int64, want int, budget *int) (t tally) {
 	if s.rule == nil {
 		return tally{complete: true}
@@ -198,7 +198,7 @@ func (s *Schedule) list(t tally, want int) []int64 {
 	return slots
 }
 
-// cut is an instant of a stretch after which it has n slots, 1 to all but one: it
+// cut is a time in an interval after which it has n slots, 1 to all but one: it
 // widens a window at the end until there are as many in it, and then halves.
 func (s *Schedule) cut(of admittedSpan, n int64) int64 {
 	low, high := of.low, of.high // after low there are more, after high fewer

@@ -17,7 +17,7 @@ func (c counting) slot(after int64) (int64, bool) {
 	return c.rule.slot(after)
 }
 
-// What Owed costs follows from what it lists, and from how often a calendar
+// The cost of Between follows from what it lists, and from how often a calendar
 // changes its mind, and not from how many scheduled times have passed.
 func TestBetweenCostsWhatItKeeps(t *testing.T) {
 	t.Parallel()
@@ -34,7 +34,7 @@ func TestBetweenCostsWhatItKeeps(t *testing.T) {
 		limit int
 		most  int
 	}{
-		{"nothing owed", Definition{Cron: "@daily"}, until, 100, 1},
+		{"nothing due", Definition{Cron: "@daily"}, until, 100, 1},
 		{"the ordinary case", Definition{Cron: "@daily"}, until.AddDate(0, 0, -1), 100, 2},
 		{"two days of every second, ten calendars", Definition{Cron: "* * * * * *", Calendars: calendars}, until.AddDate(0, 0, -2), 101, 200},
 		{"a year of every second", Definition{Cron: "* * * * * *", Zone: "Europe/Berlin"}, until.AddDate(-1, 0, 0), 101, 150},

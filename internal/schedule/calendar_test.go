@@ -225,7 +225,7 @@ func TestBetweenAtItsBounds(t *testing.T) {
 		t.Parallel()
 		got := compile(t, everySecond).Between(start, start.AddDate(0, 1, 0), 1_000_000)
 		if len(got.Times) != 10_000 || !got.Times[9_999].Equal(start.AddDate(0, 1, 0)) || !got.Last.Equal(got.Times[0].Add(-time.Second)) {
-			t.Errorf("%d instants to %v, left out to %v", len(got.Times), got.Times[len(got.Times)-1], got.Last)
+			t.Errorf("%d scheduled times to %v, left out to %v", len(got.Times), got.Times[len(got.Times)-1], got.Last)
 		}
 	})
 }
@@ -234,17 +234,17 @@ func TestBetweenAtItsBounds(t *testing.T) {
 func TestSearchesAreBounded(t *testing.T) {
 	t.Parallel()
 	start := at(t, "2026-03-01 00:00Z")
-	crowded := everyOther(start, 20_000) // 10,000 minutes are dropped one by one
+	dense := everyOther(start, 20_000) // 10,000 minutes are dropped one by one
 	t.Run("next finds what is left", func(t *testing.T) {
 		t.Parallel()
-		s := compile(t, schedule.Definition{Cron: "0 */2 * * * *", Calendars: crowded[:9]})
+		s := compile(t, schedule.Definition{Cron: "0 */2 * * * *", Calendars: dense[:9]})
 		if next, ok := s.Next(start.Add(-1)); !ok || !next.Equal(start.Add(18_000*time.Minute)) {
 			t.Errorf("Next = %v, %v", next, ok)
 		}
 	})
 	t.Run("next gives up", func(t *testing.T) {
 		t.Parallel()
-		s := compile(t, schedule.Definition{Cron: "0 */2 * * * *", Calendars: crowded})
+		s := compile(t, schedule.Definition{Cron: "0 */2 * * * *", Calendars: dense})
 		if next, ok := s.Next(start.Add(-1)); ok {
 			t.Errorf("Next = %v", next)
 		}
@@ -278,7 +278,7 @@ func TestSearchesAreBounded(t *testing.T) {
 		n := len(got.Times)
 		if n == 0 || n >= 100 || !got.Capped || got.Count <= n || !got.Times[n-1].Equal(start.AddDate(250, 0, 0)) ||
 			!got.First.Equal(start.AddDate(1, 0, 0)) || !got.Last.Equal(got.Times[0].AddDate(-1, 0, 0)) {
-			t.Errorf("%d of %d instants, capped %v: %v", n, got.Count, got.Capped, got.Times)
+			t.Errorf("%d of %d scheduled times, capped %v: %v", n, got.Count, got.Capped, got.Times)
 		}
 	})
 }

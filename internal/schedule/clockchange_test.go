@@ -9,7 +9,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
-// at reads the short form of an instant that the tables below use, in UTC.
+// at reads the short form of a scheduled time that the tables below use, in UTC.
 func at(t testing.TB, text string) time.Time {
 	t.Helper()
 	when, err := time.Parse("2006-01-02 15:04:05Z07:00", text)

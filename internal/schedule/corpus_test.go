@@ -117,7 +117,7 @@ func compile(t testing.TB, def schedule.Definition) *schedule.Schedule {
 	return s
 }
 
-// instants asks Next until it has n, and holds it to its promise to go on.
+// timesAfter asks Next until it has n, and holds it to its promise to go on.
 func timesAfter(s *schedule.Schedule, after time.Time, n int) []time.Time {
 	var list []time.Time
 	for len(list) < n {

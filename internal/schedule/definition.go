@@ -9,14 +9,14 @@ type Definition struct {
 	Cron string
 	// Zone is the IANA name of the zone in which Cron is read; empty is UTC.
 	Zone string
-	// Interval is the distance between instants, 1 s to 366 days in whole
-	// milliseconds; the instants are Anchor + k·Interval for k ≥ 1, so a late
+	// Interval is the distance between scheduled times, 1 s to 366 days in whole
+	// milliseconds; the scheduled times are Anchor + k·Interval for k ≥ 1, so a late
 	// run moves none of the later ones.
 	Interval time.Duration
-	// Anchor is the origin of Interval, the instant the job was created or
+	// Anchor is the origin of Interval, the time at which the job was created or
 	// resumed at; zero is 1970-01-01T00:00:00Z.
 	Anchor time.Time
-	// RunAt is the only instant of a one-off.
+	// RunAt is the only scheduled time of a one-off.
 	RunAt time.Time
 	// Start and End bound the slots to [Start, End); zero is open.
 	Start, End time.Time
@@ -24,13 +24,13 @@ type Definition struct {
 	DSTGap Gap
 	// DSTOverlap says which pass of a repeated wall time counts.
 	DSTOverlap Overlap
-	// Jitter spreads each instant over [slot, slot+Jitter), 0 to 24 h, by a
+	// Jitter spreads each scheduled time over [slot, slot+Jitter), 0 to 24 h, by a
 	// stable hash of Key and slot; it never reaches the next slot.
 	Jitter time.Duration
 	// Key is the job's id. It seeds Jitter and the H of expressions, and may be
 	// empty for a preview of a job that is not stored yet.
 	Key string
-	// Calendars each have to admit an instant; at most 10.
+	// Calendars each have to admit a scheduled time; at most 10.
 	Calendars []Calendar
 }
 

@@ -43,8 +43,8 @@ func FuzzCompile(f *testing.F) {
 			if !next.After(from) {
 				t.Fatalf("Next(%v) = %v of %+v", from, next, def)
 			}
-			if owed := s.Between(next.Add(-1), next, 1); owed.Count != 1 || !owed.Times[0].Equal(next) {
-				t.Fatalf("Owed around %v = %+v of %+v", next, owed, def)
+			if found := s.Between(next.Add(-1), next, 1); found.Count != 1 || !found.Times[0].Equal(next) {
+				t.Fatalf("Between around %v = %+v of %+v", next, found, def)
 			}
 			from = next
 		}

@@ -31,10 +31,10 @@ func (e every) count(low, high int64) int64 {
 	return max(0, e.steps(min(high, lastSecond*second))-e.steps(low))
 }
 
-// steps is how many slots there are up to an instant.
+// steps is how many slots there are up to a scheduled time.
 func (e every) steps(at int64) int64 { return max(0, at-e.anchor) / e.step }
 
-// once is the rule of a one-off: its instant in µs.
+// once is the rule of a one-off: its scheduled time in µs.
 type once int64
 
 func (o once) slot(after int64) (int64, bool) { return int64(o), after < int64(o) }

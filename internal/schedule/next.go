@@ -18,10 +18,10 @@ const (
 	maxDrops = 10_000
 )
 
-// Next is the first instant strictly after after, in UTC; false means never
-// again. Instants lie between 1970 and 2499. With jitter it is the instant
-// itself that is compared, not its slot, so that feeding each answer back gives
-// every instant once.
+// Next is the first scheduled time strictly after after, in UTC; false means never
+// again. Scheduled times lie between 1970 and 2499. With jitter it compares the
+// scheduled time itself, not its slot, so that feeding each answer back gives every
+// scheduled time once.
 func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 	at, ok := s.next(micro(after))
 	if !ok {
@@ -65,7 +65,7 @@ func (s *Schedule) slot(after, high int64, budget *int) (int64, bool) {
 	return 0, false
 }
 
-// free is the slot itself where every calendar admits it, else an instant
+// free is the slot itself where every calendar admits it, else a scheduled time
 // before which those that refuse it admit nothing.
 func (s *Schedule) free(slot int64) int64 {
 	free := slot
@@ -77,7 +77,7 @@ func (s *Schedule) free(slot int64) int64 {
 
 // at is a slot moved by its jitter. The slot's own hash picks the place, so that
 // it is the same in every process and after a restart, and it lies before the
-// next slot of the rule, whichever calendars there are, so that instants keep
+// next slot of the rule, whichever calendars there are, so that scheduled times keep
 // the order of their slots.
 func (s *Schedule) at(slot int64) int64 {
 	if s.jitter == 0 {
@@ -90,8 +90,8 @@ func (s *Schedule) at(slot int64) int64 {
 	return slot + int64(mix(s.seed^mix(uint64(slot)))%uint64(room/millisecond))*millisecond
 }
 
-// late is the admitted slot at or before after whose instant is still to come.
-// Only the rule's last slot can be one: the others have their instant before it.
+// slotStillToCome is the admitted slot at or before after whose scheduled time is still to come.
+// Only the rule's last slot can be one: the others have their scheduled time before it.
 func (s *Schedule) slotStillToCome(after int64) (int64, bool) {
 	if s.jitter == 0 || s.rule == nil {
 		return 0, false
@@ -135,7 +135,7 @@ func last(next func(int64) (int64, bool), low, high int64) (int64, bool) {
 	}
 }
 
-// micro is an instant in whole microseconds, rounded down: the unit in which
+// micro is a time in whole microseconds, rounded down: the unit in which
 // the database keeps time.
 func micro(t time.Time) int64 { return t.UnixMicro() }
 

@@ -238,7 +238,7 @@ func (c clock) moved(e *expression, t int64, near []int64) bool {
 	return false
 }
 
-// walk lists all due instants in (after, until].
+// walk lists all scheduled times in (after, until].
 func (c clock) walk(e *expression, def schedule.Definition, after, until int64) []time.Time {
 	var list []time.Time
 	near := c.offsets(after, until)

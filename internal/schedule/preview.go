@@ -11,10 +11,10 @@ import (
 
 // Occurrence is one line of a preview.
 type Occurrence struct {
-	// Slot is the instant that the rule names, in the schedule's zone, whose
+	// Slot is the scheduled time that the rule names, in the schedule's zone, whose
 	// offset it carries.
 	Slot time.Time
-	// At is Slot with its jitter, in the same zone: the instant that Next
+	// At is Slot with its jitter, in the same zone: the scheduled time that Next
 	// answers.
 	At time.Time
 	// Wall is the local time that the expression names, in the form

@@ -14,7 +14,7 @@ import (
 )
 
 // drawDefinition draws any kind of rule with any mixture of the rest, dense
-// enough that a few hours hold some instants.
+// enough that a few hours hold some scheduled times.
 func drawDefinition(t *rapid.T) schedule.Definition {
 	def := schedule.Definition{
 		Zone:   rapid.SampledFrom(changes).Draw(t, "zone").zone,
@@ -94,7 +94,7 @@ func TestNextIsStrictlyIncreasing(t *testing.T) {
 }
 
 // TestNextDoesNotDependOnWhereItIsAsked asks from any moment between two
-// instants.
+// scheduled times.
 func TestNextDoesNotDependOnWhereItIsAsked(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,7 +143,7 @@ func TestBetweenEqualsNext(t *testing.T) {
 	})
 }
 
-// sameOwed compares Owed with what Next gives one by one.
+// sameRange compares Between with what Next gives one by one.
 func sameRange(t *rapid.T, def schedule.Definition, s *schedule.Schedule, after, until time.Time, limit int) {
 	all := window(s, after, until)
 	want := schedule.Range{Count: len(all), Times: all}
@@ -153,11 +153,11 @@ func sameRange(t *rapid.T, def schedule.Definition, s *schedule.Schedule, after,
 	want.Next, _ = s.Next(until)
 	got := s.Between(after, until, limit)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Fatalf("%+v (-Next +Owed):\n%s", def, diff)
+		t.Fatalf("%+v (-Next +Between):\n%s", def, diff)
 	}
 }
 
-// TestOwedAroundClockChanges is TestOwedEqualsNext around the changes of every
+// TestBetweenAroundClockChanges is TestBetweenEqualsNext around the changes of every
 // zone, for any expression, and over days.
 func TestBetweenAroundClockChanges(t *testing.T) {
 	t.Parallel()
@@ -225,7 +225,7 @@ func TestJitterStaysInItsSlot(t *testing.T) {
 	})
 }
 
-// TestCalendarsFilter compares calendars with asking them about each instant,
+// TestCalendarsFilter compares calendars with asking them about each scheduled time,
 // in the standard library's words.
 func TestCalendarsFilter(t *testing.T) {
 	t.Parallel()
@@ -247,7 +247,7 @@ func TestCalendarsFilter(t *testing.T) {
 	})
 }
 
-// sameInstants compares long lists fast, and prints them only when they differ.
+// sameTimes compares long lists fast, and prints them only when they differ.
 func sameTimes(t *rapid.T, def schedule.Definition, want, got []time.Time) {
 	if slices.EqualFunc(want, got, time.Time.Equal) {
 		return
@@ -320,7 +320,7 @@ func TestJitterValues(t *testing.T) {
 	want := []string{"03-02 00:40:07.650", "03-03 00:41:41.836", "03-04 00:16:03.773"}
 	for i, got := range timesAfter(s, at(t, "2026-03-02 00:00Z").Add(-time.Microsecond), 3) {
 		if text := got.Format("01-02 15:04:05.000"); text != want[i] {
-			t.Errorf("instant %d = %s, want %s", i, text, want[i])
+			t.Errorf("scheduled time %d = %s, want %s", i, text, want[i])
 		}
 	}
 }

@@ -1,13 +1,11 @@
-// Package schedule turns what a tenant wrote into the instants at which a job
-// is due.
+// Package schedule turns what a tenant wrote into the scheduled times of a job.
 //
 // It owns the meaning of cron expressions, intervals, one-offs, windows,
 // calendars, clock changes and spread: every question "when" has its answer
-// here, and docs/cron.md is the page that says how. It is pure: it reads no
-// clock, no table and no environment, and the same definition gives the same
-// instants in every process. It refuses what can never fire and what it would
-// have to guess. Package job validates with it, package promoter asks it for
-// the next instant and for those owed, package rest previews and lints.
+// here, and docs/reference/cron.md is the page that says how. It is pure: it reads
+// no clock, no table and no environment, and the same definition gives the same
+// scheduled times in every process. It refuses what can never fire and what it
+// would have to guess.
 package schedule
 
 import (
@@ -45,7 +43,7 @@ type Schedule struct {
 }
 
 // rule gives slots in µs, without window, calendars and jitter: the first one
-// strictly after an instant, and how many lie in (low, high] without visiting
+// strictly after a scheduled time, and how many lie in (low, high] without visiting
 // each.
 type rule interface {
 	slot(after int64) (int64, bool)
@@ -54,7 +52,7 @@ type rule interface {
 
 // Compile checks a definition and makes it answer questions. It refuses what is
 // malformed and an expression that matches no date at all (30 February); what
-// is merely over (a year that has passed) compiles, because stored jobs must.
+// has merely passed (a year that has passed) compiles, because stored jobs must.
 //
 // The error is a *fault.Error of kind Invalid that lists every wrong field by
 // its JSON name. Its code is INVALID_CRON_EXPRESSION where the expression is
@@ -70,7 +68,7 @@ func Compile(def Definition) (*Schedule, error) {
 
 // Validate is Compile for a definition that is new at now: it also refuses a
 // one-off or an end that has passed, an end that is not after the start, and a
-// schedule with no instant left after now.
+// schedule with no scheduled time left after now.
 func Validate(def Definition, now time.Time) error {
 	var c complaints
 	s := c.compile(def)
@@ -91,7 +89,7 @@ func Validate(def Definition, now time.Time) error {
 	return c.err()
 }
 
-// mustFire complains about a schedule without an instant after now, and names
+// mustFire complains about a schedule without a scheduled time after now, and names
 // the field to blame.
 func (c *complaints) mustFire(s *Schedule, def Definition, now time.Time) {
 	if _, ok := s.Next(now); ok {
@@ -100,7 +98,7 @@ func (c *complaints) mustFire(s *Schedule, def Definition, now time.Time) {
 	bare := *s
 	bare.calendars = nil
 	if _, ok := bare.Next(now); ok {
-		c.add("calendars", "never", "drop every instant, so the schedule would never fire")
+		c.add("calendars", "never", "drop every scheduled time, so the schedule would never fire")
 		return
 	}
 	from := max(micro(now), s.start-1)
@@ -111,11 +109,11 @@ func (c *complaints) mustFire(s *Schedule, def Definition, now time.Time) {
 	case !def.RunAt.IsZero():
 		c.add("runAt", "window", "does not lie between startDate and endDate, so the schedule would never fire")
 	default:
-		c.add("endDate", "never", "comes before the first instant, so the schedule would never fire")
+		c.add("endDate", "never", "comes before the first scheduled time, so the schedule would never fire")
 	}
 }
 
-// neverAgain says why an expression has nothing left: its years are over, or
+// neverAgain says why an expression has nothing left: its years have passed, or
 // clock changes take each of its times.
 func neverAgain(c *clockRule, from int64) string {
 	if c.onClock(from, c.zone.at(from).offset) < farFuture {
@@ -180,7 +178,7 @@ func (c *complaints) compile(def Definition) *Schedule {
 	return s
 }
 
-// known says whether an instant is given, and complains when it lies outside
+// known says whether a scheduled time is given, and complains when it lies outside
 // the years that the engine knows.
 func (c *complaints) known(path string, t time.Time) bool {
 	if t.IsZero() {

@@ -10,13 +10,13 @@ import (
 	"github.com/scheduler-service/scheduler/internal/schedule/cron"
 )
 
-// Instants inside this package are Unix seconds or microseconds. The engine
+// Times inside this package are Unix seconds or microseconds. The engine
 // knows those from 1970 to the end of cron.LastYear.
 const (
 	firstYear   = 1970
 	day         = 24 * 60 * 60
 	lastSecond  = 16725225600 - 1 // 2499-12-31T23:59:59Z; a test holds it to cron.LastYear
-	farPast     = -1 << 42        // beyond any instant, and still within 64 bits as µs
+	farPast     = -1 << 42        // beyond any time, and still within 64 bits as µs
 	farFuture   = 1 << 42
 	shiftMargin = 2 * day // no clock was ever changed by more than 25 hours
 )
@@ -37,12 +37,11 @@ type zoneYear struct {
 	shifts []shift
 }
 
-// shift is one clock change: from its instant on the offset is another.
+// shift is one clock change: from its time on the offset is another.
 type shift struct{ at, offset int64 }
 
-// period is a stretch of instants with one offset, and the clock changes at
-// both its ends. What lies next door has the same offset where the stretch was
-// only cut off at the end of a year.
+// period is an interval with one offset, and the clock changes at both its ends.
+// The next period has the same offset where this one only ends with its year.
 type period struct {
 	offset       int64
 	from, before int64 // where it begins, farPast if that is not near; the offset before it
@@ -59,7 +58,7 @@ func (p period) repeat() int64 { return max(0, p.before-p.offset) }
 // repeated is how many seconds at its end are repeated after it.
 func (p period) repeated() int64 { return max(0, p.offset-p.after) }
 
-// at is the period around an instant.
+// at is the period around a time.
 func (z *zone) at(second int64) period {
 	if z.fixed {
 		return period{from: farPast, to: farFuture}
@@ -90,7 +89,7 @@ func (z *zone) year(second int64) *zoneYear {
 
 // survey finds a year's clock changes by looking at the offset every second
 // day and halving where it differs. time.Time.ZoneBounds would say it directly,
-// but on 31 December of leap years it answers an end before the instant asked
+// but on 31 December of leap years it answers an end before the time asked
 // about (Go 1.26, zones driven by a rule text), and a walk along it hangs. Two
 // days are enough: since 1970 no zone changed its clock twice within six days,
 // which a test holds against every zone there is.
@@ -112,7 +111,7 @@ func (z *zone) survey(number int) *zoneYear {
 	return year
 }
 
-// change is the instant in (low, high] at which the offset becomes high's.
+// change is the time in (low, high] at which the offset becomes high's.
 func (z *zone) change(low, high int64) int64 {
 	target := z.offset(high)
 	for high-low > 1 {

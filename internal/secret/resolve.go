@@ -13,7 +13,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 )
 
-// Ask is what one attempt is to run, as it is stored.
+// Input is what one attempt is to run, as it is stored.
 type Input struct {
 	Version    Version
 	Config     json.RawMessage

@@ -71,7 +71,7 @@ func (d Draft) Validate() []fault.Field {
 	return fields
 }
 
-// place is what a secret's value is bound to.
+// binding is what a secret's value is bound to.
 func binding(tenant, id uuid.UUID, name string) keyring.Binding {
 	return keyring.Binding{Tenant: tenant, Object: "secret", ID: id, Field: name}
 }

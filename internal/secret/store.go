@@ -180,5 +180,5 @@ func missing(err error) error {
 	return fmt.Errorf("read secret: %w", err)
 }
 
-// farFuture lies after every instant that is stored.
+// farFuture lies after every scheduled time that is stored.
 var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)

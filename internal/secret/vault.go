@@ -24,7 +24,7 @@ type Version struct {
 	Number      int
 }
 
-// place is what the credentials of a version are bound to.
+// binding is what the credentials of a version are bound to.
 func (v Version) binding() keyring.Binding {
 	return keyring.Binding{Tenant: v.Tenant, Object: "job", ID: v.Job, Field: fmt.Sprintf("config@%d", v.Number)}
 }

@@ -43,7 +43,7 @@ type Limits struct {
 	MaxRunningByType    map[string]int // of a job type, beside MaxRunning
 	MaxExecutionsPerDay *int           // days are those of UTC
 	RequestsPerSecond   *int
-	MinIntervalSeconds  *int // the smallest distance between two instants of a schedule
+	MinIntervalSeconds  *int // the smallest distance between two runs of a schedule
 	MaxPayloadBytes     *int // of the body of a request
 	MaxWaiting          *int // executions that wait, of the tenant
 	MaxWaitingPerJob    *int // and of one job

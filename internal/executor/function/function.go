@@ -28,7 +28,7 @@ type Call struct {
 	ExecutionID, JobID, TenantID uuid.UUID
 	// Attempt counts from 1.
 	Attempt int
-	// ScheduledAt is the due instant, the same in every attempt.
+	// ScheduledAt is the scheduled time, the same in every attempt.
 	ScheduledAt time.Time
 	// Parameters is the job's JSON object, with those of a manual trigger set
 	// over it by name; nil where there are none.

@@ -24,7 +24,7 @@ type home struct {
 var homes = []home{
 	{
 		from: "time", names: []string{"Now", "Since", "Until"}, in: []string{"clock"}, tests: true,
-		why: "decisions take the instant as an argument; see package clock",
+		why: "decisions take the time as an argument; see package clock",
 	},
 	{
 		from: "time", names: []string{"Sleep"}, tests: true,

@@ -41,7 +41,7 @@ var crossTenant = map[string]string{
 
 	"ClaimExecutions":       "worker",
 	"CompleteExecutions":    "worker",
-	"LockJobs":              "worker, before it counts the places of jobs",
+	"LockJobs":              "worker, before it counts the slots of jobs",
 	"ListLeftExecutions":    "worker: what a claim left for another way or another worker",
 	"ClaimGatedExecutions":  "worker",
 	"ReleaseExecutions":     "worker",
@@ -93,7 +93,7 @@ var crossTenant = map[string]string{
 	"ListSuspendedTenants":      "promoter, likewise",
 
 	"CountActiveExecutions": "the service's gauges",
-	"CreatePartition":       "partition upkeep",
+	"CreatePartition":       "partition maintenance",
 	"DetachPartition":       "retention",
 	"DropPartition":         "retention",
 	"DeleteOldJobs":         "retention",
@@ -111,7 +111,7 @@ var crossTenant = map[string]string{
 	"DeleteOldRollups":      "retention",
 	"ListAuditStrands":      "retention",
 	"TakeMetrics":           "the collector of metrics",
-	"OldestDue":             "partition upkeep",
+	"OldestDue":             "partition maintenance",
 }
 
 // sqlInGo are the places outside db/queries that hold SQL, each with the

@@ -45,13 +45,13 @@ func adversaries() []adversary {
 	}, moreAdversaries()...)
 }
 
-// idly does nothing.
+// doNothing does nothing.
 func doNothing(ctx context.Context, _ *arena) error {
 	<-ctx.Done()
 	return nil
 }
 
-// leftOver notes what the noisy tenant got.
+// noteCompleted notes what the noisy tenant got.
 func noteCompleted(ctx context.Context, a *arena) error {
 	left, err := a.state.activeOf(ctx, a.noisy.TenantID)
 	if err != nil {
@@ -220,7 +220,7 @@ func stopBacklogs(ctx context.Context, a *arena) error {
 	return doNothing(ctx, a)
 }
 
-// backlogsLeft notes what is left of each at the end.
+// noteBacklogs notes what is left of each at the end.
 func noteBacklogs(ctx context.Context, a *arena) error {
 	var left []string
 	for _, id := range a.aims {
@@ -313,7 +313,7 @@ func prepareLate(ctx context.Context, a *arena) error {
 	return a.state.copies(ctx, first, 9)
 }
 
-// beLate makes all of them due since 12 s, as when no promoter was there.
+// makeLate makes all of them due since 12 s, as when no promoter was there.
 func makeLate(ctx context.Context, a *arena) error {
 	at := clock.Now().Add(-12 * time.Second)
 	err := errors.Join(

@@ -14,7 +14,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 )
 
-// unnamed are adversaries that no report has named yet: what else a tenant with
+// moreAdversaries are adversaries that no report has named yet: what else a tenant with
 // an ordinary token can do.
 func moreAdversaries() []adversary {
 	return []adversary{

@@ -36,7 +36,7 @@ type request struct {
 	make  func(a apiUser) (method, path, body string)
 }
 
-// asker is who asks, and what it may ask for.
+// apiUser is who asks, and what it may ask for.
 type apiUser struct {
 	token     string
 	job       uuid.UUID
@@ -84,7 +84,7 @@ type sample struct {
 	status int
 }
 
-// rest measures the REST API with a full history: requests of all tenants at
+// measureAPI measures the REST API with a full history: requests of all tenants at
 // fixed moments, whether or not earlier ones were answered.
 func measureAPI(ctx context.Context, s *stack) (rows []row, err error) {
 	s.say("%d jobs and %d executions of %d months", apiJobs, s.History, apiMonths)
@@ -156,7 +156,7 @@ func (s *stack) startAPI(ctx context.Context) (address string, stop func() error
 	return address, stop, err
 }
 
-// askers are a few thousand of what may be asked for, of all tenants.
+// apiUsers are a few thousand of what may be asked for, of all tenants.
 func (s *stack) apiUsers(ctx context.Context) ([]apiUser, error) {
 	var all []apiUser
 	for _, who := range s.tenants {

@@ -11,7 +11,7 @@
 //
 // One file per measurement; each is a function from a stack to rows. Beside
 // them, and instead of them with -bounded, adversaries take what they can while
-// a quiet tenant is measured against bars.
+// a quiet tenant is measured against limits.
 package bench
 
 import (
@@ -41,7 +41,7 @@ func measurements() []measurement {
 		{"polled", polled},
 		{"burst", burst},
 		{"drain", drain},
-		{"crowd", promotion},
+		{"promotion", promotion},
 		{"neighbour", besideBacklogs},
 		{"api", measureAPI},
 	}

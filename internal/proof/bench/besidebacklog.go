@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// crowdWaiting is how much of one tenant waits, of the highest priority and
+	// backlogSize is how much of one tenant waits, of the highest priority and
 	// since an hour, while another tenant asks for askedFor single runs.
 	backlogSize = 100_000
-	// crowdLasts is how long each of those runs takes, so that they hold the
+	// backlogRunTime is how long each of those runs takes, so that they hold the
 	// slots that they get.
 	backlogRunTime = 50 * time.Millisecond
-	askedFor   = 20
+	askedFor       = 20
 )
 
-// neighbour measures how late single runs of one tenant start beside another's
-// crowd, with Redis and without.
+// besideBacklogs measures how late single runs of one tenant start beside another's
+// backlog, with Redis and without.
 func besideBacklogs(ctx context.Context, s *stack) (rows []row, err error) {
 	for _, backend := range []string{withRedis, withoutRedis} {
 		one, err := s.besideBacklog(ctx, backend)
@@ -72,13 +72,13 @@ func (s *stack) besideBacklog(ctx context.Context, backend string) (r row, err e
 	return s.besideBacklogRow(ctx, backend, single, many, from)
 }
 
-// besideRow waits for the end of all of it.
+// besideBacklogRow waits for the end of all of it.
 func (s *stack) besideBacklogRow(ctx context.Context, backend string, single, many uuid.UUID, from reading) (row, error) {
 	waiting, err := s.store.waiting(ctx) // when the last single one was asked for
 	if err != nil {
 		return row{}, err
 	}
-	err = s.await(ctx, 3*time.Minute, "the crowd to be done", func() (bool, error) {
+	err = s.await(ctx, 3*time.Minute, "the backlog to be done", func() (bool, error) {
 		n, err := s.store.waiting(ctx)
 		return n == 0, err
 	})

@@ -22,18 +22,18 @@ import (
 
 // What another tenant gets while an adversary does its worst.
 const (
-	maxStartLag = time.Second            // from the scheduled time, or the request, to the start, at p99
-	maxReadLatency  = 250 * time.Millisecond // of a read, at p99
+	maxStartLag    = time.Second            // from the scheduled time, or the request, to the start, at p99
+	maxReadLatency = 250 * time.Millisecond // of a read, at p99
 	// settled is how long the processes run before an adversary begins.
 	settled = 3 * time.Second
 )
 
-// errBarMissed says that an adversary took from another tenant what is its own.
-var errLimitExceeded = errors.New("a bar was missed")
+// errLimitExceeded says that an adversary took from another tenant what is its own.
+var errLimitExceeded = errors.New("a limit was exceeded")
 
 // bounded runs each adversary beside a quiet tenant, on a database and with
 // processes of its own, and prints a table. The error names the adversaries
-// beside which a bar was missed or a set-up failed.
+// beside which a limit was exceeded or a set-up failed.
 func bounded(ctx context.Context, s *stack, out io.Writer) error {
 	head := "| beside | starts | p50 / p99 / max (ms) | reads | p50 / p99 / max (ms) | failed | held | seen | others had |\n" +
 		"| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// burst lets many jobs be due at one instant while everything runs: what
+// burst lets many jobs be due at one time while everything runs: what
 // happens at each full hour.
 func burst(ctx context.Context, s *stack) (rows []row, err error) {
 	stop, err := s.startAll(ctx, withRedis)
@@ -14,7 +14,7 @@ func burst(ctx context.Context, s *stack) (rows []row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.say("%d jobs due at one instant", s.Burst)
+	s.say("%d jobs due at one time", s.Burst)
 	start, err := s.read(ctx)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func burst(ctx context.Context, s *stack) (rows []row, err error) {
 		return nil, err
 	}
 	took := e.last.Sub(l.from).Seconds()
-	r.what = fmt.Sprintf("%d due at one instant, all done after %.2f s", s.Burst, took)
+	r.what = fmt.Sprintf("%d due at one time, all done after %.2f s", s.Burst, took)
 	r.perSecond, r.backlog = float64(s.Burst)/took, none
 	return []row{r}, nil
 }

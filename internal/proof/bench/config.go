@@ -18,7 +18,7 @@ type Config struct {
 	Workers int   // worker processes
 	// Promoters are the promoter processes of steady loads.
 	Promoters int
-	Burst     int      // jobs due at one instant, and half of what is drained
+	Burst     int      // jobs due at one time, and half of what is drained
 	History   int      // executions stored while the API is measured
 	Repeats   int      // of what is repeated; the median counts
 	Only      []string // the measurements to make; empty means all
@@ -42,11 +42,11 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.IntVar(&c.Slots, "slots", 1000, "executions that each worker runs at once")
 	set.IntVar(&c.Workers, "workers", 1, "worker processes")
 	set.IntVar(&c.Promoters, "promoters", 1, "promoter processes, where jobs are due each second")
-	set.IntVar(&c.Burst, "burst", 10_000, "jobs due at one instant; twice as many executions are drained")
+	set.IntVar(&c.Burst, "burst", 10_000, "jobs due at one time; twice as many executions are drained")
 	set.IntVar(&c.History, "history", 5_000_000, "executions stored while the API is measured")
 	set.IntVar(&c.Repeats, "repeats", 3, "how often limits and drain are measured; the median counts")
 	set.StringVar(&only, "only", "", "measure only these, of "+strings.Join(names(), ","))
-	set.BoolVar(&c.Bounded, "bounded", false, "instead of all that: what a quiet tenant gets beside each adversary, for -seconds; a bar that is missed is an error")
+	set.BoolVar(&c.Bounded, "bounded", false, "instead of all that: what a quiet tenant gets beside each adversary, for -seconds; exceeding a limit is an error")
 	set.StringVar(&against, "against", "", "with -bounded, only these, of "+strings.Join(adversaryNames(), ","))
 	set.StringVar(&c.Backend, "backend", withRedis, "with -bounded, QUEUE_BACKEND of all processes")
 	set.BoolVar(&c.Stock, "stock", false, "leave PostgreSQL with its own defaults, as a server that nobody has tuned")

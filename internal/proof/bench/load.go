@@ -26,15 +26,15 @@ type load struct {
 	spread   bool
 }
 
-// instants is how often each job is due.
+// runsPerJob is how often each job is due.
 func (l load) runsPerJob() int { return int(l.to.Sub(l.from) / time.Second) }
 
-// executions is how many there must be when it is over.
+// executions is how many there must be when it is finished.
 func (l load) executions() int { return len(l.jobs) * l.runsPerJob() }
 
 // create makes n jobs through the product's own store, for all tenants in
 // turn. They begin together at a whole second that comes when all are made,
-// and end by themselves after so many instants.
+// and end by themselves after so many scheduled times.
 func (s *stack) create(ctx context.Context, n, runs int, spread bool) (load, error) {
 	making := seconds(1.5 * float64(n) / s.pace)
 	from := clock.Now().Add(2*time.Second + making).Truncate(time.Second).Add(time.Second)
@@ -74,7 +74,7 @@ func (s *stack) create(ctx context.Context, n, runs int, spread bool) (load, err
 	return l, nil
 }
 
-// until waits for an instant.
+// until waits for a time.
 func until(ctx context.Context, at time.Time) error {
 	timer := time.NewTimer(at.Sub(clock.Now()))
 	defer timer.Stop()
@@ -110,6 +110,6 @@ func (s *stack) verify(ctx context.Context, l load, before counters) error {
 	if f.rows == l.executions() && f.runsPerJob == f.rows && f.notCompleted+f.repeated+f.strangers+refused == 0 {
 		return nil
 	}
-	return fmt.Errorf("of %d executions %d are lost, %d doubled, %d not completed, %d run again, %d of no instant, %d outcomes refused",
+	return fmt.Errorf("of %d executions %d are lost, %d doubled, %d not completed, %d run again, %d of no scheduled time, %d outcomes refused",
 		l.executions(), l.executions()-f.runsPerJob, f.rows-f.strangers-f.runsPerJob, f.notCompleted, f.repeated, f.strangers, refused)
 }

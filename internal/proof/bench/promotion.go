@@ -10,13 +10,13 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 )
 
-// In a crowd most active jobs are not due: what is due must not pay for them.
+// Most active jobs are not due: what is due must not pay for them.
 const (
 	promotionJobs = 100_000
 	promotionDue  = 1000
 )
 
-// crowd measures promotion alone, with 100,000 active jobs of which 1,000 are
+// promotion measures promotion alone, with 100,000 active jobs of which 1,000 are
 // due each second: how late executions are committed, and how long the passes
 // take.
 func promotion(ctx context.Context, s *stack) (rows []row, err error) {
@@ -33,8 +33,8 @@ func promotion(ctx context.Context, s *stack) (rows []row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	instants := int((warmUp+atEnd)/time.Second) + s.Seconds
-	l, err := s.create(ctx, promotionDue, instants, false)
+	runs := int((warmUp+atEnd)/time.Second) + s.Seconds
+	l, err := s.create(ctx, promotionDue, runs, false)
 	if err != nil {
 		return nil, err
 	}

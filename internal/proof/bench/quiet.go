@@ -32,7 +32,7 @@ type outcome struct {
 	others        float64
 }
 
-// held says whether the bars were.
+// withinLimits says whether the bars were.
 func (o outcome) withinLimits() bool {
 	return len(o.failed) == 0 && quantile(o.starts, 99) <= maxStartLag && quantile(o.reads, 99) <= maxReadLatency
 }
@@ -86,7 +86,7 @@ func (a *arena) makeJob(ctx context.Context, who resident, body string) (uuid.UU
 	return made.ID, err
 }
 
-// ask sends a request and reads its answer into a value. An answer that is no
+// request sends a request and reads its answer into a value. An answer that is no
 // success is an error.
 func (a *arena) request(ctx context.Context, c call, into any) (status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, c.method, c.url, strings.NewReader(c.body))
@@ -118,7 +118,7 @@ func (a *arena) request(ctx context.Context, c call, into any) (status int, err 
 // quickly is a client that does not wait for long.
 func quickly() *http.Client { return &http.Client{Timeout: time.Second} }
 
-// watched is what was seen so far of the quiet tenant's requests.
+// quietTenant is what was seen so far of the quiet tenant's requests.
 type quietTenant struct {
 	from, to time.Time // what became due in between counts
 
@@ -129,7 +129,7 @@ type quietTenant struct {
 	failed []string
 }
 
-// watch is the quiet tenant for so long from an instant on: it reads and
+// measureQuietTenant is the quiet tenant for so long from a scheduled time on: it reads and
 // triggers at fixed moments, whether or not it was answered before. It returns
 // when all was answered and what became due last had its time to start.
 func (a *arena) measureQuietTenant(ctx context.Context, from time.Time, lasts time.Duration) (*quietTenant, error) {

@@ -11,7 +11,7 @@ import (
 )
 
 // Of a load the first two seconds are not measured, in which processes read
-// job versions for the first time, nor the last instant, at which jobs end.
+// job versions for the first time, nor the last second, at which jobs end.
 const (
 	warmUp = 2 * time.Second
 	atEnd  = time.Second
@@ -87,7 +87,7 @@ func (s *stack) startWorkers(ctx context.Context, backend string) error {
 	return nil
 }
 
-// reading is what all processes have taken and counted up to an instant.
+// reading is what all processes have taken and counted up to a time.
 type reading struct {
 	at       time.Time
 	counters counters
@@ -162,7 +162,7 @@ func (s *stack) atRate(ctx context.Context, rate int, spread bool) (row, error) 
 	return r, err
 }
 
-// steadyRow reads, when all is over, what happened between the readings.
+// steadyRow reads, when all is finished, what happened between the readings.
 func (s *stack) steadyRow(ctx context.Context, l load, from, to reading) (row, error) {
 	done, err := s.store.doneBetween(ctx, from.at, to.at)
 	if err != nil {

@@ -36,7 +36,7 @@ func (s *store) waiting(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// lag is the distribution of the time from the due instant to the claim.
+// lag is the distribution of the time from the scheduled time to the claim.
 type lag struct{ p50, p99, max time.Duration }
 
 // lags reads that of the executions due in [from, to).
@@ -52,7 +52,7 @@ func (s *store) lags(ctx context.Context, from, to time.Time) (lag, error) {
 	return lag{seconds(p50), seconds(p99), seconds(most)}, nil
 }
 
-// promotionLags reads the time from the due instant to the transaction that
+// promotionLags reads the time from the scheduled time to the transaction that
 // made the execution, of those due in [from, to).
 func (s *store) promotionLags(ctx context.Context, from, to time.Time) (lag, error) {
 	const query = `SELECT coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY late), 0)::float8,
@@ -66,7 +66,7 @@ func (s *store) promotionLags(ctx context.Context, from, to time.Time) (lag, err
 	return lag{seconds(p50), seconds(p99), seconds(most)}, nil
 }
 
-// jobLags reads the time from the due instant to the start of a job's runs, and
+// jobLags reads the time from the scheduled time to the start of a job's runs, and
 // how many there are.
 func (s *store) jobLags(ctx context.Context, job uuid.UUID) (l lag, n int, err error) {
 	const query = `SELECT coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY late), 0)::float8,
@@ -79,7 +79,7 @@ func (s *store) jobLags(ctx context.Context, job uuid.UUID) (l lag, n int, err e
 	return lag{seconds(p50), seconds(p99), seconds(most)}, n, nil
 }
 
-// crowd makes n runs of a job that wait in the pool since an hour, as after an
+// insertBacklog makes n runs of a job that wait in the pool since an hour, as after an
 // outage.
 func (s *store) insertBacklog(ctx context.Context, job uuid.UUID, n int) error {
 	const insert = `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
@@ -88,7 +88,7 @@ func (s *store) insertBacklog(ctx context.Context, job uuid.UUID, n int) error {
 		       now() - interval '1 hour', 'infinity'
 		FROM scheduled_jobs j, generate_series(1, $2::int) i WHERE j.id = $1`
 	if _, err := s.db.Pool().Exec(ctx, insert, job, n); err != nil {
-		return fmt.Errorf("make a crowd: %w", postgres.Fault(err))
+		return fmt.Errorf("insert the backlog: %w", postgres.Fault(err))
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func copyJob(ctx context.Context, api *postgres.DB, tenant, id uuid.UUID, n int)
 
 // ends is when the executions due in [from, to) were claimed and done: the
 // first claim, the last completion, and how many were due and not done at an
-// instant.
+// scheduled time.
 type ends struct {
 	first, last time.Time
 	backlog     int
@@ -156,10 +156,10 @@ func (s *store) doneBetween(ctx context.Context, from, to time.Time) (n int, err
 // found is what there is of the executions that there should be.
 type found struct {
 	rows         int // all of them
-	runsPerJob     int // different pairs of job and second, of those that should be
+	runsPerJob   int // different pairs of job and second, of those that should be
 	notCompleted int // rows with any other status, or still active
 	repeated     int // attempts beyond the first
-	strangers    int // rows of other jobs, or at no instant
+	strangers    int // rows of other jobs, or at no scheduled time
 }
 
 // census counts the executions that were due in the time of a load.

@@ -152,7 +152,7 @@ func (s *setup) versions(ctx context.Context, job uuid.UUID, n, bytes int) error
 	})
 }
 
-// expiredKeys makes n idempotency keys whose time is over.
+// expiredKeys makes n idempotency keys that have expired.
 func (s *setup) expiredKeys(ctx context.Context, tenant uuid.UUID, n int) error {
 	const sql = `INSERT INTO idempotency_keys (tenant_id, key, route, body_sha256, status, response, created_at, expires_at)
 		SELECT $1, 'key ' || i, 'POST /jobs', sha256(i::text::bytea), 201, jsonb_build_object('id', gen_random_uuid(), 'text', repeat('x', 500)),
@@ -201,13 +201,13 @@ func (s *setup) parked(ctx context.Context, tenant uuid.UUID) (int, error) {
 	return s.count(ctx, "SELECT count(*) FROM scheduled_jobs WHERE tenant_id = $1 AND status = 'inactive'", tenant)
 }
 
-// done counts the outcomes of a tenant since an instant.
+// done counts the outcomes of a tenant since a time.
 func (s *setup) done(ctx context.Context, tenant uuid.UUID, since time.Time) (int, error) {
 	return s.count(ctx, "SELECT count(*) FROM job_executions WHERE tenant_id = $1 AND completed_at >= $2", tenant, since)
 }
 
 // startsOf is how late a job that is due each second started between two
-// instants.
+// scheduled times.
 func (s *setup) startsOf(ctx context.Context, job uuid.UUID, from, to time.Time) ([]time.Duration, error) {
 	const sql = `SELECT extract(epoch FROM coalesce((SELECT e.started_at FROM executions e WHERE e.job_id = $1 AND e.scheduled_at = s.at), clock_timestamp()) - s.at)::float8
 		FROM generate_series($2::timestamptz, $3::timestamptz - interval '1 microsecond', interval '1 second') s (at)`
@@ -221,7 +221,7 @@ func (s *setup) promotionsOf(ctx context.Context, job uuid.UUID, from, to time.T
 	return s.durations(ctx, sql, job, from, to)
 }
 
-// startsSince is how late runs started after the instants at which they were
+// startsSince is how late runs started after the times at which they were
 // asked for.
 func (s *setup) startsSince(ctx context.Context, runs []uuid.UUID, asked []time.Time) ([]time.Duration, error) {
 	const sql = `SELECT extract(epoch FROM coalesce((SELECT e.started_at FROM executions e WHERE e.id = a.id), clock_timestamp()) - a.at)::float8
@@ -230,7 +230,7 @@ func (s *setup) startsSince(ctx context.Context, runs []uuid.UUID, asked []time.
 }
 
 // startsOfName is how late the only runs of a tenant's jobs of one name started
-// after an instant.
+// after a time.
 func (s *setup) startsOfName(ctx context.Context, tenant uuid.UUID, name string, since time.Time) ([]time.Duration, error) {
 	const sql = `SELECT extract(epoch FROM coalesce((SELECT min(e.started_at) FROM executions e WHERE e.job_id = j.id), clock_timestamp()) - $3)::float8
 		FROM scheduled_jobs j WHERE j.tenant_id = $1 AND j.name = $2`

@@ -46,7 +46,7 @@ func (s *stack) fill(ctx context.Context) error {
 }
 
 // remember writes n executions, spread evenly over the time and the jobs, 3 %
-// of them failed, in the order of their instants as they would have come; they took
+// of them failed, in the order of their scheduled times as they would have come; they took
 // from 20 ms to a second.
 func (s *store) remember(ctx context.Context, from, to time.Time, n int) error {
 	conn, err := s.db.Pool().Acquire(ctx)

@@ -129,7 +129,7 @@ func expected(what string, got, want int) error {
 	return fmt.Errorf("%s %d executions of %d", what, got, want)
 }
 
-// dueNow are executions of n jobs at one instant.
+// dueNow are executions of n jobs at one time.
 func dueNow(n int) ([]uuid.UUID, db.InsertDueExecutionsParams) {
 	at := clock.Now()
 	p := db.InsertDueExecutionsParams{}

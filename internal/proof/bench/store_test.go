@@ -30,7 +30,7 @@ func insert(t *testing.T, s *store, k kept) {
 	}
 }
 
-// TestNothingPassesHidden stores two jobs' executions at two instants, with
+// TestNothingPassesHidden stores two jobs' executions at two scheduled times, with
 // one thing wrong each time, and wants the run to fail for it.
 func TestNothingPassesHidden(t *testing.T) {
 	t.Parallel()
@@ -44,13 +44,13 @@ func TestNothingPassesHidden(t *testing.T) {
 		{"one is doubled", "1 doubled", func(all []kept) []kept {
 			return append(all, kept{uuid.New(), all[0].job, all[0].at, "completed", 1})
 		}},
-		{"one is at an instant that is none", "1 are lost, 0 doubled, 0 not completed, 0 run again, 1 of no instant", func(all []kept) []kept {
+		{"one is at a scheduled time that is none", "1 are lost, 0 doubled, 0 not completed, 0 run again, 1 of no scheduled time", func(all []kept) []kept {
 			all[0].at = all[1].at.Add(time.Millisecond)
 			return all
 		}},
 		{"one failed", "1 not completed", func(all []kept) []kept { all[0].status = "failed"; return all }},
 		{"one ran twice", "1 run again", func(all []kept) []kept { all[0].attempt = 2; return all }},
-		{"one of another job", "1 of no instant", func(all []kept) []kept {
+		{"one of another job", "1 of no scheduled time", func(all []kept) []kept {
 			return append(all, kept{uuid.New(), uuid.New(), all[0].at, "completed", 1})
 		}},
 	} {
@@ -88,7 +88,7 @@ func openTest(t *testing.T) *store {
 	return s
 }
 
-// TestSpreadLoadIsVerifiedBySecond wants any instant within each second.
+// TestSpreadLoadIsVerifiedBySecond wants any scheduled time within each second.
 func TestSpreadLoadIsVerifiedBySecond(t *testing.T) {
 	t.Parallel()
 	s := openTest(t)

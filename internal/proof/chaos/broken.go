@@ -30,7 +30,7 @@ func newOrders(path string) (*orders, error) {
 	return o, o.set(0, false, 0)
 }
 
-// give makes every fsync take longer, or fail, and moves the wall clock. A nil
+// set makes every fsync take longer, or fail, and moves the wall clock. A nil
 // orders has nobody to obey it.
 func (o *orders) set(syncs time.Duration, failing bool, skew time.Duration) error {
 	if o == nil {

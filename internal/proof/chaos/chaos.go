@@ -66,7 +66,7 @@ func Run(ctx context.Context, c Config, out, progress io.Writer) (err error) {
 	return nil
 }
 
-// times are the instants that divide a run.
+// times are the times that divide a run.
 type times struct {
 	began, healed, end, drained time.Time
 }
@@ -109,7 +109,7 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	close(stopLoad)
 	loading.Wait()
 	if err == nil {
-		fmt.Fprintln(progress, "waiting until everything is over")
+		fmt.Fprintln(progress, "waiting until everything is finished")
 		err = s.waitForDrain(ctx, c.Drain+t.end.Sub(clock.Now()))
 	}
 	t.drained = clock.Now()
@@ -135,7 +135,7 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 // tenantRuns is how many executions of a tenant may run at once.
 const tenantRuns = 40
 
-// dice fall alike for one seed.
+// newRand fall alike for one seed.
 func newRand(seed uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1)) // it must repeat
 }
@@ -157,12 +157,12 @@ func (s *stack) sampleInvariants(ctx context.Context, l *load, f *findings) {
 		}
 		for id, print := range over {
 			now, there := shot.finished[id]
-			f.check("I3", there && now == print, uuid.Nil, id, "execution %s was over and changed (is there: %t)", id, there)
+			f.check("I3", there && now == print, uuid.Nil, id, "execution %s was finished and changed (is there: %t)", id, there)
 		}
 		over = shot.finished
 		shot.checkTenants(f, tenantRuns)
 		shot.checkKeys(f)
-		f.check("I3", shot.both == 0, uuid.Nil, uuid.Nil, "%d executions are over and active at once", shot.both)
+		f.check("I3", shot.both == 0, uuid.Nil, uuid.Nil, "%d executions are finished and active at once", shot.both)
 		l.mu.Lock()
 		for _, w := range l.jobs {
 			if w.concurrencyLimited() {
@@ -173,7 +173,7 @@ func (s *stack) sampleInvariants(ctx context.Context, l *load, f *findings) {
 	}
 }
 
-// drain waits until nothing is pending, running or due. That it takes too long
+// waitForDrain waits until nothing is pending, running or due. That it takes too long
 // is seen by the checks, which find what is left.
 func (s *stack) waitForDrain(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)

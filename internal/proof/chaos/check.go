@@ -19,10 +19,10 @@ type violation struct {
 	job, run  uuid.UUID
 }
 
-// findings are all that the checks found: how often each invariant was looked
+// findings are all that the checks found: how often each invariant was checked
 // at, and where it does not hold.
 type findings struct {
-	checked     map[string]int
+	checked    map[string]int
 	violations []violation
 }
 
@@ -33,7 +33,7 @@ func (f *findings) check(invariant string, holds bool, job, run uuid.UUID, forma
 	}
 }
 
-// evidence is everything that is known when all is over.
+// evidence is everything that is known when all is finished.
 type evidence struct {
 	jobs     []*work
 	stored   map[uuid.UUID]stored
@@ -62,7 +62,7 @@ func (e *evidence) index() {
 	}
 }
 
-// judge checks all that the final read can show.
+// checkAll checks all that the final read can show.
 func (e *evidence) checkAll(f *findings) {
 	e.index()
 	f.check("I1", len(e.byID) == len(e.rows), uuid.Nil, uuid.Nil, "%d rows have %d ids", len(e.rows), len(e.byID))
@@ -89,7 +89,7 @@ func (e *evidence) checkAll(f *findings) {
 	}
 }
 
-// kept checks that what was acknowledged is there (I9), and that what was
+// checkAcknowledged checks that what was acknowledged is there (I9), and that what was
 // repeated with its key was done once (I10).
 func (e *evidence) checkAcknowledged(f *findings, w *work) {
 	copies := 0
@@ -113,8 +113,8 @@ func (e *evidence) checkAcknowledged(f *findings, w *work) {
 	}
 }
 
-// grid counts due instants by arithmetic of its own: the first one after an
-// instant.
+// nextDue counts scheduled times by arithmetic of its own: the first one after a
+// scheduled time.
 func (w *work) nextDue(after time.Time) time.Time {
 	if w.every > 0 {
 		return after.Truncate(w.every).Add(w.every)
@@ -125,7 +125,7 @@ func (w *work) nextDue(after time.Time) time.Time {
 
 func (w *work) due(at time.Time) bool { return w.nextDue(at.Add(-time.Microsecond)).Equal(at) }
 
-// instants compares due instants and rows, one by one (I1, I2).
+// checkScheduledTimes compares scheduled times and rows, one by one (I1, I2).
 func (e *evidence) checkScheduledTimes(f *findings, w *work) {
 	covered := map[int64]int{} // by µs
 	for _, r := range e.byJob[w.id] {
@@ -133,7 +133,7 @@ func (e *evidence) checkScheduledTimes(f *findings, w *work) {
 			continue
 		}
 		inside := (r.scheduledAt.After(w.createdAt) || e.skewed()) && r.scheduledAt.Before(w.end)
-		f.check("I2", w.due(r.scheduledAt) && inside, w.id, r.id, "%s of %q is no due instant", r.scheduledAt, w.name)
+		f.check("I2", w.due(r.scheduledAt) && inside, w.id, r.id, "%s of %q is no scheduled time", r.scheduledAt, w.name)
 		if r.missedUntil == nil {
 			covered[r.scheduledAt.UnixMicro()]++
 			continue
@@ -143,7 +143,7 @@ func (e *evidence) checkScheduledTimes(f *findings, w *work) {
 			covered[at.UnixMicro()]++
 			n++
 		}
-		f.check("I1", n == r.missedCount, w.id, r.id, "a row of %q stands for %d instants, and its range has %d", w.name, r.missedCount, n)
+		f.check("I1", n == r.missedCount, w.id, r.id, "a row of %q stands for %d scheduled times, and its range has %d", w.name, r.missedCount, n)
 	}
 	end := w.mustHaveRowUntil()
 	if e.skewed() && w.deletion != nil {
@@ -160,11 +160,11 @@ func (e *evidence) checkScheduledTimes(f *findings, w *work) {
 		n := covered[at.UnixMicro()]
 		// See "Conditions" in docs/guarantees.md for PostgreSQL's own clock.
 		once := n == 1 || n > 1 && e.skewed()
-		f.check("I1", once, w.id, uuid.Nil, "%d rows for the due instant %s of %q", n, at.Format(time.RFC3339Nano), w.name)
+		f.check("I1", once, w.id, uuid.Nil, "%d rows for the scheduled time %s of %q", n, at.Format(time.RFC3339Nano), w.name)
 	}
 }
 
-// demanded is the instant before which every due instant must have its row.
+// mustHaveRowUntil is the scheduled time before which every scheduled time must have its row.
 // What was due and not yet promoted when the job was deleted has none, and
 // how far promotion was behind then nobody knows exactly; nor whether a job is
 // paused whose resume was not answered.
@@ -182,7 +182,7 @@ func (w *work) mustHaveRowUntil() time.Time {
 	return end
 }
 
-// after checks what must not happen once a pause or a deletion was answered
+// checkAfterPauseAndDelete checks what must not happen once a pause or a deletion was answered
 // (I13, I14, I15).
 func (e *evidence) checkAfterPauseAndDelete(f *findings, w *work) {
 	if e.skewed() {
@@ -206,7 +206,7 @@ func (e *evidence) checkAfterPauseAndDelete(f *findings, w *work) {
 	}
 }
 
-// manual checks that each trigger and each retry has one execution (I9, I10),
+// checkTriggersAndRetries checks that each trigger and each retry has one execution (I9, I10),
 // and that what was cancelled did not end otherwise (I14).
 func (e *evidence) checkTriggersAndRetries(f *findings, w *work) {
 	for kind, asked := range map[string]map[string]uuid.UUID{"manual": w.triggers, "retry": w.retries} {
@@ -240,7 +240,7 @@ func (e *evidence) checkTriggersAndRetries(f *findings, w *work) {
 	}
 }
 
-// run compares one row with what its target saw (I6, I7, I8, I16).
+// checkAttempt compares one row with what its target saw (I6, I7, I8, I16).
 func (e *evidence) checkAttempt(f *findings, r row) {
 	f.check("I16", r.finished(), r.job, r.id, "execution %s is still %s", r.id, r.status)
 	f.check("I7", r.attempt <= r.max, r.job, r.id, "attempt %d of at most %d", r.attempt, r.max)
@@ -250,7 +250,7 @@ func (e *evidence) checkAttempt(f *findings, r row) {
 		f.check("I7", c.attempt <= r.attempt, r.job, r.id, "the target saw attempt %d and the row says %d", c.attempt, r.attempt)
 		f.check("I2", c.job == r.job && c.key == r.id.String() && c.scheduledAt.Equal(r.scheduledAt), r.job, r.id, "the target was told other things than the row says")
 		early := c.start.Before(c.scheduledAt) && (r.trigger == "scheduled" || !e.skewed())
-		f.check("I30", !early, r.job, r.id, "the target was called at %s, before the due instant", c.start.Format(stamp))
+		f.check("I30", !early, r.job, r.id, "the target was called at %s, before the scheduled time", c.start.Format(stamp))
 		succeeded = succeeded || c.attempt == r.attempt && c.status == http.StatusOK
 	}
 	for attempt, n := range seen {
@@ -296,7 +296,7 @@ func (e *evidence) history(v violation) string {
 		}
 		add(r.createdAt, "row %s %s due %s: %s %q attempt %d of %d %s", r.id, r.trigger, r.scheduledAt.Format(stamp), r.status, r.reason, r.attempt, r.max, r.attempts)
 		if r.finished() {
-			add(*r.completedAt, "row %s is over: %s", r.id, r.status)
+			add(*r.completedAt, "row %s is finished: %s", r.id, r.status)
 		}
 		for _, c := range e.byCall[r.id] {
 			add(c.start, "target: %s attempt %d starts", r.id, c.attempt)
@@ -318,7 +318,7 @@ func (e *evidence) history(v violation) string {
 
 const stamp = "15:04:05.000"
 
-// limited says whether more than its places may never run of a job at once.
+// concurrencyLimited says whether the job has a concurrency limit.
 func (w *work) concurrencyLimited() bool {
 	return w.overlap != api.OverlapPolicyAllow && w.overlap != api.OverlapPolicyCancelRunning
 }

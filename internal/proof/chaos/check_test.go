@@ -11,7 +11,7 @@ import (
 )
 
 // whole is evidence of a run in which nothing is wrong: a job due every two
-// seconds, whose three instants ran, and one trigger of it.
+// seconds, whose three scheduled times ran, and one trigger of it.
 func whole() *evidence {
 	born := time.Date(2026, 3, 1, 12, 0, 0, 500_000_000, time.UTC)
 	w := &work{
@@ -41,15 +41,15 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 		want  []string
 	}{
 		"nothing": {func(*evidence) {}, nil},
-		"an instant without a row": {func(e *evidence) {
+		"a scheduled time without a row": {func(e *evidence) {
 			e.rows, e.calls = slices.Delete(e.rows, 1, 2), slices.Delete(e.calls, 1, 2)
 		}, []string{"I1"}},
-		"an instant with two rows": {func(e *evidence) {
+		"a scheduled time with two rows": {func(e *evidence) {
 			again := e.rows[1]
 			again.id, again.status = uuid.New(), "skipped"
 			e.rows = append(e.rows, again)
 		}, []string{"I1"}},
-		"a row for no instant": {func(e *evidence) {
+		"a row for no scheduled time": {func(e *evidence) {
 			phantom := e.rows[1]
 			phantom.id, phantom.status, phantom.scheduledAt = uuid.New(), "skipped", phantom.scheduledAt.Add(time.Second)
 			e.rows = append(e.rows, phantom)
@@ -93,7 +93,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 			e.jobs[0].key = "device"
 			e.calls[1].start = e.calls[0].start
 		}, []string{"I11", "I30"}},
-		"a run before its instant": {func(e *evidence) {
+		"a run before its scheduled time": {func(e *evidence) {
 			e.calls[0].start = e.calls[0].scheduledAt.Add(-time.Millisecond)
 		}, []string{"I30"}},
 		"a row of another tenant":       {func(e *evidence) { e.rows[0].tenant, e.calls[0].tenant = tenantID(1), 1 }, []string{"I22"}},
@@ -146,7 +146,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 	}
 }
 
-// The harness counts due instants by itself, from the epoch and from the job's
+// The harness counts scheduled times by itself, from the epoch and from the job's
 // creation.
 func TestGrid(t *testing.T) {
 	t.Parallel()
@@ -154,12 +154,12 @@ func TestGrid(t *testing.T) {
 	cron := &work{every: 3 * time.Second, createdAt: born}
 	interval := &work{step: 1500 * time.Millisecond, createdAt: born}
 	for name, test := range map[string]struct{ got, want time.Time }{
-		"the first of a cron expression":      {cron.nextDue(born), born.Truncate(time.Minute).Add(3 * time.Second)},
-		"the one after it":                    {cron.nextDue(cron.nextDue(born)), born.Truncate(time.Minute).Add(6 * time.Second)},
-		"the first of an interval":            {interval.nextDue(born), born.Add(1500 * time.Millisecond)},
-		"the one after it, from in between":   {interval.nextDue(born.Add(2 * time.Second)), born.Add(3 * time.Second)},
-		"an instant is not after itself":      {interval.nextDue(born.Add(3 * time.Second)), born.Add(4500 * time.Millisecond)},
-		"whole minutes are on every cron one": {cron.nextDue(born.Truncate(time.Minute).Add(59 * time.Second)), born.Truncate(time.Minute).Add(time.Minute)},
+		"the first of a cron expression":       {cron.nextDue(born), born.Truncate(time.Minute).Add(3 * time.Second)},
+		"the one after it":                     {cron.nextDue(cron.nextDue(born)), born.Truncate(time.Minute).Add(6 * time.Second)},
+		"the first of an interval":             {interval.nextDue(born), born.Add(1500 * time.Millisecond)},
+		"the one after it, from in between":    {interval.nextDue(born.Add(2 * time.Second)), born.Add(3 * time.Second)},
+		"a scheduled time is not after itself": {interval.nextDue(born.Add(3 * time.Second)), born.Add(4500 * time.Millisecond)},
+		"whole minutes are on every cron one":  {cron.nextDue(born.Truncate(time.Minute).Add(59 * time.Second)), born.Truncate(time.Minute).Add(time.Minute)},
 	} {
 		if !test.got.Equal(test.want) {
 			t.Errorf("%s: %s, want %s", name, test.got, test.want)

@@ -8,10 +8,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// stretch is how long a call took that its worker had a place for.
+// interval is how long a call took that its worker owned.
 type interval struct{ start, end time.Time }
 
-// crowds checks by the targets' own log that never more ran at once than may:
+// checkConcurrency checks by the targets' own log that never more ran at once than may:
 // of a job, of a concurrency key, and of a tenant (I11).
 func (e *evidence) checkConcurrency(f *findings) {
 	if e.skewed() {
@@ -56,9 +56,9 @@ func (e *evidence) checkConcurrency(f *findings) {
 	}
 }
 
-// placed says whether a call was its worker's to make from beginning to end.
+// ownedThroughout says whether a call was its worker's to make from beginning to end.
 // One that went on after its worker was given up (frozen, cut off) was not: its
-// place belonged to another already. Calls end long before a lease does, but
+// slot belonged to another already. Calls end long before a lease does, but
 // for the short form.
 func (e *evidence) ownedThroughout(r row, c call) bool {
 	if c.end.IsZero() || !r.finished() {
@@ -70,7 +70,7 @@ func (e *evidence) ownedThroughout(r row, c call) bool {
 	return c.status == http.StatusInternalServerError && !e.short
 }
 
-// most is how many stretches there are at once, and when.
+// maxOverlap is how many intervals there are at once, and when.
 func maxOverlap(of []interval) (n int, at time.Time) {
 	type edge struct {
 		at time.Time
@@ -95,14 +95,14 @@ func maxOverlap(of []interval) (n int, at time.Time) {
 	return n, at
 }
 
-// keys checks that one execution runs of each concurrency key (I11).
+// checkKeys checks that one execution runs of each concurrency key (I11).
 func (shot snapshot) checkKeys(f *findings) {
 	for key, n := range shot.byKey {
 		f.check("I11", n <= 1, uuid.Nil, uuid.Nil, "%d runs at once with the key %s", n, key)
 	}
 }
 
-// tenants checks what the tables say of each tenant at one moment (I11).
+// checkTenants checks what the tables say of each tenant at one moment (I11).
 func (shot snapshot) checkTenants(f *findings, limit int) {
 	for id, one := range shot.byTenant {
 		f.check("I11", one.running <= limit, uuid.Nil, uuid.Nil, "%d runs of tenant %s at once, %d may", one.running, id, limit)

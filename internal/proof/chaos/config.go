@@ -14,32 +14,32 @@ import (
 
 // Config says how long to disturb what.
 type Config struct {
-	Seed      uint64        // of the faults and the load
-	Duration  time.Duration // of the load
-	Quiet     time.Duration // of it, before the first fault
-	Calm      time.Duration // of it, after the last one
-	Drain     time.Duration // within which everything must be over after the load
-	APIs      int           // processes of each kind
-	Promoters int
-	Workers   int
-	Jobs      int           // with a schedule, from the start
-	Backend   string        // QUEUE_BACKEND of all processes; without Redis for "postgres"
-	Tenants   int           // 2 and more; the last one has a burst
-	Burst     int           // executions that the last tenant asks for at once
-	Slots     int           // of each worker
-	Storm     int           // jobs of the last tenant that a misfire storm is made of
-	Backlog   int           // executions of the last tenant that wait when their job is stopped
-	Readers   int           // clients of the last tenant that read what matches nothing
-	Short     bool          // shorter leases and faults, for a test; and none that need more than the servers' programs
-	InNamespace  bool          // we are in a mount namespace of our own, so disks may be mounted
-	JSON      string        // file for the report, for tools; empty: none
-	Faults    bool          // false: the same load undisturbed
-	Only      []string      // kinds of faults; empty: all
-	First    []string      // kinds of faults that come once at the beginning, whatever is drawn
-	Apart     time.Duration // between the end of a fault and the next one; zero: several at once
-	Earlier   string        // commit whose processes are replaced under load, instead of faults; empty: none
-	Stock     bool          // PostgreSQL has its own defaults
-	Drops     bool          // some targets break the connection off instead of answering
+	Seed        uint64        // of the faults and the load
+	Duration    time.Duration // of the load
+	Quiet       time.Duration // of it, before the first fault
+	Calm        time.Duration // of it, after the last one
+	Drain       time.Duration // within which everything must be finished after the load
+	APIs        int           // processes of each kind
+	Promoters   int
+	Workers     int
+	Jobs        int           // with a schedule, from the start
+	Backend     string        // QUEUE_BACKEND of all processes; without Redis for "postgres"
+	Tenants     int           // 2 and more; the last one has a burst
+	Burst       int           // executions that the last tenant asks for at once
+	Slots       int           // of each worker
+	Storm       int           // jobs of the last tenant that a misfire storm is made of
+	Backlog     int           // executions of the last tenant that wait when their job is stopped
+	Readers     int           // clients of the last tenant that read what matches nothing
+	Short       bool          // shorter leases and faults, for a test; and none that need more than the servers' programs
+	InNamespace bool          // we are in a mount namespace of our own, so disks may be mounted
+	JSON        string        // file for the report, for tools; empty: none
+	Faults      bool          // false: the same load undisturbed
+	Only        []string      // kinds of faults; empty: all
+	First       []string      // kinds of faults that come once at the beginning, whatever is drawn
+	Apart       time.Duration // between the end of a fault and the next one; zero: several at once
+	Earlier     string        // commit whose processes are replaced under load, instead of faults; empty: none
+	Stock       bool          // PostgreSQL has its own defaults
+	Drops       bool          // some targets break the connection off instead of answering
 }
 
 // Parse reads the flags. What is wrong with them it says on output.
@@ -49,7 +49,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.SetOutput(output)
 	set.Uint64Var(&c.Seed, "seed", uint64(clock.Now().UnixNano()%1_000_000), "seed of faults and load")
 	set.DurationVar(&c.Duration, "duration", time.Minute, "how long there is load")
-	set.DurationVar(&c.Drain, "drain", 90*time.Second, "within which everything must be over after the load")
+	set.DurationVar(&c.Drain, "drain", 90*time.Second, "within which everything must be finished after the load")
 	set.IntVar(&c.Jobs, "jobs", 40, "jobs with a schedule at the start")
 	set.BoolVar(&c.Faults, "faults", true, "disturb it; without, the same load in peace")
 	set.StringVar(&c.Backend, "backend", "auto", "QUEUE_BACKEND of all processes: auto, redis, or postgres, which starts no Redis")

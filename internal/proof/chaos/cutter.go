@@ -19,7 +19,7 @@ type cutter struct {
 
 	mu      sync.Mutex
 	down    bool
-	blocked    chan struct{} // closed while bytes may pass
+	blocked chan struct{} // closed while bytes may pass
 	way     chan struct{} // likewise, for answers
 	latency time.Duration
 	pairs   map[*pair]struct{}
@@ -146,7 +146,7 @@ func (c *cutter) HoldAnswers() {
 	block(&c.way)
 }
 
-// shut closes a gate, unless it is.
+// block blocks the connection, unless it is.
 func block(blocked *chan struct{}) {
 	select {
 	case <-*blocked:
@@ -155,7 +155,7 @@ func block(blocked *chan struct{}) {
 	}
 }
 
-// unshut opens a gate, unless it is.
+// unblock unblocks it, unless it is.
 func unblock(blocked chan struct{}) {
 	select {
 	case <-blocked:

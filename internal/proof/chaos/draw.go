@@ -73,7 +73,7 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 
 // function makes of a job that calls its target one whose function does (see
 // package function, built with the tag chaos). Where the target fails, the
-// function may panic, or not listen when its time is over.
+// function may panic, or not listen when its time is up.
 func (l *load) function(spec *api.JobSpec, url string, mayBeDeaf bool) {
 	then := []string{"fail", "panic", "deaf"}[l.random.IntN(3)]
 	if then == "deaf" && !mayBeDeaf {
@@ -95,7 +95,7 @@ func (l *load) work(tenant int, name string) *work {
 	}
 }
 
-// crowded is the job of the burst: it runs as often at once as anybody asks.
+// burstJob is the job of the burst: it runs as often at once as anybody asks.
 func (l *load) burstJob() (*work, api.JobSpec) {
 	tenant := l.tenants - 1
 	w := l.work(tenant, "burst")

@@ -43,7 +43,7 @@ func (f fault) String() string {
 }
 
 // plan draws the faults of a run from its seed: one begins every second or
-// two, and all are over when the quiet end begins. Where they are to be apart,
+// two, and all are finished when the quiet end begins. Where they are to be apart,
 // each begins when the one before has passed, and every kind has had its turn
 // before one comes again.
 func plan(random *rand.Rand, c Config, table []kind) []fault {
@@ -73,7 +73,7 @@ func plan(random *rand.Rand, c Config, table []kind) []fault {
 	}
 }
 
-// surely are the faults that do not wait for being drawn: one after the other,
+// plannedFirst are the faults that do not wait for being drawn: one after the other,
 // from the end of the quiet beginning on.
 func plannedFirst(random *rand.Rand, c Config, table []kind) (out []fault) {
 	at := c.Quiet
@@ -87,7 +87,7 @@ func plannedFirst(random *rand.Rand, c Config, table []kind) (out []fault) {
 	return out
 }
 
-// weighed draws a kind.
+// drawKind draws a kind.
 func drawKind(random *rand.Rand, table []kind) (k kind) {
 	total := 0
 	for _, k := range table {
@@ -102,7 +102,7 @@ func drawKind(random *rand.Rand, table []kind) (k kind) {
 	return k
 }
 
-// usual are the kinds that come without being asked for by name.
+// defaultKinds are the kinds that come without being asked for by name.
 func defaultKinds(table []kind) (all []kind) {
 	for _, k := range table {
 		if k.weight > 0 {
@@ -112,7 +112,7 @@ func defaultKinds(table []kind) (all []kind) {
 	return all
 }
 
-// drawn decides how long a fault lasts and whom it strikes.
+// drawFault decides how long a fault lasts and whom it strikes.
 func drawFault(random *rand.Rand, c Config, k kind, at time.Duration) fault {
 	f := fault{kind: k.name, at: at, lasts: k.min, draw: random.Uint64()}
 	if k.max > k.min {
@@ -132,7 +132,7 @@ func drawFault(random *rand.Rand, c Config, k kind, at time.Duration) fault {
 	return f
 }
 
-// rage brings the faults about, each in its time, and returns when all are
+// injectFaults brings the faults about, each in its time, and returns when all are
 // over.
 func injectFaults(ctx context.Context, s *stack, faults []fault, began clock.Mark) {
 	strikes := map[string]kind{}
@@ -174,7 +174,7 @@ func injectFaults(ctx context.Context, s *stack, faults []fault, began clock.Mar
 // errBusy is why a fault was left out.
 var errBusy = errors.New("it bore another one")
 
-// heal makes everything whole again.
+// undoFaults makes everything whole again.
 func undoFaults(ctx context.Context, s *stack) error {
 	for _, m := range s.members {
 		m.freeze(false)

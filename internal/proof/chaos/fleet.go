@@ -74,7 +74,7 @@ func (m *member) start(ctx context.Context) error {
 	return nil
 }
 
-// watch waits for the end of a process. One that ended by itself crashed,
+// waitForExit waits for the end of a process. One that ended by itself crashed,
 // unless it never began because a store was away: then it is started again, as
 // whatever looks after processes in production would.
 func (m *member) waitForExit(ctx context.Context, p *child.Process, log string, gone chan<- struct{}) {

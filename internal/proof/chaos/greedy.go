@@ -18,7 +18,7 @@ import (
 )
 
 // greedyKinds are what a tenant does, or what happens to it, that must not be
-// felt by others. They are of the last tenant, whose lags no bar bounds.
+// felt by others. They are of the last tenant, whose lags have no limit.
 func greedyKinds() []kind {
 	const sec = time.Second
 	return []kind{

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// apart checks that nothing crosses from one tenant to another: no job, row or
+// checkIsolation checks that nothing crosses from one tenant to another: no job, row or
 // call, nothing that a tenant was shown (I22), and no Idempotency-Key (I25).
 func (e *evidence) checkIsolation(f *findings) {
 	ids := map[uuid.UUID]*work{}
@@ -41,7 +41,7 @@ func (e *evidence) checkIsolation(f *findings) {
 	}
 }
 
-// clocks checks what promoters with a wrong clock did (I30): one that is too
+// checkClocks checks what promoters with a wrong clock did (I30): one that is too
 // far off says so and makes nothing, one that is a little off goes on.
 func (e *evidence) checkClocks(f *findings) {
 	for i := range e.faults {
@@ -57,7 +57,7 @@ func (e *evidence) checkClocks(f *findings) {
 			}
 			if s.halts() && s.everybody {
 				// A transaction that begins before the clocks change and decides
-				// after it has rows of the instant of its beginning.
+				// after it has rows of the time of its beginning.
 				made := e.madeBetween(s.begun.Add(clockSettleTime), s.end.Add(-clockSettleTime))
 				f.check("I30", made == 0, uuid.Nil, uuid.Nil, "%s: %d rows were made while all promoters were off by %v", fault, made, s.by)
 			}
@@ -75,13 +75,13 @@ func (e *evidence) madeBetween(from, to time.Time) (n int) {
 	return n
 }
 
-// skewed says whether PostgreSQL's clock was moved: then its instants cannot be
+// skewed says whether PostgreSQL's clock was moved: then its times cannot be
 // compared with ours.
 func (e *evidence) skewed() bool {
 	return slices.ContainsFunc(e.faults, func(f fault) bool { return f.kind == "skew postgres" && !f.begun.IsZero() })
 }
 
-// calm says whether no other fault was in force between two instants, nor a
+// calm says whether no other fault was in force between two times, nor a
 // moment before.
 func (e *evidence) calm(from, to time.Time, but *fault) bool {
 	for i := range e.faults {

@@ -77,7 +77,7 @@ func postgresKinds() []kind {
 		{"silent postgres", 2, 3 * sec, 12 * sec, "any", "", needNothing, silent},
 		{"deaf to postgres", 2, 2 * sec, 9 * sec, "any", "", needNothing, deaf},
 		{"slow postgres", 1, 2 * sec, 5 * sec, "", "", needNothing, slowPostgres},
-		{"crowd postgres", 1, 2 * sec, 5 * sec, "", "", needNothing, exhaustSessions},
+		{"exhaust postgres sessions", 1, 2 * sec, 5 * sec, "", "", needNothing, exhaustSessions},
 		{"lock table", 2, 2 * sec, 5 * sec, "", "", needNothing, lockTable},
 	}
 }

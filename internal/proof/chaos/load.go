@@ -26,14 +26,14 @@ type pausing struct {
 
 // work is a job as we asked for it, and all that we did to it.
 type work struct {
-	tenant  int
-	name    string
-	every   time.Duration // of a cron expression, on whole seconds since the epoch
-	step    time.Duration // of an interval, from the job's creation
-	end     time.Time     // its endDate
-	overlap api.OverlapPolicy
-	maxConcurrent  int    // maxConcurrent
-	key     string // concurrencyKey; empty: none
+	tenant        int
+	name          string
+	every         time.Duration // of a cron expression, on whole seconds since the epoch
+	step          time.Duration // of an interval, from the job's creation
+	end           time.Time     // its endDate
+	overlap       api.OverlapPolicy
+	maxConcurrent int    // maxConcurrent
+	key           string // concurrencyKey; empty: none
 
 	id        uuid.UUID // zero: the creation was never acknowledged
 	createdAt time.Time
@@ -44,7 +44,7 @@ type work struct {
 	cancels   map[uuid.UUID]window // those that were acknowledged, by execution
 	doing     bool                 // an operation on it is under way
 	of        string               // the fault or the load that the job belongs to, which nothing else touches; empty: everybody's
-	inserted   int                  // executions that were stored as if they had been triggered
+	inserted  int                  // executions that were stored as if they had been triggered
 	stop      *window              // after it, nothing of the job runs
 }
 
@@ -62,10 +62,10 @@ type load struct {
 	jobs    []*work
 	answers map[string]int // by operation and status
 	wrong   []violation    // answers that break a promise
-	shown    []shownJob        // jobs that a tenant was shown
+	shown   []shownJob     // jobs that a tenant was shown
 }
 
-// sight is a job that the API showed to a tenant.
+// shownJob is a job that the API showed to a tenant.
 type shownJob struct {
 	tenant int
 	job    uuid.UUID
@@ -78,7 +78,7 @@ func newLoad(s *stack, c Config, end time.Time) *load {
 // patience is how long an operation is repeated until it is answered.
 const patience = 25 * time.Second
 
-// ask repeats a request until its answer is final: neither lost nor 5xx, 429
+// requestUntilFinal repeats a request until its answer is final: neither lost nor 5xx, 429
 // or a conflict with itself. It goes to another API process each time.
 func (l *load) requestUntilFinal(ctx context.Context, tenant int, name string, request func(c *api.ClientWithResponses) (int, error)) (int, window) {
 	w := window{asked: clock.Now()}
@@ -280,10 +280,10 @@ func (l *load) run(ctx context.Context, c Config, stop <-chan struct{}) {
 }
 
 // lastCreation is how long before the end the last job is created: one whose
-// first instant came after its endDate would be refused.
+// first scheduled time came after its endDate would be refused.
 const lastCreation = 7 * time.Second
 
-// something begins one operation, drawn from the seed.
+// startOperation begins one operation, drawn from the seed.
 func (l *load) startOperation(ctx context.Context, all *sync.WaitGroup) {
 	drawn := l.random.IntN(100)
 	if drawn < 15 {

@@ -10,7 +10,7 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 )
 
-// peep tries as a tenant to see and to run a job of another, and takes down
+// tryForeignJob tries as a tenant to see and to run a job of another, and takes down
 // what it is shown of jobs.
 func (l *load) tryForeignJob(ctx context.Context, tenant int, foreign uuid.UUID) {
 	code, _ := l.requestUntilFinal(ctx, tenant, "peep", func(c *api.ClientWithResponses) (int, error) {
@@ -87,7 +87,7 @@ func (l *load) known(w *work) uuid.UUID {
 	return uuid.Nil
 }
 
-// cancel cancels what runs of a job, or else an execution that may be over.
+// cancel cancels what runs of a job, or else an execution that may be finished.
 func (l *load) cancel(ctx context.Context, w *work) {
 	id := l.stack.sink.running(w.id)
 	if id == uuid.Nil {
@@ -110,7 +110,7 @@ func (l *load) cancel(ctx context.Context, w *work) {
 	}
 }
 
-// retry runs an execution again, if it is over.
+// retry runs an execution again, if it is finished.
 func (l *load) retry(ctx context.Context, w *work) {
 	of := l.known(w)
 	if of == uuid.Nil {

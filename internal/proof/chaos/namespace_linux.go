@@ -11,7 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/devstack/child"
 )
 
-// Seclude runs this program again with the same arguments in a mount namespace
+// EnterNamespace runs this program again with the same arguments in a mount namespace
 // of its own, so that what it mounts is gone with it even when it is killed,
 // and returns its exit code. Without the right to do so, or inside already, it
 // does nothing and reports false.

@@ -25,7 +25,7 @@ func newLag(of string, all []time.Duration) lag {
 	return lag{Of: of, Runs: len(all), P50: at(.5), P95: at(.95), P99: at(.99), Max: at(1)}
 }
 
-// lags are how late runs started, by the faults in force at their instant and
+// lags are how late runs started, by the faults in force at that time and
 // by tenant.
 func (e *evidence) lags() (out []lag) {
 	by := map[string][]time.Duration{}
@@ -49,7 +49,7 @@ func (e *evidence) lags() (out []lag) {
 	return out
 }
 
-// bar is what is demanded of a recovery, in seconds (memory: MB), and what it
+// recoveryLimit is what is demanded of a recovery, in seconds (memory: MB), and what it
 // was at worst: where no other fault was near, and anywhere.
 type recoveryLimit struct {
 	What   string  `json:"what"`
@@ -60,7 +60,7 @@ type recoveryLimit struct {
 	Held   bool    `json:"held"` // alone, or anywhere if it never was alone
 }
 
-// String is the bar's line in the report.
+// String is the limit's line in the report.
 func (b recoveryLimit) String() string {
 	alone, verdict := "-", "held"
 	if b.Alone >= 0 {
@@ -76,7 +76,7 @@ func (b recoveryLimit) String() string {
 	return fmt.Sprintf("%-60s %6d %9s %9.3f %8g   %s", b.What, b.Times, alone, b.Worst, b.AtMost, verdict)
 }
 
-// felt is how long one loss was felt.
+// recovery is how long one loss was felt.
 type recovery struct {
 	seconds float64
 	alone   bool
@@ -94,7 +94,7 @@ func newRecoveryLimit(what string, atMost float64, all []recovery) (recoveryLimi
 	return b, len(all) > 0
 }
 
-// bars are what is demanded of each recovery, beside what it was.
+// recoveryLimits are what is demanded of each recovery, beside what it was.
 func (e *evidence) recoveryLimits(t times, members []*member) (out []recoveryLimit) {
 	all := map[string][]recovery{}
 	for i := range e.faults {
@@ -132,22 +132,22 @@ func (e *evidence) recoveryLimits(t times, members []*member) (out []recoveryLim
 	return out
 }
 
-// The bars, by the names that the output uses.
+// The limits, by the names that the output uses.
 const (
-	noFault        = "no fault near: start after due instant"
-	workerKilled   = "worker killed: interrupted run started again"
-	promoterKilled = "promoter killed: lag of what was due in the 3 s after"
-	redisEmptied   = "redis emptied and there: what waited had started"
-	redisDown      = "redis down: lag of what was due meanwhile"
-	postgresBack   = "postgres crashed and back: first start"
-	failedOver     = "standby promoted: first start"
-	diskBack       = "disk has space again, or obeys: first start"
-	underGreedyTenant   = "refused rows, storm, backlog, readers: lag of others"
-	allFinished        = "all healed, nothing due any more: everything over"
-	memory         = "memory of each process, MB"
+	noFault           = "no fault near: start after scheduled time"
+	workerKilled      = "worker killed: interrupted run started again"
+	promoterKilled    = "promoter killed: lag of what was due in the 3 s after"
+	redisEmptied      = "redis emptied and there: what waited had started"
+	redisDown         = "redis down: lag of what was due meanwhile"
+	postgresBack      = "postgres crashed and back: first start"
+	failedOver        = "standby promoted: first start"
+	diskBack          = "disk has space again, or obeys: first start"
+	underGreedyTenant = "refused rows, storm, backlog, readers: lag of others"
+	allFinished       = "all healed, nothing due any more: everything finished"
+	memory            = "memory of each process, MB"
 )
 
-// feel adds how long one fault was felt.
+// addRecovery adds how long one fault was felt.
 func (e *evidence) addRecovery(f *fault, all map[string][]recovery) {
 	if f.begun.IsZero() || f.healed.IsZero() {
 		return
@@ -186,7 +186,7 @@ func (e *evidence) addRecovery(f *fault, all map[string][]recovery) {
 	}
 }
 
-// due goes through the first calls of what was due between two instants, but
+// due goes through the first calls of what was due between two times, but
 // for the tenant whose burst waits for its limit.
 func (e *evidence) due(from, to time.Time, fn func(c call)) {
 	for _, c := range e.promptCalls() {
@@ -196,7 +196,7 @@ func (e *evidence) due(from, to time.Time, fn func(c call)) {
 	}
 }
 
-// firstStart is when anything started after an instant; zero: nothing did.
+// firstStart is when anything started after a time; zero: nothing did.
 func (e *evidence) firstStart(after time.Time) (first time.Time) {
 	for _, c := range e.calls {
 		if c.start.After(after) && (first.IsZero() || c.start.Before(first)) {

@@ -17,25 +17,25 @@ import (
 
 // summary is the part of a report that tools read.
 type summary struct {
-	Seed       uint64         `json:"seed"`
-	Backend    string         `json:"backend"`
-	Seconds    float64        `json:"seconds"`
-	Faults     map[string]int `json:"faults"` // those that were done
-	Calls      int            `json:"calls"`
-	Succeeded  int            `json:"succeeded"`
-	Repeated   int            `json:"repeated"`
-	Lags       []lag          `json:"lags"`
-	Limits       []recoveryLimit          `json:"bars"`
-	MemoryMB   map[string]int `json:"memoryMB"`
-	Invariants []tally        `json:"invariants"`
-	Violations []string       `json:"violations"`
+	Seed       uint64          `json:"seed"`
+	Backend    string          `json:"backend"`
+	Seconds    float64         `json:"seconds"`
+	Faults     map[string]int  `json:"faults"` // those that were done
+	Calls      int             `json:"calls"`
+	Succeeded  int             `json:"succeeded"`
+	Repeated   int             `json:"repeated"`
+	Lags       []lag           `json:"lags"`
+	Limits     []recoveryLimit `json:"limits"`
+	MemoryMB   map[string]int  `json:"memoryMB"`
+	Invariants []tally         `json:"invariants"`
+	Violations []string        `json:"violations"`
 }
 
-// tally is how often an invariant was looked at, and did not hold.
+// tally is how often an invariant was checked, and how often it did not hold.
 type tally struct {
-	Name   string `json:"name"`
-	Checked int    `json:"looked"`
-	Broken int    `json:"broken"`
+	Name    string `json:"name"`
+	Checked int    `json:"checked"`
+	Broken  int    `json:"broken"`
 }
 
 func summarize(c Config, s *stack, e *evidence, f *findings, t times) summary {
@@ -87,12 +87,12 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 	sum := summarize(c, s, e, f, t)
 	fmt.Fprintf(out, "\nfaults done %s\nexecutions  %s\nanswers     %s\n", counts(sum.Faults), counts(states), counts(l.answers))
 	fmt.Fprintf(out, "targets     %d calls, %d executions succeeded there, %d more successes of them (at-least-once)\n", sum.Calls, sum.Succeeded, sum.Repeated)
-	fmt.Fprintf(out, "drained     %.1f s after the last fault, %.1f s after the last due instant\n",
+	fmt.Fprintf(out, "drained     %.1f s after the last fault, %.1f s after the last scheduled time\n",
 		t.drained.Sub(t.healed).Seconds(), t.drained.Sub(t.end).Seconds())
 	if last := e.lastFinished(); last.finished() {
-		fmt.Fprintf(out, "last over   %s\n%s", last.id, e.history(violation{run: last.id, job: last.job}))
+		fmt.Fprintf(out, "last finish %s\n%s", last.id, e.history(violation{run: last.id, job: last.job}))
 	}
-	fmt.Fprintf(out, "\n%-22s %6s %9s %9s %9s %9s   start after due instant, by the faults in force\n", "lag", "runs", "p50", "p95", "p99", "max")
+	fmt.Fprintf(out, "\n%-22s %6s %9s %9s %9s %9s   start after scheduled time, by the faults in force\n", "lag", "runs", "p50", "p95", "p99", "max")
 	for _, g := range sum.Lags {
 		fmt.Fprintf(out, "%-22s %6d %8.3fs %8.3fs %8.3fs %8.3fs\n", g.Of, g.Runs, g.P50, g.P95, g.P99, g.Max)
 	}
@@ -104,7 +104,7 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 	for _, b := range sum.Limits {
 		fmt.Fprintln(out, b)
 	}
-	fmt.Fprintln(out, "\ninvariant  looked at  broken")
+	fmt.Fprintln(out, "\ninvariant   checked  broken")
 	for _, one := range sum.Invariants {
 		fmt.Fprintf(out, "%-9s %10d %7d\n", one.Name, one.Checked, one.Broken)
 	}
@@ -119,7 +119,7 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 	return os.WriteFile(c.JSON, append(text, '\n'), 0o644) // a report
 }
 
-// show prints what was broken, with the history that shows it.
+// printViolations prints what was broken, with the history that shows it.
 func (e *evidence) printViolations(out io.Writer, f *findings) {
 	shown := map[string]int{}
 	for _, v := range f.violations {
@@ -132,7 +132,7 @@ func (e *evidence) printViolations(out io.Writer, f *findings) {
 	}
 }
 
-// last is the execution that was over last.
+// lastFinished is the execution that finished last.
 func (e *evidence) lastFinished() (last row) {
 	for _, r := range e.rows {
 		if r.finished() && (!last.finished() || r.completedAt.After(*last.completedAt)) {
@@ -150,8 +150,8 @@ func counts(of map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// prompt are the first calls of scheduled runs that wait for nothing but us:
-// neither for a place nor for the end of a pause.
+// promptCalls are the first calls of scheduled runs that wait for nothing but us:
+// neither for a concurrency slot nor for the end of a pause.
 func (e *evidence) promptCalls() []call {
 	waits := map[uuid.UUID]bool{}
 	pauses := map[uuid.UUID][]pausing{}

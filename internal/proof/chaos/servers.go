@@ -87,7 +87,7 @@ func (s *servers) start(ctx context.Context, asked devstack.Options) (err error)
 	return s.routeToPrimary()
 }
 
-// lead makes all ways lead to the primary.
+// routeToPrimary makes all ways lead to the primary.
 func (s *servers) routeToPrimary() error {
 	fresh := s.link + ".new"
 	return errors.Join(os.Symlink(s.primary.server.Socket, fresh), os.Rename(fresh, s.link))

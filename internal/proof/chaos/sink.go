@@ -122,7 +122,7 @@ func (s *sink) close() {
 	<-s.done
 }
 
-// rest waits, and reports whether ctx let it.
+// sleep waits, and reports whether ctx let it.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

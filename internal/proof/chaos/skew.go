@@ -82,7 +82,7 @@ func overlay(ctx context.Context, dir string) (string, error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-// skewed is one stretch of a fault in which clocks were wrong.
+// skewed is one interval of a fault in which clocks were wrong.
 type skewed struct {
 	by         time.Duration
 	begun, end time.Time
@@ -105,7 +105,7 @@ func offsets(draw uint64) (first, second time.Duration) {
 }
 
 // skewPostgres moves the clock by which everything durable is decided. The
-// other checks compare its instants with ours, so this fault comes alone.
+// other checks compare its times with ours, so this fault comes alone.
 func skewPostgres(ctx context.Context, s *stack, _ *member, f *fault) error {
 	hosts := []*host{s.servers.primary}
 	if s.servers.standby != nil {
@@ -199,7 +199,7 @@ func (s *stack) skewed() bool {
 	return false
 }
 
-// settles is how long after its clock has jumped a promoter may still work, or
+// clockSettleTime is how long after its clock has jumped a promoter may still work, or
 // stand still: a pass, and its pause after one that failed.
 const clockSettleTime = 1500 * time.Millisecond
 

@@ -154,7 +154,7 @@ func (s *stack) migrate(ctx context.Context) error {
 	return app.Migrate(ctx, c, slog.New(slog.DiscardHandler))
 }
 
-// people makes the processes, each with its own ways to the stores, and waits
+// startProcesses makes the processes, each with its own ways to the stores, and waits
 // until all work.
 func (s *stack) startProcesses(ctx context.Context, c Config) error {
 	s.clients = make([][]*api.ClientWithResponses, c.Tenants)
@@ -181,7 +181,7 @@ func (s *stack) startProcesses(ctx context.Context, c Config) error {
 	return s.waitForReady(ctx, 30*time.Second)
 }
 
-// hire makes a process with its ways to the stores.
+// newMember makes a process with its ways to the stores.
 func (s *stack) newMember(role string, n int) (*member, error) {
 	m := &member{role: role, name: role + "-" + strconv.Itoa(n), program: filepath.Join(s.dir, "bin", role), logs: s.dir}
 	s.members = append(s.members, m)
@@ -195,7 +195,7 @@ func (s *stack) newMember(role string, n int) (*member, error) {
 	return m, err
 }
 
-// equip gives a process its configuration.
+// configure gives a process its configuration.
 func (s *stack) configure(m *member, c Config) error {
 	addr, err := devstack.FreeAddr()
 	if err != nil {
@@ -231,7 +231,7 @@ func (s *stack) configure(m *member, c Config) error {
 	return nil
 }
 
-// everybodyWorks waits until each process that should run has begun to.
+// waitForReady waits until each process that should run has begun to.
 func (s *stack) waitForReady(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not every process works within %v", limit))
 	defer cancel()
@@ -253,7 +253,7 @@ func (s *stack) waitForReady(ctx context.Context, limit time.Duration) error {
 
 func (s *stack) redisSocket() string { return strings.TrimPrefix(s.redis.URL, "redis-socket://") }
 
-// tell gives Redis an order, past all cutters.
+// redisCommand gives Redis an order, past all cutters.
 func (s *stack) redisCommand(order ...string) error {
 	conn, err := net.DialTimeout("unix", s.redisSocket(), time.Second)
 	if err != nil {

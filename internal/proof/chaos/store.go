@@ -14,12 +14,12 @@ import (
 // connection of its own each time, because the server is restarted meanwhile.
 type store struct {
 	url string
-	// columns of what is over, whose print may not change; none: all. A migration
+	// columns of finished rows, whose print may not change; none: all. A migration
 	// may add to a row and not change it.
 	columns []string
 }
 
-// printed is what the print of a row h is taken of.
+// hashedColumns is what the print of a row h is taken of.
 func (s store) hashedColumns() string {
 	if len(s.columns) == 0 {
 		return "h"
@@ -27,7 +27,7 @@ func (s store) hashedColumns() string {
 	return "ROW(h." + strings.Join(s.columns, ", h.") + ")"
 }
 
-// remember has prints taken of the columns that there are now.
+// rememberColumns has prints taken of the columns that there are now.
 func (s *store) rememberColumns(ctx context.Context) error {
 	return s.with(ctx, func(conn *pgx.Conn) error {
 		const sql = `SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute
@@ -36,7 +36,7 @@ func (s *store) rememberColumns(ctx context.Context) error {
 	})
 }
 
-// row is an execution, over or not.
+// row is an execution, finished or not.
 type row struct {
 	tenant       uuid.UUID
 	id, job      uuid.UUID
@@ -52,7 +52,7 @@ type row struct {
 	attempts     string
 }
 
-// over says that nothing more happens to it.
+// finished says that nothing more happens to it.
 func (r row) finished() bool { return r.completedAt != nil }
 
 func (s store) with(ctx context.Context, fn func(conn *pgx.Conn) error) error {
@@ -71,7 +71,7 @@ func (s store) one(ctx context.Context, into any, sql string, args ...any) error
 	return s.with(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, sql, args...).Scan(into) })
 }
 
-// left is how many executions are not over, and jobs whose schedule is not.
+// unfinished is how many executions are not finished, and jobs whose schedule is not.
 func (s store) unfinished(ctx context.Context) (n int, err error) {
 	err = s.one(ctx, &n, `SELECT (SELECT count(*) FROM active_executions) + (SELECT count(*) FROM scheduled_jobs
 		WHERE status = 'active' AND deleted_at IS NULL AND next_execution_at < 'infinity')`)
@@ -111,7 +111,7 @@ type stored struct {
 	tenant       uuid.UUID
 	name, status string
 	deleted      bool
-	due          bool // it owes an instant already
+	due          bool // a scheduled time has come already
 }
 
 func (s store) jobs(ctx context.Context) (map[uuid.UUID]stored, error) {
@@ -134,12 +134,12 @@ func (s store) jobs(ctx context.Context) (map[uuid.UUID]stored, error) {
 	return out, err
 }
 
-// snapshot is what must never change (a print of each row that is over), and
+// snapshot is what must never change (a print of each finished row), and
 // what must never be too many (runs of one job at a time).
 type snapshot struct {
-	finished    map[uuid.UUID]string
-	running map[uuid.UUID]int
-	both    int // executions that are over and active at once
+	finished map[uuid.UUID]string
+	running  map[uuid.UUID]int
+	both     int // executions that are finished and active at once
 
 	byTenant map[uuid.UUID]counted
 	byKey    map[string]int // runs of a tenant with a concurrency key
@@ -160,7 +160,7 @@ func (s store) snapshot(ctx context.Context) (shot snapshot, err error) {
 		var twice error
 		_, err = pgx.ForEachRow(found, []any{&id, &print}, func() error {
 			if _, ok := shot.finished[id]; ok {
-				twice = fmt.Errorf("execution %s is over twice", id)
+				twice = fmt.Errorf("execution %s is finished twice", id)
 			}
 			shot.finished[id] = print
 			return twice
@@ -234,7 +234,7 @@ func (s store) lock(ctx context.Context, table string, d time.Duration) error {
 	})
 }
 
-// crowd takes every session that the server gives, for so long.
+// exhaustSessions takes every session that the server gives, for so long.
 func (s store) exhaustSessions(ctx context.Context, url string, d time.Duration) int {
 	var taken []*pgx.Conn
 	defer func() {

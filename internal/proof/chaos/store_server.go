@@ -51,7 +51,7 @@ func (s store) synchronous(ctx context.Context) error {
 	})
 }
 
-// press makes the server need some more segments of its log, as a heavy load
+// growLog makes the server need some more segments of its log, as a heavy load
 // does. What it says about that is its own affair.
 func (s store) growLog(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
@@ -64,7 +64,7 @@ func (s store) growLog(ctx context.Context, d time.Duration) {
 	}
 }
 
-// insist runs statements of ours until they were done: a table that is in use is
+// execUntilDone runs statements of ours until they were done: a table that is in use is
 // locked for a moment only.
 func (s store) execUntilDone(ctx context.Context, sql string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("it could not be done in 30 s"))
@@ -83,7 +83,7 @@ func (s store) execUntilDone(ctx context.Context, sql string) error {
 	}
 }
 
-// plant stores executions of a job that wait, as if they had been triggered.
+// insertWaiting stores executions of a job that wait, as if they had been triggered.
 func (s store) insertWaiting(ctx context.Context, job uuid.UUID, n int) error {
 	const sql = `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
 			timeout_ms, pooled, available_at, sweep_at)

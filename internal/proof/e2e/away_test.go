@@ -44,7 +44,7 @@ func TestRunsGoOnWithoutRedis(t *testing.T) {
 	s.query(&gaps, `SELECT count(*) FROM (SELECT scheduled_at - lag(scheduled_at) OVER (ORDER BY scheduled_at) AS gap
 		FROM executions WHERE job_id = $1) g WHERE gap <> interval '1 s'`, job.ID)
 	if gaps != 0 {
-		t.Errorf("%d due instants have no execution or two", gaps)
+		t.Errorf("%d scheduled times have no execution or two", gaps)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestRedisMayComeLater(t *testing.T) {
 // second, so a run that started sooner had its hint.
 func (s *installation) hinted(job uuid.UUID) {
 	s.t.Helper()
-	settled := s.instant("SELECT now() + interval '6 s'") // polling has ended by then
+	settled := s.timeOf("SELECT now() + interval '6 s'") // polling has ended by then
 	s.eventually("runs are started by hints", func() bool {
 		var n int
 		s.query(&n, `SELECT count(*) FROM executions WHERE job_id = $1 AND scheduled_at >= $2 AND started_at < scheduled_at + interval '1 s'`, job, settled)
@@ -97,7 +97,7 @@ func TestBacklogWithoutRedis(t *testing.T) {
 		s.query(&n, "SELECT count(*) FROM job_executions WHERE job_id = $1 AND status = 'completed'", one.ID)
 		return n == waiting+1
 	})
-	took := s.instant("SELECT max(completed_at) FROM job_executions WHERE job_id = $1", one.ID).Sub(begun)
+	took := s.timeOf("SELECT max(completed_at) FROM job_executions WHERE job_id = $1", one.ID).Sub(begun)
 	t.Logf("%d runs in %v", waiting+1, took.Round(time.Millisecond))
 	var again int
 	if s.query(&again, "SELECT count(*) FROM job_executions WHERE attempt <> 1"); again != 0 {
@@ -134,7 +134,7 @@ func (s *installation) exec(sql string, args ...any) {
 	}
 }
 
-// lag is how late the runs started that were due in a time, by the instants that
+// lag is how late the runs started that were due in a time, by the scheduled times that
 // the database recorded: the median of them, and the latest.
 func (s *installation) lag(from, to time.Time) (late [2]time.Duration) {
 	s.t.Helper()

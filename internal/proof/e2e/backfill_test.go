@@ -35,13 +35,13 @@ func TestBackfill(t *testing.T) {
 				got, err := s.client.GetBackfillWithResponse(t.Context(), job.ID, asked.JSON202.ID)
 				return err == nil && got.JSON200 != nil && got.JSON200.Status == api.BackfillStatusCompleted && got.JSON200.Outcomes.Completed == 24
 			})
-			var rows, instants, together int
+			var rows, times, together int
 			s.query(&rows, "SELECT count(*) FROM job_executions WHERE backfill_id = $1", asked.JSON202.ID)
-			s.query(&instants, "SELECT count(DISTINCT scheduled_at) FROM job_executions WHERE backfill_id = $1 AND scheduled_at >= $2 AND scheduled_at < $2 + interval '1 day'", asked.JSON202.ID, from)
+			s.query(&times, "SELECT count(DISTINCT scheduled_at) FROM job_executions WHERE backfill_id = $1 AND scheduled_at >= $2 AND scheduled_at < $2 + interval '1 day'", asked.JSON202.ID, from)
 			s.query(&together, `SELECT max(n) FROM (SELECT (SELECT count(*) FROM job_executions b WHERE b.started_at <= a.started_at AND b.completed_at > a.started_at) AS n
 				FROM job_executions a WHERE backfill_id = $1) q`, asked.JSON202.ID)
-			if rows != 24 || instants != 24 || together > atOnce {
-				t.Errorf("%d rows of %d instants, %d at once", rows, instants, together)
+			if rows != 24 || times != 24 || together > atOnce {
+				t.Errorf("%d rows of %d times, %d at once", rows, times, together)
 			}
 		})
 	}

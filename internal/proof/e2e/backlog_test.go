@@ -10,8 +10,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 )
 
-// crowded makes n runs of a job of the tenant that wait, as after an outage.
-func (s *installation) crowded(d time.Duration, n int) api.Job {
+// makeBacklog makes n runs of a job of the tenant that wait, as after an outage.
+func (s *installation) makeBacklog(d time.Duration, n int) api.Job {
 	s.t.Helper()
 	one := s.create(sleepJob(s.t, "one of many", d))
 	first := s.trigger(one.ID)
@@ -33,7 +33,7 @@ func (s *installation) single(of uuid.UUID) (started, ended int, lag time.Durati
 	e := s.trigger(s.create(sleepJob(s.t, "the single one", 0)).ID)
 	s.eventually("another tenant's run is completed", func() bool { return s.execution(e.ID).Status == api.ExecutionStatusCompleted })
 	e = s.execution(e.ID)
-	begun := s.instant("SELECT started_at FROM executions WHERE id = $1", e.ID)
+	begun := s.timeOf("SELECT started_at FROM executions WHERE id = $1", e.ID)
 	const count = "SELECT count(*) FROM executions WHERE job_id = $1 AND "
 	s.query(&started, count+"started_at BETWEEN $2 AND $3", of, e.ScheduledAt, begun)
 	s.query(&ended, count+"completed_at < $2", of, begun)
@@ -42,14 +42,14 @@ func (s *installation) single(of uuid.UUID) (started, ended int, lag time.Durati
 
 // A tenant that has very many runs waiting, the most urgent and the oldest there
 // are, does not keep another's single one from its turn.
-func TestCrowdLeavesOthersTheirTurn(t *testing.T) {
+func TestBacklogLeavesOthersTheirTurn(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{auto, hinted, polled} {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, backend, 1)
 			const waiting = 15_000
-			job := s.crowded(0, waiting)
+			job := s.makeBacklog(0, waiting)
 			overtaken, _, lag := s.single(job.ID)
 			t.Logf("it started after %v and after %d of the %d", lag, overtaken, waiting)
 			if overtaken > waiting/4 {
@@ -61,13 +61,13 @@ func TestCrowdLeavesOthersTheirTurn(t *testing.T) {
 
 // The same where the runs are long and hold every slot that hints and lines can
 // have: the single one starts before any of them has ended.
-func TestCrowdOfLongRunsLeavesOthersASlot(t *testing.T) {
+func TestBacklogOfLongRunsLeavesOthersASlot(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{auto, polled} {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, backend, 1)
-			job := s.crowded(5*time.Minute, 2000)
+			job := s.makeBacklog(5*time.Minute, 2000)
 			s.eventually("the open slots are held", func() bool {
 				var n int
 				s.query(&n, "SELECT count(*) FROM active_executions WHERE status = 'running'")

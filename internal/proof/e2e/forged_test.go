@@ -26,11 +26,11 @@ func TestForgedHintsStartNothing(t *testing.T) {
 	}
 	over := s.trigger(s.create(call("over")).ID)
 	worker := s.worker()
-	s.eventually("the first is over", func() bool { return s.execution(over.ID).Status == api.ExecutionStatusCompleted })
+	s.eventually("the first is finished", func() bool { return s.execution(over.ID).Status == api.ExecutionStatusCompleted })
 	worker.stop() // what follows is made while nobody can start it
 
 	// Held back: not due for an hour, and of another tenant the same; waiting
-	// for the only place of its job, which a run with an hour to go has.
+	// for the only slot of its job, which a run with an hour to go has.
 	later := s.trigger(s.create(call("later")).ID)
 	other := &installation{t: t, database: s.database, backend: s.backend, url: s.url, tenant: uuid.New()}
 	other.client = other.clientOf(other.tenant, identity.Admin)
@@ -48,10 +48,10 @@ func TestForgedHintsStartNothing(t *testing.T) {
 	s.worker()
 	forge(t, s, over.ID, later.ID, foreign.ID, holder.ID, gated.ID, uuid.New(), job.ID)
 	last := s.trigger(s.create(call("last")).ID)
-	s.eventually("the last is over", func() bool { return s.execution(last.ID).Status == api.ExecutionStatusCompleted })
+	s.eventually("the last is finished", func() bool { return s.execution(last.ID).Status == api.ExecutionStatusCompleted })
 	forge(t, s, over.ID, later.ID, foreign.ID, holder.ID, gated.ID)
 	again := s.trigger(s.create(call("again")).ID)
-	s.eventually("one more is over", func() bool { return s.execution(again.ID).Status == api.ExecutionStatusCompleted })
+	s.eventually("one more is finished", func() bool { return s.execution(again.ID).Status == api.ExecutionStatusCompleted })
 
 	want := []string{"over", "last", "again"}
 	for i := 0; len(calls) > 0; i++ {
@@ -67,7 +67,7 @@ func TestForgedHintsStartNothing(t *testing.T) {
 		}
 	}
 	if e := s.execution(over.ID); e.RetryCount != 0 || len(e.Attempts) != 0 {
-		t.Errorf("what was over ran again: %+v", e)
+		t.Errorf("a finished execution ran again: %+v", e)
 	}
 }
 

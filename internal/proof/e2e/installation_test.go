@@ -27,7 +27,7 @@ import (
 )
 
 // limit is how long a test waits for something that must happen. What must
-// happen sooner is asserted on the instants that the database recorded.
+// happen sooner is asserted on the times that the database recorded.
 const limit = 2 * time.Minute
 
 // key signs the tokens of the tests.
@@ -260,10 +260,10 @@ func command(ctx context.Context, path string, env ...string) *exec.Cmd {
 }
 
 // now is the database's clock, by which the rows are stamped.
-func (s *installation) now() time.Time { return s.instant("SELECT now()") }
+func (s *installation) now() time.Time { return s.timeOf("SELECT now()") }
 
-// instant asks the database itself, past the API and row-level security.
-func (s *installation) instant(sql string, args ...any) (at time.Time) {
+// timeOf asks the database itself, past the API and row-level security.
+func (s *installation) timeOf(sql string, args ...any) (at time.Time) {
 	s.t.Helper()
 	s.query(&at, sql, args...)
 	return at

@@ -12,7 +12,7 @@ import (
 
 // What a tenant may run at once, and what excludes one another by its key,
 // holds over two workers, in both ways of learning what to run; and each that
-// ends hands its place on at once.
+// ends frees its slot at once.
 func TestLimitsOfATenant(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{hinted, polled} {
@@ -39,7 +39,7 @@ func TestLimitsOfATenant(t *testing.T) {
 			})
 			s.exec("UPDATE tenants SET max_running = 3")
 			var done, running, oneKey int
-			s.eventually("all are over", func() bool {
+			s.eventually("all are finished", func() bool {
 				s.query(&running, "SELECT count(*) FROM active_executions WHERE status = 'running'")
 				s.query(&oneKey, "SELECT count(*) FROM active_executions WHERE status = 'running' AND job_id <> $1", jobs[0])
 				if running > 3 || oneKey > 1 {
@@ -51,7 +51,7 @@ func TestLimitsOfATenant(t *testing.T) {
 			var waited int
 			s.query(&waited, "SELECT extract(epoch FROM max(completed_at) - min(started_at))::int FROM job_executions")
 			if waited > 15+int(noise.Seconds()) {
-				t.Errorf("it took %d s: places were not handed on", waited)
+				t.Errorf("it took %d s: slots were not passed on", waited)
 			}
 		})
 	}

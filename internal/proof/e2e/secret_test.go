@@ -139,7 +139,7 @@ func TestSecretsReachTheirTargetAlone(t *testing.T) {
 		t.Helper()
 		made := s.trigger(id).ID
 		var e api.Execution
-		s.eventually("the run is over", func() bool {
+		s.eventually("the run is finished", func() bool {
 			e = s.execution(made)
 			return e.Status == "completed" || e.Status == "failed"
 		})

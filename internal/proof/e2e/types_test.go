@@ -47,7 +47,7 @@ func TestWorkersOfDifferentTypes(t *testing.T) {
 				s.trigger(call)
 				s.trigger(function)
 			}
-			s.eventually("all are over", func() bool {
+			s.eventually("all are finished", func() bool {
 				s.query(&over, "SELECT count(*) FROM active_executions")
 				return over == 0
 			})

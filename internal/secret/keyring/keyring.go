@@ -44,7 +44,7 @@ var (
 // saneKeyID is what the id of a key may be: it is stored and shown.
 var saneKeyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
-// Place is what an envelope is bound to. All of it must be the same when the
+// Binding is what an envelope is bound to. All of it must be the same when the
 // envelope is opened.
 type Binding struct {
 	Tenant uuid.UUID
