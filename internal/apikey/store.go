@@ -117,7 +117,7 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, limit int, after *Po
 }
 
 // Rotate replaces the text of a key; the old one works for the grace still.
-// Whoever may do less than the key is Forbidden to have it.
+// A caller that may do less than the key is Forbidden to have it.
 func (s *Store) Rotate(ctx context.Context, who identity.Principal, id uuid.UUID, grace time.Duration) (key Key, text string, err error) {
 	text = mint(id, who.Actor.TenantID)
 	err = s.db.InTenant(ctx, who.Actor.TenantID, func(tx *postgres.Tx) error {

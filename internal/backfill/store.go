@@ -109,7 +109,7 @@ func (s *Store) create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, j
 	}
 	row, err := tx.InsertBackfill(ctx, db.InsertBackfillParams{
 		ID: id, TenantID: who.TenantID, JobID: jobID, JobVersion: from.Version, FromAt: r.From, ToAt: r.To,
-		// What lies after the cursor is still to be made, and From is.
+		// Executions after the cursor are still to be made, and From is one of them.
 		CursorAt: r.From.Add(-time.Microsecond), RatePerMinute: int32(r.RatePerMinute), Parameters: r.Parameters,
 		Total: int32(p.Total), Now: tx.At, RequestedBy: who.Subject, AnchorAt: from.AnchorAt,
 	})

@@ -50,7 +50,7 @@ func TestReadAndWriteDays(t *testing.T) {
 	}
 }
 
-// What is written is read as the same.
+// A day reads back as it was written.
 func TestWrittenDaysAreReadBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

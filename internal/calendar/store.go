@@ -161,7 +161,7 @@ func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec
 // how many do.
 func (s *Store) Delete(ctx context.Context, who tenant.Actor, id uuid.UUID) error {
 	return s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		// Whoever is about to name it holds it, or waits here and finds it gone.
+		// A request that is about to name it holds it locked, or waits and finds it gone.
 		if _, err := tx.LockCalendar(ctx, db.LockCalendarParams{TenantID: who.TenantID, ID: id}); err != nil {
 			return missing(err)
 		}

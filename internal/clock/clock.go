@@ -6,7 +6,7 @@
 // something took. It refuses timers: loops use package time directly, so that
 // a testing/synctest bubble can drive them.
 //
-// What is durable is decided by the database's clock, not by this one; see
+// Durable decisions use the database's clock, not by this one; see
 // package postgres.
 package clock
 

@@ -74,7 +74,7 @@ func checkTokens(tokens Tokens, found *problems) {
 	}
 }
 
-// checkTLS wants a certificate with its key. Whether the files are good, whoever
+// checkTLS wants a certificate with its key. Whether the files are good, the process that
 // opens them says.
 func checkTLS(api API, found *problems) {
 	if (api.TLSCertFile == "") != (api.TLSKeyFile == "") {
@@ -105,7 +105,7 @@ func checkPorts(api API, found *problems) {
 }
 
 // parseSecret takes a signing key of at least least bytes that does not look
-// typed by a person: whoever guesses it is every tenant's administrator.
+// typed by a person: to guess it is to be every tenant's administrator.
 func parseSecret(text string, least int) (any, error) {
 	switch {
 	case strings.TrimSpace(text) != text:

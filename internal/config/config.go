@@ -174,7 +174,7 @@ type Migrate struct {
 func (m Migrate) Level() slog.Level { return m.LogLevel }
 
 // Standalone is the configuration of cmd/standalone: the other processes in
-// one, each with the value that it would get alone. What they have in common
+// one, each with the value that it would get alone. Variables in common
 // is the same in each.
 type Standalone struct {
 	API      API

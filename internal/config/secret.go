@@ -25,7 +25,7 @@ func newSecret(text string) Secret {
 	return Secret{text: &text}
 }
 
-// Reveal is the text itself; empty when none was set. What it returns must
+// Reveal is the text itself; empty when none was set. The result must
 // not be logged.
 func (s Secret) Reveal() string {
 	if s.text == nil {
@@ -61,7 +61,7 @@ type URL struct {
 	shown string
 }
 
-// Reveal is the address as it was given; empty when none was set. What it
+// Reveal is the address as it was given; empty when none was set. The result
 // returns must not be logged.
 func (u URL) Reveal() string { return u.whole.Reveal() }
 

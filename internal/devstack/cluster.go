@@ -180,7 +180,7 @@ func (c *cluster) initArgs() []string {
 // initdb makes the data directory. It is filled under another name and renamed
 // when it is complete, so that a data directory that is there is always whole.
 func (c *cluster) initdb(ctx context.Context) error {
-	// What an initdb that was killed has left never held anybody's data.
+	// The remains of an initdb that was killed never held anybody's data.
 	old, _ := filepath.Glob(c.data + unfinished + "*") // fails only for a malformed pattern
 	for _, dir := range old {
 		if err := os.RemoveAll(dir); err != nil {

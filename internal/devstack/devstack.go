@@ -7,7 +7,7 @@
 // and sockets lie, and their end: they stop when we stop, also when we are
 // killed. It refuses what makes a server anyone else's: they listen on a unix
 // socket in a directory that only we may enter, never on the network, which is
-// also why they trust whoever connects. (A Redis inside this process, where no
+// also why they trust every connection. (A Redis inside this process, where no
 // other is to be had, takes a loopback port and a password.) It never removes
 // data that it was asked to keep, and it is not how production is run.
 //

@@ -123,7 +123,7 @@ func (h *home) close() {
 		_ = os.RemoveAll(h.socket)
 	}
 	if !h.durable {
-		// Who sweeps meanwhile may have put a lock where there was none any more.
+		// Another process that sweeps meanwhile may have made the lock again.
 		for tries := 0; os.RemoveAll(h.dir) != nil && tries < 100; tries++ {
 			runtime.Gosched()
 		}

@@ -41,7 +41,7 @@ func managers() []manager {
 
 const (
 	// A fresh machine has no package lists, and one that boots may be busy with
-	// packages of its own: whoever holds one of apt's locks is waited for some
+	// packages of its own: it waits for a holder of one of apt's locks for some
 	// minutes. Anything else is tried three times within half a minute.
 	apt = `set -e
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C

@@ -117,7 +117,7 @@ func TestOneProcessInstallsForAll(t *testing.T) {
 	}
 }
 
-// Whoever is asked reads what is going to run, on one line.
+// The question shows the command that is going to run, on one line.
 func TestInstallAsksWithTheCommand(t *testing.T) {
 	t.Parallel()
 	var asked []string

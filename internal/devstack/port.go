@@ -25,7 +25,7 @@ var portsGiven atomic.Int64
 
 // FreeAddr is a loopback address, 127.0.0.1:port, for a server that is about to
 // be started and can only be told its port. Nobody listens on the port, on any
-// interface, and it lies below those that the system gives to whoever connects
+// interface, and it lies below those that the system gives to connections
 // or asks for any port, so that nobody gets it by chance in the meantime.
 func FreeAddr() (string, error) {
 	low, high := lowestPort, usualPort

@@ -173,7 +173,7 @@ func (c *cluster) ready(pid int) bool {
 	return len(lines) >= 8 && string(bytes.TrimSpace(lines[7])) == "ready" && string(lines[0]) == strconv.Itoa(pid)
 }
 
-// URL connects to a database as a user. The server trusts whoever reaches its
+// URL connects to a database as a user. The server trusts everybody who reaches its
 // socket, so there is no password.
 func (p *Postgres) URL(database, user string) string {
 	u := url.URL{

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What was committed on a server that then died is on its synchronous standby,
+// A commit on a server that then died is on its synchronous standby,
 // which takes writes once it is promoted, and can have a standby itself.
 func TestStandbyTakesOver(t *testing.T) {
 	t.Parallel()

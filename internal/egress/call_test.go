@@ -164,7 +164,7 @@ func TestSwitchingProtocolsIsRefused(t *testing.T) {
 	<-hungUp
 }
 
-// What a target sent compressed stays compressed: a bomb does not unfold here,
+// A compressed response stays compressed: a bomb does not unfold here,
 // and we do not ask for it either.
 func TestCompressionIsLeftAlone(t *testing.T) {
 	t.Parallel()

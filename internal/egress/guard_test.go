@@ -78,7 +78,7 @@ var hostile = []struct{ url, rule string }{
 	{"http://168.63.129.16/", "metadata"},
 	{"http://[::ffff:168.63.129.16]/", "metadata"},
 	{"http://[64:ff9b::a83f:8110]/", "metadata"},
-	// What nobody serves from.
+	// Addresses that nobody serves from.
 	{"http://224.0.0.1/", "multicast"},
 	{"http://[ff02::1]/", "multicast"},
 	{"http://255.255.255.255/", "special-purpose"},

@@ -61,7 +61,7 @@ func TestRedirectCount(t *testing.T) {
 	checkBlocked(t, err, "redirect-limit")
 }
 
-func TestFinalStatusIsHandedBack(t *testing.T) {
+func TestFinalStatusIsReturned(t *testing.T) {
 	t.Parallel()
 	server := serveOn(t, "127.0.0.1:0", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "/elsewhere")

@@ -90,7 +90,7 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// Whatever bytes come, reading them ends without a panic, and what passes
+// Reading arbitrary bytes ends without a panic, and what passes
 // without a fault is an object that encoding/json reads the same way.
 func TestReadObjectNeverPanics(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@ func (r *Registry) Types() []string { return slices.Sorted(maps.Keys(r.executors
 // Execute runs one attempt of a job type and blocks until it has ended. It never
 // panics: a panic becomes a SYSTEM_ERROR with the stack, a job type that is
 // not registered a VALIDATION_ERROR, and a failure after ctx's deadline a
-// TIMEOUT, whatever the executor called it. What it returns can be stored.
+// TIMEOUT, whatever the executor called it. The result can be stored.
 func (r *Registry) Execute(ctx context.Context, jobType string, run Run) (out Outcome) {
 	executor, ok := r.executors[jobType]
 	if !ok {

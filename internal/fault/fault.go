@@ -2,7 +2,7 @@
 //
 // It owns eight kinds, and the fields that an invalid request got wrong. It
 // refuses everything else: an error that no caller treats differently stays an
-// ordinary wrapped error and counts as Internal. Who turns a kind into an HTTP
+// ordinary wrapped error and counts as Internal. The package that turns a kind into an HTTP
 // answer is package rest, in one table; who turns a PostgreSQL code into a
 // kind is package postgres, in one function.
 package fault

@@ -23,8 +23,8 @@ type Member struct {
 	Lease time.Duration // how long it lives without a heartbeat
 }
 
-// Corpse is a member that was marked dead.
-type Corpse struct {
+// DeadWorker is a member that was marked dead.
+type DeadWorker struct {
 	ID   uuid.UUID
 	Host string
 	PID  int

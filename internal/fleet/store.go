@@ -46,16 +46,16 @@ func (s *Store) Retire(ctx context.Context, id uuid.UUID) error {
 	return nil
 }
 
-// Bury marks the members whose lease ran out as dead and answers which. A zero
+// MarkDead marks the members whose lease ran out as dead and answers which. A zero
 // now means the database's clock.
-func (s *Store) Bury(ctx context.Context, now time.Time) ([]Corpse, error) {
+func (s *Store) MarkDead(ctx context.Context, now time.Time) ([]DeadWorker, error) {
 	rows, err := s.q.MarkDeadWorkers(ctx, postgres.At(now))
 	if err != nil {
 		return nil, fmt.Errorf("mark dead workers: %w", postgres.Fault(err))
 	}
-	dead := make([]Corpse, len(rows))
+	dead := make([]DeadWorker, len(rows))
 	for i, r := range rows {
-		dead[i] = Corpse{ID: r.ID, Host: r.Host, PID: int(r.Pid)}
+		dead[i] = DeadWorker{ID: r.ID, Host: r.Host, PID: int(r.Pid)}
 	}
 	return dead, nil
 }

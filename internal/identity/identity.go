@@ -71,7 +71,7 @@ type Config struct {
 	// checked.
 	Issuer, Audience string
 	// MaxLifetime is how long a token may be good for, from iat to exp, and
-	// where it has no iat, from now to exp; zero: any time. So whoever steals a
+	// where it has no iat, from now to exp; zero: any time. So a thief of a
 	// token, or signs one that should not be, has it for a while only.
 	MaxLifetime time.Duration
 	// Clock decides what has expired.
@@ -139,7 +139,7 @@ func (t *Tokens) Authenticate(ctx context.Context, h http.Header) (Principal, er
 }
 
 // bearerOf is whose token failed, if all that is wrong with it is that it has
-// expired. Who it is has no role.
+// expired. A peer has no role.
 func bearerOf(claims wireClaims, err error) Principal {
 	for _, other := range []error{
 		jwt.ErrTokenUnverifiable, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience,

@@ -341,7 +341,7 @@ func TestALongLifeIsRefused(t *testing.T) {
 	}
 }
 
-// Whatever stands in the header, refusing it takes a bounded number of
+// Refusing a header takes a bounded number of
 // allocations (a parser that splits at each dot makes thousands of them). Not
 // parallel: the count is of the whole process.
 func TestATokenOfDotsCostsLittle(t *testing.T) {

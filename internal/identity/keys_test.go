@@ -160,7 +160,7 @@ func TestForgedTokensOfPublicKeys(t *testing.T) {
 	}
 }
 
-// Whoever cannot be asked is not the caller's fault.
+// An unreachable key server is not the caller's fault.
 func TestKeysThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	p := newPairs(t)

@@ -38,7 +38,7 @@ func RoleNames() string {
 }
 
 // least is the one table of permissions: the first role of the ladder that has
-// each. What does not stand here, nobody may.
+// each. Operations that are not listed are refused to all.
 var least = map[Permission]Role{
 	"jobs:read":          Viewer,
 	"executions:read":    Viewer,

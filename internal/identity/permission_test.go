@@ -47,7 +47,7 @@ func TestNobodyMayWhatIsUnknown(t *testing.T) {
 	}
 }
 
-// What an API key may is its scopes, whatever roles would.
+// An API key may do what its scopes say, whatever roles would.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	key := identity.Principal{Scopes: []identity.Permission{"jobs:read"}}

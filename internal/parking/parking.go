@@ -63,7 +63,7 @@ func plain(name string) string {
 	return string(kept)
 }
 
-// Ended is an attempt that is over and whose outcome the database refuses.
+// Ended is a finished attempt whose outcome the database refuses.
 type Ended struct {
 	ID      uuid.UUID
 	Attempt int
@@ -101,6 +101,6 @@ type Refused struct {
 }
 
 func reason(why string) string {
-	return "the run is over and its outcome could not be stored: " + why +
+	return "the run has finished and its outcome could not be stored: " + why +
 		". It is kept and tried again by itself; a request to cancel the execution has it tried at once"
 }

@@ -103,7 +103,7 @@ func (s *Store) retry(ctx context.Context, q *db.Queries, now time.Time, r db.Li
 	}
 	var o Outcome
 	if err := json.Unmarshal([]byte(r.Outcome), &o); err != nil {
-		o = Outcome{RetryMS: -1, ErrorType: "SYSTEM_ERROR", Message: "the run is over, and what it came to cannot be read any more"}
+		o = Outcome{RetryMS: -1, ErrorType: "SYSTEM_ERROR", Message: "the run has finished, and its outcome cannot be read any more"}
 	}
 	status, err := store(ctx, q, now, r, o)
 	if err != nil && postgres.Refused(err) {

@@ -1,7 +1,7 @@
 // Package partition keeps the monthly partitions of job_executions: made ahead,
 // and not kept for ever.
 //
-// It owns the plan, which is a pure function of the instants it must hold, making
+// It owns the plan, which is a pure function of the times it must hold, making
 // what is missing and removing what is too old. There is no default partition, so
 // a month without one refuses its rows; that is why some months are made ahead,
 // and those of a running backfill behind. It refuses to remove anything but whole
@@ -17,7 +17,7 @@ const Ahead = 3
 // maxPlan bounds one plan: ten years.
 const maxPlan = 120
 
-// Plan lists the first instants of the months that need a partition: from the
+// Plan lists the first times of the months that need a partition: from the
 // month of oldest, or of now when that is earlier, to so many months ahead of now.
 // It lists the newest when there are more than ten years of them.
 func Plan(oldest, now time.Time, ahead int) []time.Time {
@@ -36,9 +36,9 @@ func Plan(oldest, now time.Time, ahead int) []time.Time {
 	return months
 }
 
-// Oldest is the first instant that is kept when so many months are: the beginning
+// Oldest is the first time that is kept when so many months are: the beginning
 // of the month that lies so many before now's, or of the month of the oldest
-// instant that may still be written, where that is earlier. Partitions that end
+// time that may still be written, where that is earlier. Partitions that end
 // by then may go.
 func Oldest(mayBeWritten, now time.Time, months int) time.Time {
 	kept := monthOf(now).AddDate(0, -months, 0)

@@ -10,13 +10,13 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
-// Keep makes the partitions that are missing, from the oldest instant that may
+// Keep makes the partitions that are missing, from the oldest time that may
 // still be written to so many months ahead of now, and answers how many it made.
 // Any number of processes may do so at once. A zero now means the database's clock.
 func Keep(ctx context.Context, q *db.Queries, ahead int, now time.Time) (made int, err error) {
 	row, err := q.OldestDue(ctx, postgres.At(now))
 	if err != nil {
-		return 0, fmt.Errorf("find the oldest due instant: %w", postgres.Fault(err))
+		return 0, fmt.Errorf("find the oldest scheduled time: %w", postgres.Fault(err))
 	}
 	return Make(ctx, q, Plan(row.Oldest, row.At, ahead))
 }
@@ -32,14 +32,14 @@ type Month struct {
 // String names the month.
 func (m Month) String() string { return m.Start.Format("2006-01") }
 
-// Holds says whether an instant is of the month.
+// Holds says whether a time is of the month.
 func (m Month) Holds(at time.Time) bool { return monthOf(at).Equal(m.Start) }
 
-// Missing lists the months of the given instants that have no partition, oldest
+// Missing lists the months of the given times that have no partition, oldest
 // first. The catalogue says so, and not the name of a table.
-func Missing(ctx context.Context, q *db.Queries, instants []time.Time) ([]Month, error) {
+func Missing(ctx context.Context, q *db.Queries, times []time.Time) ([]Month, error) {
 	var asked []time.Time
-	for _, at := range instants {
+	for _, at := range times {
 		if month := monthOf(at); !slices.ContainsFunc(asked, month.Equal) {
 			asked = append(asked, month)
 		}
@@ -58,12 +58,12 @@ func Missing(ctx context.Context, q *db.Queries, instants []time.Time) ([]Month,
 	return missing, nil
 }
 
-// Make makes the partitions that are missing for rows of the given instants,
+// Make makes the partitions that are missing for rows of the given times,
 // and answers how many it made. It is for rows of the past that are about to be
 // written; Keep makes the others ahead. A month that somebody detached by hand
 // gets a partition of another name.
-func Make(ctx context.Context, q *db.Queries, instants []time.Time) (made int, err error) {
-	missing, err := Missing(ctx, q, instants)
+func Make(ctx context.Context, q *db.Queries, times []time.Time) (made int, err error) {
+	missing, err := Missing(ctx, q, times)
 	if err != nil {
 		return 0, err
 	}
@@ -79,12 +79,12 @@ func Make(ctx context.Context, q *db.Queries, instants []time.Time) (made int, e
 	return made, nil
 }
 
-// Kept is the first instant that is kept when so many months are, see Oldest. A
+// Kept is the first time that is kept when so many months are, see Oldest. A
 // zero now means the database's clock.
 func Kept(ctx context.Context, q *db.Queries, months int, now time.Time) (time.Time, error) {
 	row, err := q.OldestDue(ctx, postgres.At(now))
 	if err != nil {
-		return time.Time{}, fmt.Errorf("find the oldest due instant: %w", postgres.Fault(err))
+		return time.Time{}, fmt.Errorf("find the oldest scheduled time: %w", postgres.Fault(err))
 	}
 	return Oldest(row.Oldest, row.At, months), nil
 }
@@ -93,7 +93,7 @@ func Kept(ctx context.Context, q *db.Queries, months int, now time.Time) (time.T
 // time.
 const busy = "busy"
 
-// Retire removes the partitions whose month lies wholly before an instant, and
+// Retire removes the partitions whose month lies wholly before a time, and
 // answers the names of what it dropped. Readers and writers of the others are not
 // held up for more than a tenth of a second: where a partition cannot be taken out
 // within that, done is false, and Retire is to be called again later. So it is

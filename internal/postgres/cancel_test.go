@@ -11,7 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
-// A commit that waits for a synchronous standby goes on waiting when whoever
+// A commit that waits for a synchronous standby goes on waiting when the client that
 // asked for it has left: nobody sees it before the standby has it.
 func TestNobodyCutsTheWaitForTheStandbyShort(t *testing.T) {
 	t.Parallel()

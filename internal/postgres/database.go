@@ -10,7 +10,7 @@ import (
 )
 
 // EnsureDatabase makes, as the superuser of a private server, the database and
-// its owner, who may create roles and nothing else that matters. What is there
+// its owner, who may create roles and nothing else that matters. Existing roles
 // already stays.
 func EnsureDatabase(ctx context.Context, adminURL, database, owner string) error {
 	conn, err := pgx.Connect(ctx, adminURL)

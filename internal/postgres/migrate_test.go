@@ -21,7 +21,7 @@ func files(ups ...string) fstest.MapFS {
 	return folder
 }
 
-// records hands on what is logged, one by one.
+// records sends on what is logged, one by one.
 type records chan slog.Record
 
 func (r records) Enabled(context.Context, slog.Level) bool           { return true }

@@ -34,7 +34,7 @@ func (p paged) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 	return &pageRows{Rows: rows, tx: p.tx, left: pageBytes}, err
 }
 
-// pageRows ends before the row that follows pageBytes of others. What is behind
+// pageRows ends before the row that follows pageBytes of others. The rest
 // it is read off the connection and held by nobody.
 type pageRows struct {
 	pgx.Rows

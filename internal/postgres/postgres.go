@@ -53,7 +53,7 @@ type Config struct {
 // DB is a pool whose connections act as one role.
 type DB struct {
 	pool    *pgxpool.Pool
-	permits *turn.Limiter // nil: whoever comes gets a connection
+	permits *turn.Limiter // nil: every transaction gets a connection
 }
 
 // reserved is how many connections no transaction takes where they are shared

@@ -251,7 +251,7 @@ func TestTheEnginesRoleCannotChangeTheHistory(t *testing.T) {
 			t.Errorf("the engine's role may %s", sql)
 		}
 	}
-	// What a deleted tenant left is all that it may remove.
+	// It may remove only the rows of deleted tenants.
 	tag, err := conn.Exec(t.Context(), "DELETE FROM job_executions")
 	if err != nil || tag.RowsAffected() != 0 {
 		t.Errorf("the engine's role deleted %d rows of a tenant that is there, %v", tag.RowsAffected(), err)

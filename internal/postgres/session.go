@@ -14,7 +14,7 @@ const settleWithin = 5 * time.Second
 
 // settle sets a new connection up, by one statement: a pooler refuses most
 // settings as start-up parameters, and those of a role or a database would not
-// be ours, because whoever made the login made it.
+// be ours, because the person who made the login made it.
 func (c Config) settle(ctx context.Context, conn *pgconn.PgConn) error {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()

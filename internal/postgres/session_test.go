@@ -17,7 +17,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
-// Whatever the server, the database and the login have for defaults.
+// The defaults of server, database and login do not matter.
 func TestSessionsAreSetUp(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)

@@ -8,7 +8,7 @@ import (
 )
 
 // trips counts each round trip to the database, by the name of its statement as
-// db/queries has it. What travels together is one, under the name of its first
+// db/queries has it. Statements that travel together are one, named after the first
 // statement that has any; what has none is "begin", "commit" or another word that
 // it begins with. Counted here, none is forgotten.
 type trips struct{ count func(statement string) }

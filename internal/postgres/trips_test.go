@@ -49,7 +49,7 @@ func read(t *testing.T, tx *postgres.Tx) error {
 	return err
 }
 
-// What travels together is one round trip, by the name of what leads it.
+// Statements that travel together are one round trip, named after the first.
 func TestRoundTripsAreCounted(t *testing.T) {
 	t.Parallel()
 	d, taken := engine(t)

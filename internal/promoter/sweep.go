@@ -56,7 +56,7 @@ func (p *Promoter) Sweep(ctx context.Context, now time.Time) (report SweepReport
 }
 
 func (p *Promoter) bury(ctx context.Context, now time.Time, report *SweepReport) error {
-	dead, err := p.fleet.Bury(ctx, now)
+	dead, err := p.fleet.MarkDead(ctx, now)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 )
 
-// What opens the circuit, and when it is tried again. A failure that took long
+// When the circuit opens, and when it is tried again. A failure that took long
 // opens it at once, since the next would take as long; quick ones (a refused
 // or a closed connection) may be the last of a restart, so three in a row do.
 const (

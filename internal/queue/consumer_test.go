@@ -135,7 +135,7 @@ func TestDelayThatIsOverSendsAtOnce(t *testing.T) {
 	}
 }
 
-// What is no hint is dropped, once, and what is one still arrives.
+// A task that is no hint is dropped, once, and hints still arrive.
 func TestForgedTasksAreDropped(t *testing.T) {
 	t.Parallel()
 	s := redistest.New(t)

@@ -4,13 +4,13 @@
 // that hints travel in, how they are published and consumed, and what is told
 // about the Redis behind them. A hint is a doorbell: PostgreSQL owns every
 // fact, so losing all of Redis loses time and never work, and a hint that
-// arrives twice, late, or forged changes nothing, because whoever receives it
+// arrives twice, late, or forged changes nothing, because the worker that receives it
 // claims in PostgreSQL first.
 //
 // It refuses payloads, tenants and secrets in Redis, and everything of asynq
 // that would make Redis a second truth: retries, archives, retention,
 // uniqueness, results, cancellation, its scheduler, and queues made at run
-// time. What comes out of Redis is untrusted.
+// time. Data from Redis is untrusted.
 //
 // Promoter, worker and API publish; workers consume. Each declares the small
 // interface it needs, so that PostgreSQL alone can stand in for this package.
@@ -35,7 +35,7 @@ const (
 	Low    Lane = "low"    // 0 to 2
 )
 
-// LaneFor is the lane of a priority. What lies outside of 0 to 9 gets the
+// LaneFor is the lane of a priority. A priority outside of 0 to 9 gets the
 // nearest lane.
 func LaneFor(priority int) Lane {
 	switch {
@@ -67,7 +67,7 @@ func (l Lane) weight() int {
 
 // Window is how many hints may wait in a lane, all tenants together, before what
 // is made is no longer hinted. It then waits in PostgreSQL, where it can be
-// taken in any order: in Redis the first come is the first served, whoever it
+// taken in any order: in Redis the first come is the first served, whatever tenant it
 // belongs to. It holds four passes of a promoter (500 executions in 16 hints),
 // and of hints of a single execution what one consumer takes in 10 ms.
 const Window = 64

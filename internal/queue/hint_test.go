@@ -138,7 +138,7 @@ func TestSplitSizes(t *testing.T) {
 	}
 }
 
-// Whatever is split, every id is sent exactly once, in order, in hints that
+// Every id is sent exactly once, however they are split, in order, in hints that
 // the other side accepts.
 func TestSplitKeepsEveryID(t *testing.T) {
 	t.Parallel()

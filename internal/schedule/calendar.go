@@ -116,7 +116,7 @@ func (c *complaints) compileCalendars(given []Calendar) []calendar {
 	var compiled []calendar
 	for i, g := range given {
 		next := c.calendar(fmt.Sprintf("calendars[%d].", i), g)
-		// What several calendars exclude in one zone is looked up as one.
+		// The excluded days of several calendars in one zone are looked up as one.
 		same := slices.IndexFunc(compiled, func(k calendar) bool { return !k.include && !next.include && k.zone == next.zone })
 		if same < 0 {
 			compiled = append(compiled, next)

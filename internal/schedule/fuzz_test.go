@@ -9,7 +9,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
-// FuzzCompile feeds arbitrary text to the parser. Whatever compiles has to go
+// FuzzCompile feeds arbitrary text to the parser. An expression that compiles has to go
 // strictly on, agree with itself and answer within bounds.
 func FuzzCompile(f *testing.F) {
 	add := func(expr, zone string) { f.Add(expr, zone, "skip", "both", "key", int64(1_780_000_000), int64(60)) }

@@ -143,7 +143,7 @@ func moment(at int64) time.Time {
 	return time.UnixMicro(at).UTC()
 }
 
-// seedOf and mix spread keys and slots. What they give is part of what tenants
+// seedOf and mix spread keys and slots. Their results are part of what tenants
 // rely on: another hash would move their jobs.
 func seedOf(key string) uint64 {
 	h := fnv.New64a()

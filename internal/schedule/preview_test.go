@@ -94,7 +94,7 @@ func TestPreview(t *testing.T) {
 			[]string{"2026-03-08 03:30-04:00 2026-03-08T03:30:00"},
 		},
 		{"one-off", schedule.Definition{RunAt: at(t, "2026-03-08 06:30Z")}, "2026-03-08 06:00Z", 10, []string{"2026-03-08 06:30Z 2026-03-08T06:30:00"}},
-		{"one-off is over", schedule.Definition{RunAt: at(t, "2026-03-08 06:30Z")}, "2026-03-08 07:00Z", 10, nil},
+		{"one-off has passed", schedule.Definition{RunAt: at(t, "2026-03-08 06:30Z")}, "2026-03-08 07:00Z", 10, nil},
 		{
 			"window",
 			schedule.Definition{Cron: "@daily", Start: at(t, "2026-03-02 00:00Z"), End: at(t, "2026-03-03 00:00Z")},

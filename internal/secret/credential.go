@@ -48,8 +48,8 @@ type found struct {
 	kept bool // Masked stands there: that of the version before is meant
 }
 
-// split takes the credentials out of a configuration. What it cannot read comes
-// back as it is: whoever checks configurations says so.
+// split takes the credentials out of a configuration. Anything that it cannot read comes
+// back as it is: the check of configurations says so.
 func split(config json.RawMessage) (masked json.RawMessage, credentials []found) {
 	note := func(key, path, text string) string {
 		credentials = append(credentials, found{key: key, path: path, text: keyring.NewText(text), kept: text == Masked})

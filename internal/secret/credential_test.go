@@ -83,7 +83,7 @@ func canonical(t *testing.T, text string) any {
 	return value
 }
 
-// Whatever is taken out comes back where it was, and nothing else moves.
+// Each part that is taken out comes back where it was, and nothing else moves.
 func TestSplitAndRestoreAreInverse(t *testing.T) {
 	t.Parallel()
 	name := rapid.SampledFrom([]string{"a", "password", "a.b", "token", "X-Api-Key", "api_key", "0", "[0]"})

@@ -32,7 +32,7 @@ type Mask struct {
 }
 
 // newMask makes the mask of texts, in the forms in which a target usually
-// hands back what it was sent.
+// returns what it was sent.
 func newMask(texts []keyring.Text) Mask {
 	var m Mask
 	for _, text := range texts {

@@ -22,7 +22,7 @@ func maskOf(texts ...string) Mask {
 	return newMask(hidden)
 }
 
-// What a target echoes in a usual encoding does not stay, wherever it stands.
+// A secret that a target echoes in a usual encoding does not stay.
 func TestMaskFindsTheUsualForms(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

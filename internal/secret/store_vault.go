@@ -33,7 +33,7 @@ func (v *Vault) Check(ctx context.Context, tx *postgres.Tx, who tenant.Actor, co
 
 // Protect makes a configuration one that may be stored as the first version of
 // a job, inside the transaction that does so: until it ends, no secret that is
-// named goes. What is wrong is an Invalid fault that lists it.
+// named goes. The error is an Invalid fault that lists what is wrong.
 func (v *Vault) Protect(ctx context.Context, tx *postgres.Tx, who tenant.Actor, config json.RawMessage) (Protected, error) {
 	if err := MayUse(who, nil, config); err != nil {
 		return Protected{}, err

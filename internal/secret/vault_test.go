@@ -111,7 +111,7 @@ func TestCredentialsOfADefinition(t *testing.T) {
 	if _, err := update(kept, at("https://a.example/other?x=1", `{"Authorization":"***"}`)); err != nil {
 		t.Errorf("another path of the same host: %v", err)
 	}
-	// What is not stored cannot be kept, and the key dropped above is not.
+	// A credential that is not stored cannot be kept, and the key dropped above is not.
 	_, err = update(kept, webhook(`{"X-Api-Key":"***","X-Token":"***"}`))
 	if diff := cmp.Diff([]string{"config.headers.X-Api-Key masked", "config.headers.X-Token masked"}, rulesOf(t, err)); diff != "" {
 		t.Error(diff)

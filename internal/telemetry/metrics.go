@@ -88,7 +88,7 @@ func (m *Metrics) registerWork(in promauto.Factory) {
 	m.errors = in.NewCounterVec(counter("scheduler_errors_total",
 		"Operations that failed, by kind of fault."), []string{"operation", "kind"})
 	m.executions = in.NewCounterVec(counter("scheduler_executions_total",
-		"Executions that are over, by how they ended."), []string{"job_type", "status"})
+		"Finished executions, by how they ended."), []string{"job_type", "status"})
 	m.jobExecutions = in.NewCounterVec(counter("scheduler_job_executions_total",
 		"The same count as scheduler_executions_total, under the name that some dashboards use."), []string{"job_type", "status"})
 	m.executionTime = in.NewHistogram(histogram("scheduler_execution_duration_seconds",
@@ -99,15 +99,15 @@ func (m *Metrics) registerWork(in promauto.Factory) {
 		"Hints that wait in a queue; every process that reports it sees the same queue, so take the maximum."), []string{"queue_name"})
 }
 
-// registerProtocol makes the metrics of the way from the due instant to the
+// registerProtocol makes the metrics of the way from the scheduled time to the
 // recorded outcome.
 func (m *Metrics) registerProtocol(in promauto.Factory) {
 	m.dueLag = in.NewHistogram(histogram("scheduler_due_lag_seconds",
-		"From a due instant to the commit of its execution.", latenessBuckets()...))
+		"From a scheduled time to the commit of its execution.", latenessBuckets()...))
 	m.lateness = in.NewHistogram(histogram("scheduler_dispatch_lateness_seconds",
-		"From the instant at which an attempt may start to its start.", latenessBuckets()...))
+		"From the time at which an attempt may start to its start.", latenessBuckets()...))
 	m.stale = in.NewCounter(counter("scheduler_stale_completions_total",
-		"Results refused because the execution had been handed on."))
+		"Results refused because the execution had been reassigned."))
 	m.reclaimed = in.NewCounterVec(counter("scheduler_reclaimed_total",
 		"Executions taken from a worker."), []string{"reason"})
 	m.redispatched = in.NewCounterVec(counter("scheduler_redispatched_total",
@@ -125,13 +125,13 @@ func (m *Metrics) registerProtocol(in promauto.Factory) {
 	m.generations = in.NewCounter(counter("scheduler_redis_generation_changes_total",
 		"Times Redis was found to have lost what it held."))
 	m.missed = in.NewCounter(counter("scheduler_missed_total",
-		"Due instants recorded as missed instead of run."))
+		"Scheduled times recorded as missed instead of run."))
 	m.parkedJobs = in.NewCounterVec(counter("scheduler_parked_jobs_total",
 		"Jobs made inactive because they cannot be promoted: their status says why."), []string{"reason"})
 	m.audited = in.NewCounter(counter("scheduler_audited_jobs_total",
-		"Jobs whose due instants of the last hour were recounted against their rows."))
+		"Jobs whose scheduled times of the last hour were reconciled with their rows."))
 	m.differing = in.NewCounter(counter("scheduler_audit_differences_total",
-		"Of those, jobs whose rows were more or fewer than their due instants: a defect."))
+		"Of those, jobs whose rows were more or fewer than their scheduled times: a defect."))
 	m.halted = in.NewGauge(gauge("scheduler_promotion_halted",
 		"1 while promotion stands still because clocks disagree."))
 	m.disagreement = in.NewGauge(gauge("scheduler_clock_disagreement_seconds",
@@ -194,7 +194,7 @@ func (m *Metrics) SetQueueSize(queue string, n int) {
 	m.queueSize.WithLabelValues(queue).Set(float64(n))
 }
 
-// DueLag notes how long after its due instant an execution was committed.
+// DueLag notes how long after its scheduled time an execution was committed.
 func (m *Metrics) DueLag(lag time.Duration) { m.dueLag.Observe(lag.Seconds()) }
 
 // DispatchLateness notes how long after it was allowed to an attempt started.
@@ -234,7 +234,7 @@ func (m *Metrics) SelfFenced() { m.selfFence.Inc() }
 // RedisGenerationChanged counts that Redis was found empty.
 func (m *Metrics) RedisGenerationChanged() { m.generations.Inc() }
 
-// Missed counts due instants recorded as missed.
+// Missed counts scheduled times recorded as missed.
 func (m *Metrics) Missed(n int) { m.missed.Add(float64(n)) }
 
 // JobParked counts a job that was made inactive because it cannot be promoted: the

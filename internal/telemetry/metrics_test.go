@@ -53,7 +53,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	everything(NewMetrics(reg))
 	want := `
-# HELP scheduler_executions_total Executions that are over, by how they ended.
+# HELP scheduler_executions_total Finished executions, by how they ended.
 # TYPE scheduler_executions_total counter
 scheduler_executions_total{job_type="http",status="cancelled"} 1
 scheduler_executions_total{job_type="http",status="completed"} 1
@@ -76,7 +76,7 @@ scheduler_queue_size{queue_name="high"} 12
 # HELP scheduler_reclaimed_total Executions taken from a worker.
 # TYPE scheduler_reclaimed_total counter
 scheduler_reclaimed_total{reason="worker_dead"} 3
-# HELP scheduler_missed_total Due instants recorded as missed instead of run.
+# HELP scheduler_missed_total Scheduled times recorded as missed instead of run.
 # TYPE scheduler_missed_total counter
 scheduler_missed_total 7
 `

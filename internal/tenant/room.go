@@ -14,7 +14,7 @@ import (
 // package job, which adds a thousand at once.
 type Kind uint8
 
-// What a tenant may have so many of.
+// The things that a tenant may have a limited number of.
 const (
 	Calendars Kind = iota
 	Secrets

@@ -13,7 +13,7 @@ import (
 )
 
 // Backlog is how many executions may wait, of a tenant and of one job, where the
-// tenant has no limits of its own; 0: any number. What is being cancelled does not
+// tenant has no limits of its own; 0: any number. Executions that are being cancelled do not
 // count.
 type Backlog struct{ Max, MaxPerJob int }
 

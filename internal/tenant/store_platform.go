@@ -13,7 +13,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
-// What platform administrators do. Each method but List acts inside the one
+// The operations of platform administrators. Each method but List acts inside the one
 // tenant that it names, as that tenant's own requests do.
 
 // Position is a place in a list of tenants, newest first.

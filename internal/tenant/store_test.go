@@ -89,7 +89,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	}
 }
 
-// What another process changes holds within two seconds, in both directions.
+// A change by another process holds within two seconds, in both directions.
 func TestWhatAnotherProcessChangesHoldsSoon(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)

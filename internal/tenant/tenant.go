@@ -27,7 +27,7 @@ type Actor struct {
 // Status says whether a tenant may act.
 type Status string
 
-// What a tenant's status may be.
+// The states of a tenant.
 const (
 	Active    Status = "active"
 	Suspended Status = "suspended" // nothing of it runs, and its calls are refused

@@ -12,13 +12,13 @@ import (
 	"github.com/scheduler-service/scheduler/internal/turn"
 )
 
-// taken is what became of somebody who asked for a place.
+// taken is what became of somebody who asked for a permit.
 type taken struct {
 	give func()
 	err  error
 }
 
-// ask asks for a place in the background, and returns once it is given, waits or
+// ask asks for a permit in the background, and returns once it is given, waits or
 // was refused.
 func ask(ctx context.Context, p *turn.Limiter, who string) <-chan taken {
 	done := make(chan taken, 1)
@@ -30,7 +30,7 @@ func ask(ctx context.Context, p *turn.Limiter, who string) <-chan taken {
 	return done
 }
 
-// has says whether somebody has a place by now.
+// has says whether somebody has a permit by now.
 func has(done <-chan taken) (func(), bool) {
 	synctest.Wait()
 	select {
@@ -45,7 +45,7 @@ func must(t *testing.T, done <-chan taken) func() {
 	t.Helper()
 	give, ok := has(done)
 	if !ok {
-		t.Fatal("somebody has no place")
+		t.Fatal("somebody has no permit")
 	}
 	return give
 }
@@ -62,7 +62,7 @@ func refused(t *testing.T, done <-chan taken, kind fault.Kind, name string, valu
 	}
 }
 
-// However many requests of one tenant wait, another's has a place at once.
+// However many requests of one tenant wait, another's has a permit at once.
 func TestOneTenantLeavesPermitsToOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestOneTenantLeavesPermitsToOthers(t *testing.T) {
 			must(t, greedy[i])
 		}
 		if _, ok := has(greedy[6]); ok {
-			t.Error("a tenant has more places than it may")
+			t.Error("a tenant has more permits than it may")
 		}
 		must(t, ask(t.Context(), p, "other"))()
 		for _, one := range greedy[6:] {
@@ -84,7 +84,7 @@ func TestOneTenantLeavesPermitsToOthers(t *testing.T) {
 	})
 }
 
-// Where all places are held, the next goes to the tenant that holds fewest, and
+// Where all permits are held, the next goes to the tenant that holds fewest, and
 // then to each in turn, however many of another came first.
 func TestPermitsGoRoundTheTenants(t *testing.T) {
 	t.Parallel()
@@ -105,12 +105,12 @@ func TestPermitsGoRoundTheTenants(t *testing.T) {
 		gives[2]()
 		must(t, ofB[0])
 		if _, ok := has(ofA[1]); ok {
-			t.Error("a tenant has more places than it may")
+			t.Error("a tenant has more permits than it may")
 		}
 	})
 }
 
-// Whoever had a place for a request gets another, however many wait; and waits
+// A request that held a permit gets another, however many wait; and waits
 // as long as the request may take.
 func TestWhatBeganIsNotRefused(t *testing.T) {
 	t.Parallel()
@@ -136,7 +136,7 @@ func TestWhatBeganIsNotRefused(t *testing.T) {
 	})
 }
 
-// Whoever finds the places of all tenants taken is told that it is not to blame,
+// A caller that finds the permits of all tenants taken reads that it is not to blame,
 // after a second.
 func TestPermitsOfAllAreTaken(t *testing.T) {
 	t.Parallel()
@@ -152,7 +152,7 @@ func TestPermitsOfAllAreTaken(t *testing.T) {
 	})
 }
 
-// Who has gone holds nothing and keeps nobody waiting, and who is not known yet
+// A caller that has gone holds nothing and keeps nobody waiting, and an unknown one
 // waits in a line of its own.
 func TestWhoHasGone(t *testing.T) {
 	t.Parallel()

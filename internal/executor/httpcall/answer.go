@@ -64,7 +64,7 @@ func readAnswer(resp *http.Response) (*answer, error) {
 }
 
 // keepHeaders keeps headers as one text each. Cookies are how a target knows
-// its sessions: they are not for whoever may read results.
+// its sessions: readers of results must not see them.
 func (a *answer) keepHeaders(header http.Header) {
 	a.Headers = make(map[string]string, len(header))
 	size := 0

@@ -14,7 +14,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/version"
 )
 
-// What the target is sent, by the job's configuration and the overrides.
+// The request that the target gets, by the job's configuration and the overrides.
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	type sent struct{ Method, URI, Type, Body, Key, Agent string }

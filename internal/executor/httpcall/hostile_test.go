@@ -192,7 +192,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// What did not come to an answer, and how it is classed. No message holds the
+// Calls without a response, and how they are classed. No message holds the
 // URL's query.
 func TestFailures(t *testing.T) {
 	t.Parallel()

@@ -123,7 +123,7 @@ func typeOf(status int) executor.ErrorType {
 }
 
 // retryAfter reads the header Retry-After (RFC 9110, section 10.2.3): seconds
-// or a date. What cannot be read, or is over, is zero; more than an hour is an
+// or a date. A value that cannot be read or has passed is zero; more than an hour is an
 // hour.
 func retryAfter(value string, now time.Time) time.Duration {
 	if value == "" {

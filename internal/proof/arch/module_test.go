@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What is built is what go.mod names: nothing is replaced, and the toolchain is
+// The build uses what go.mod names: nothing is replaced, and the toolchain is
 // of one version at least.
 func TestModulesAreThoseThatAreNamed(t *testing.T) {
 	t.Parallel()
@@ -26,7 +26,7 @@ func TestModulesAreThoseThatAreNamed(t *testing.T) {
 	}
 }
 
-// What docs/security.md calls proven names tests that are there.
+// Each proof in docs/security.md names a test that exists.
 func TestProofsThatAreNamedExist(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))

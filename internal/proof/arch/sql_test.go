@@ -107,7 +107,7 @@ var crossTenant = map[string]string{
 	"FindStretchStart":      "the collector of metrics",
 	"ListOutcomeCells":      "the collector of metrics",
 	"InsertOutcomeDeltas":   "the collector of metrics",
-	"ClaimFold":             "whoever folds what the collector counted",
+	"ClaimFold":             "the process that folds what the collector counted",
 	"DeleteOldRollups":      "retention",
 	"ListAuditStrands":      "retention",
 	"TakeMetrics":           "the collector of metrics",

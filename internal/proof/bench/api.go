@@ -21,7 +21,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 )
 
-// What is stored while the API is measured, and how it is asked.
+// The stored rows while the API is measured, and the load.
 const (
 	apiJobs   = 100_000
 	apiRate   = 500 // requests a second

@@ -20,7 +20,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
-// What another tenant gets while an adversary does its worst.
+// Limits of what another tenant gets while an adversary does its worst.
 const (
 	maxStartLag    = time.Second            // from the scheduled time, or the request, to the start, at p99
 	maxReadLatency = 250 * time.Millisecond // of a read, at p99
@@ -209,7 +209,7 @@ func (a *arena) startAPIAt(ctx context.Context, address string) error {
 	return err
 }
 
-// close ends what the arena started. What is still under way is of no use to
+// close ends what the arena started. Work under way is of no use to
 // anybody, so its processes are killed.
 func (a *arena) close() (err error) {
 	for _, end := range a.ends {

@@ -40,7 +40,7 @@ func TestLimitsHoldForP99AndEveryResponse(t *testing.T) {
 	}
 }
 
-// What an adversary has is made by SQL of our own. It has to fit the schema as
+// SQL of our own makes an adversary's rows. It has to fit the schema as
 // it is now, and what is read back has to be what was made.
 func TestSetUpIsStoredAsTheProductStoresIt(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ type Config struct {
 	Out       string   // file for the table beside the output; empty means none
 }
 
-// Parse reads the flags. What is wrong with them it says on output.
+// Parse reads the flags. It prints what is wrong with them to output.
 func Parse(args []string, output io.Writer) (Config, error) {
 	var c Config
 	var rates, spread, only, against string

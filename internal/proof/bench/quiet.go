@@ -16,7 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 )
 
-// What the quiet tenant has and asks for.
+// The quiet tenant's rows and requests.
 const (
 	quietJobs    = 30
 	quietHistory = 2000

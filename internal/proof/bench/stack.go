@@ -128,7 +128,7 @@ func (s *stack) build(ctx context.Context) error {
 
 func (s *stack) programs() string { return filepath.Join(s.dir, "bin") }
 
-// say tells whoever waits what is going on.
+// say tells the person who waits what is going on.
 func (s *stack) say(format string, args ...any) {
 	fmt.Fprintf(s.progress, format+"\n", args...)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // store reads what a run left in the tables, across tenants, as the product's
-// processes could. What it asks is of no use to the product, and so it is not
+// processes could. Its queries are of no use to the product, and so they are not
 // among the product's queries.
 type store struct{ db *postgres.DB }
 

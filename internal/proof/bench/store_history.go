@@ -20,7 +20,7 @@ import (
 const historyBatch = 100_000
 
 // fill makes jobs that are not due for a day and a history of executions that
-// they might have had, over the months up to now. What it writes is what
+// they might have had, over the months up to now. It writes what
 // completions write, and the indexes are in place meanwhile.
 func (s *stack) fill(ctx context.Context) error {
 	for _, who := range s.tenants {

@@ -18,7 +18,7 @@ const (
 	drainKey   = "drain"
 )
 
-// row is one line of the table. What is zero, or none, is left empty.
+// row is one line of the table. Cells that are zero, or none, are left empty.
 type row struct {
 	key       string
 	what      string

@@ -165,7 +165,7 @@ func (e *evidence) checkScheduledTimes(f *findings, w *work) {
 }
 
 // mustHaveRowUntil is the scheduled time before which every scheduled time must have its row.
-// What was due and not yet promoted when the job was deleted has none, and
+// A time that was due and not yet promoted when the job was deleted has none, and
 // how far promotion was behind then nobody knows exactly; nor whether a job is
 // paused whose resume was not answered.
 func (w *work) mustHaveRowUntil() time.Time {

@@ -185,7 +185,7 @@ func TestPlanRepeats(t *testing.T) {
 	}
 }
 
-// What surely comes does so, and the list stays in the order of time.
+// Faults that are planned first come, and the list stays in the order of time.
 func TestPlanBeginsWithWhatSurelyComes(t *testing.T) {
 	t.Parallel()
 	c := Config{

@@ -42,7 +42,7 @@ type Config struct {
 	Drops       bool          // some targets break the connection off instead of answering
 }
 
-// Parse reads the flags. What is wrong with them it says on output.
+// Parse reads the flags. It prints what is wrong with them to output.
 func Parse(args []string, output io.Writer) (Config, error) {
 	c := Config{APIs: 2, Slots: 25}
 	set := flag.NewFlagSet("chaos", flag.ContinueOnError)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a run that was killed has left is removed by the next one; one that
+// The next run removes the directory of a run that was killed; one that
 // lives, and logs that were kept, are not.
 func TestDirsOfKilledRunsGo(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ const (
 	needSkew
 )
 
-// lacks says what this run does without, and why. What else the machine lacks
+// lacks says what this run does without, and why. Anything else that the machine lacks
 // is found out when it is made.
 func (c Config) lacks() map[need]string {
 	out := map[need]string{}

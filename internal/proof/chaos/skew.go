@@ -173,7 +173,7 @@ func (f *fault) wrong(ctx context.Context, asked []*member, offsets []time.Durat
 		mark := clock.Start()
 		for sleep(ctx, 250*time.Millisecond) && mark.Elapsed() < f.lasts/2 {
 			for _, m := range asked {
-				// What it says just after the jump, it may have found before it.
+				// It may have found before the jump what it says just after it.
 				if halted, answered := m.halted(ctx); answered && mark.Elapsed() > clockSettleTime {
 					one.answers++
 					if halted {

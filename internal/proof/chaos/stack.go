@@ -112,7 +112,7 @@ func (s *stack) stores(ctx context.Context, c Config, asked devstack.Options) (e
 	return nil
 }
 
-// build makes the processes, and what it takes to break them. What this
+// build makes the processes, and what it takes to break them. Parts that this
 // machine lacks for that is noted.
 func (s *stack) build(ctx context.Context, c Config) error {
 	s.lacks = c.lacks()

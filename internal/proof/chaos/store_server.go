@@ -52,7 +52,7 @@ func (s store) synchronous(ctx context.Context) error {
 }
 
 // growLog makes the server need some more segments of its log, as a heavy load
-// does. What it says about that is its own affair.
+// does. The result does not matter.
 func (s store) growLog(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

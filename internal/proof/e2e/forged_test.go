@@ -14,7 +14,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
 
-// Whoever can write to Redis can have looked at what is due, and nothing else:
+// A process that can write to Redis can make workers poll, and nothing else:
 // forged hints start nothing early, nothing again, nothing that a limit or a
 // cancellation holds back, and of another tenant nothing that was not due.
 func TestForgedHintsStartNothing(t *testing.T) {

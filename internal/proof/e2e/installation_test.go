@@ -26,7 +26,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/queue/redistest"
 )
 
-// limit is how long a test waits for something that must happen. What must
+// limit is how long a test waits for something that must happen. Anything that must
 // happen sooner is asserted on the times that the database recorded.
 const limit = 2 * time.Minute
 

@@ -10,7 +10,7 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 )
 
-// What a tenant may run at once, and what excludes one another by its key,
+// The limit of a tenant's running executions, and that of a concurrency key,
 // holds over two workers, in both ways of learning what to run; and each that
 // ends frees its slot at once.
 func TestLimitsOfATenant(t *testing.T) {

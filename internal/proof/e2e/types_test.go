@@ -11,7 +11,7 @@ import (
 )
 
 // Two workers of which each runs one job type: each execution finds the one
-// that runs it, in both ways of learning what to run. What nobody runs waits,
+// that runs it, in both ways of learning what to run. An execution that no worker runs waits,
 // says so, and starts with the first worker that runs it.
 func TestWorkersOfDifferentTypes(t *testing.T) {
 	t.Parallel()

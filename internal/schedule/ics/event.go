@@ -69,8 +69,8 @@ type moment struct {
 	foreign bool // converted from another zone
 }
 
-// set takes in one property. What does not bear on when the event is (its
-// summary, its attendees) is passed over; what does and is not supported is
+// set takes in one property. Properties that do not bear on when the event is (its
+// summary, its attendees) are passed over; one that does and is not supported is
 // refused.
 func (e *event) set(p property, zone *time.Location, line int) (err error) {
 	switch p.name {

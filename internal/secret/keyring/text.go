@@ -17,7 +17,7 @@ type Text struct{ text *string }
 // NewText hides a text.
 func NewText(text string) Text { return Text{text: &text} }
 
-// Reveal is the text itself. What it returns must not be printed or stored.
+// Reveal is the text itself. The result must not be printed or stored.
 func (t Text) Reveal() string {
 	if t.text == nil {
 		return ""

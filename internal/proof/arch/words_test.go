@@ -1,0 +1,161 @@
+package arch_test
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// forbidden are words of an earlier dialect, each with the field's word. They are
+// looked for in identifiers (split at capitals and underscores), comments, SQL,
+// messages, the contract and docs.
+var forbidden = []struct{ word, use string }{
+	{`instants?`, "scheduled time, or time"},
+	{`owe[sd]?|owing`, "due, missed, catch up"},
+	{`(?:is|are|was|were|be) over(?: ?[,.;:)"]| ?$| and | or | when | already )`, "finished"},
+	{`crowds?|crowded`, "backlog"},
+	{`hand(?:s|ed|ing)? (?:it |them )?on(?: ?[,.;:)"]| ?$| and | after | by )`, "reassign"},
+	{`hand(?:s|ed|ing)? (?:it |them )?back|give[ -]?backs?`, "release"},
+	{`strands?`, "shard"},
+	{`custody|autopilot|upkeep`, "maintenance, suspend"},
+	{`recounts?|recounted`, "reconcile"},
+	{`corpses?|seekers?|tempo|unrun`, "what the thing is"},
+	{`wish(?:es)?`, "claimRequest"},
+	{`stretch(?:es)?`, "batch, page, interval"},
+	{`whoever`, "the one that acts: a caller, a tenant, a worker"},
+}
+
+// clause is a sentence of a comment or a page that has a clause for its subject.
+var clause = regexp.MustCompile(`(?:^|[.:] )(?:What|Whatever|Who|Whoever) [a-z]`)
+
+// wordy are the places where one of these is right, each with the reason.
+var wordy = map[string]string{
+	"CHANGELOG.md":                      "it names what earlier versions had",
+	"internal/proof/arch/words_test.go": "the list itself",
+	"internal/proof/arch/size_test.go":  "another list of words",
+}
+
+// unclean are the rooms that still have words of that dialect. One that has none
+// comes off the list.
+var unclean = []string{}
+
+func TestWordsAreTheGlossarys(t *testing.T) {
+	t.Parallel()
+	found := make(map[string][]string)
+	for _, file := range texts(t) {
+		room := roomOf(file)
+		for number, line := range strings.Split(readText(t, file), "\n") {
+			for _, wrong := range wrongWords(file, line) {
+				found[room] = append(found[room], fmt.Sprintf("%s:%d: %s", file, number+1, wrong))
+			}
+		}
+	}
+	for room, all := range found {
+		if !slices.Contains(unclean, room) {
+			t.Errorf("%s has words that the glossary does not:\n%s", room, strings.Join(all, "\n"))
+		}
+	}
+	for _, room := range unclean {
+		if len(found[room]) == 0 {
+			t.Errorf("%s is clean: take it off the list", room)
+		}
+	}
+}
+
+func TestWrongWordsAreFound(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]int{
+		"// the run is over, and":                1,
+		"// it reads over 100 rows":              0,
+		"func (s *Schedule) maxOwedInstants() {": 2,
+		"// and it allowed a constant":           0,
+		"	last_strand int":                       1,
+		"// What it does not have is refused.":   1,
+		"// Says what it does. Who asks, waits.": 1,
+		`	if what == "What is it" {`:             0,
+	} {
+		if got := wrongWords("x.go", line); len(got) != want {
+			t.Errorf("%q: %v, want %d", line, got, want)
+		}
+	}
+}
+
+// texts are the files of the tree that people write and read.
+func texts(t *testing.T) (files []string) {
+	t.Helper()
+	kinds := []string{".go", ".sql", ".md", ".yaml", ".yml", ".lua", ".sh", ".example"}
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && foreign(name, entry.Name()):
+			return fs.SkipDir
+		case entry.IsDir() || !slices.Contains(kinds, path.Ext(name)):
+			return nil
+		}
+		relative, err := filepath.Rel(root, name)
+		file := filepath.ToSlash(relative)
+		made := strings.Contains(file, ".gen.") || strings.HasPrefix(file, "api/")
+		if _, right := wordy[file]; !made && !right {
+			files = append(files, file)
+		}
+		return err
+	})
+	if err != nil || len(files) < 500 {
+		t.Fatalf("%d files: %v", len(files), err)
+	}
+	return files
+}
+
+// roomOf is the room that a file belongs to: a package, or a top-level folder or page.
+func roomOf(file string) string {
+	folder := path.Dir(file)
+	if strings.HasPrefix(folder, "internal/") {
+		return short(folder)
+	}
+	if folder == "." || strings.HasPrefix(folder, "docs") {
+		return file
+	}
+	return folder
+}
+
+var (
+	hump    = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+	comment = regexp.MustCompile(`(?:^|\s)(?://|--|#) ?(.*)`)
+	anyWord = func() *regexp.Regexp {
+		var all []string
+		for _, f := range forbidden {
+			all = append(all, f.word)
+		}
+		return regexp.MustCompile(`(?i)\b(?:` + strings.Join(all, "|") + `)`)
+	}()
+)
+
+// wrongWords says what is wrong with a line of a file.
+func wrongWords(file, line string) (wrong []string) {
+	split := strings.ReplaceAll(hump.ReplaceAllString(line, "$1 $2"), "_", " ")
+	if anyWord.MatchString(split) {
+		for _, f := range forbidden {
+			if regexp.MustCompile(`(?i)\b(?:` + f.word + `)(?:\W|$)`).MatchString(split + " ") {
+				wrong = append(wrong, fmt.Sprintf("%q: say %s", strings.TrimSpace(line), f.use))
+			}
+		}
+	}
+	prose := line
+	if path.Ext(file) != ".md" {
+		said := comment.FindStringSubmatch(line)
+		if said == nil {
+			return wrong
+		}
+		prose = said[1]
+	}
+	if clause.MatchString(prose) {
+		wrong = append(wrong, fmt.Sprintf("%q: name the subject", strings.TrimSpace(line)))
+	}
+	return wrong
+}
