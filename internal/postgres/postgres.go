@@ -136,7 +136,7 @@ func (d *DB) Pool() *pgxpool.Pool { return d.pool }
 // Tx is one transaction: its queries, and the time that it decides by.
 type Tx struct {
 	*db.Queries
-	// At is the database's clock when the transaction began, in UTC. What is
+	// At is the database's clock when the transaction began, in UTC. Everything that is
 	// durable is decided by it and not by a process's clock, and one
 	// transaction uses one time.
 	At time.Time

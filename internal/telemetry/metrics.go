@@ -242,7 +242,7 @@ func (m *Metrics) Missed(n int) { m.missed.Add(float64(n)) }
 // cannot be read (schedule) or makes the promoter panic (panic).
 func (m *Metrics) JobParked(reason string) { m.parkedJobs.WithLabelValues(reason).Inc() }
 
-// Audited counts jobs that were recounted, and how many of them differed.
+// Audited counts jobs that were reconciled, and how many of them differed.
 func (m *Metrics) Audited(jobs, differing int) {
 	m.audited.Add(float64(jobs))
 	m.differing.Add(float64(differing))
