@@ -1838,6 +1838,8 @@ type FunctionConfig struct {
 	Parameters *map[string]interface{} `json:"parameters,omitempty"`
 
 	// Timeout Seconds for one call; the job's own `timeout` bounds it.
+	//
+	// Example: 30
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
@@ -1922,6 +1924,8 @@ type HTTPConfig struct {
 	RetryOnStatusCodes *StatusCodes `json:"retryOnStatusCodes,omitempty"`
 
 	// Timeout Seconds for one call; the job's own `timeout` bounds it.
+	//
+	// Example: 30
 	Timeout *float64 `json:"timeout,omitempty"`
 
 	// URL Absolute, `http` or `https`. Private, loopback, link-local and metadata addresses are refused: here where they are written as such, otherwise when the name is resolved.
@@ -1945,9 +1949,11 @@ type Job struct {
 	// Example: device-{{config.body.deviceId}}
 	ConcurrencyKey nullable.Nullable[string] `json:"concurrencyKey"`
 
-	// Config As it was sent, apart from the order of names and white space, and with `***` in the place of each credential.
-	Config    json.RawMessage `json:"config"`
-	CreatedAt time.Time       `json:"createdAt"`
+	// Config What to run: `HttpConfig` if `jobType` is `http`, `FunctionConfig` if it is `function`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body` and `parameters`, stands for a stored secret. The service stores credentials that a request holds encrypted and answers `***` instead: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused. Answers hold the rest as it was sent, apart from the order of names and white space.
+	//
+	// Example: {"method":"POST","url":"https://example.com/report"}
+	Config    JobConfig `json:"config"`
+	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy The `sub` of the token that created it.
 	//
@@ -2134,6 +2140,13 @@ type JobComparison struct {
 	To int `json:"to"`
 }
 
+// JobConfig What to run: `HttpConfig` if `jobType` is `http`, `FunctionConfig` if it is `function`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body` and `parameters`, stands for a stored secret. The service stores credentials that a request holds encrypted and answers `***` instead: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused. Answers hold the rest as it was sent, apart from the order of names and white space.
+//
+// Example: {"method":"POST","url":"https://example.com/report"}
+type JobConfig struct {
+	union json.RawMessage
+}
+
 // JobPage defines model for JobPage.
 type JobPage struct {
 	HasMore bool  `json:"hasMore"`
@@ -2175,10 +2188,10 @@ type JobSpec struct {
 	// Example: device-{{config.body.deviceId}}
 	ConcurrencyKey nullable.Nullable[string] `json:"concurrencyKey,omitempty"`
 
-	// Config What to run: for `http` see `HttpConfig`, for `function` see `FunctionConfig`. It is checked field by field against the schema of the `jobType`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body` and `parameters`, stands for a stored secret. Credentials that stand here themselves are stored encrypted and shown as `***` ever after: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused.
+	// Config What to run: `HttpConfig` if `jobType` is `http`, `FunctionConfig` if it is `function`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body` and `parameters`, stands for a stored secret. The service stores credentials that a request holds encrypted and answers `***` instead: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused. Answers hold the rest as it was sent, apart from the order of names and white space.
 	//
 	// Example: {"method":"POST","url":"https://example.com/report"}
-	Config json.RawMessage `json:"config"`
+	Config JobConfig `json:"config"`
 
 	// CronExpression Six fields: second, minute, hour, day of month, month, day of week. Five fields mean second 0. Also `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`, names of months and weekdays, `L`, `W`, `#` and `?`. An expression that can never fire is refused.
 	//
@@ -4047,6 +4060,68 @@ func (a DependencyDetails) MarshalJSON() ([]byte, error) {
 		}
 	}
 	return json.Marshal(object)
+}
+
+// AsHTTPConfig returns the union data inside the JobConfig as a HTTPConfig
+func (t JobConfig) AsHTTPConfig() (HTTPConfig, error) {
+	var body HTTPConfig
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromHTTPConfig overwrites any union data inside the JobConfig as the provided HTTPConfig
+func (t *JobConfig) FromHTTPConfig(v HTTPConfig) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeHTTPConfig performs a merge with any union data inside the JobConfig, using the provided HTTPConfig
+func (t *JobConfig) MergeHTTPConfig(v HTTPConfig) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsFunctionConfig returns the union data inside the JobConfig as a FunctionConfig
+func (t JobConfig) AsFunctionConfig() (FunctionConfig, error) {
+	var body FunctionConfig
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromFunctionConfig overwrites any union data inside the JobConfig as the provided FunctionConfig
+func (t *JobConfig) FromFunctionConfig(v FunctionConfig) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeFunctionConfig performs a merge with any union data inside the JobConfig, using the provided FunctionConfig
+func (t *JobConfig) MergeFunctionConfig(v FunctionConfig) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t JobConfig) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *JobConfig) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
 }
 
 // AsStatusCodes0 returns the union data inside the StatusCodes as a StatusCodes0

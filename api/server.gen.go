@@ -4024,6 +4024,66 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/api-keys", wrapper.ListAPIKeys)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/api-keys", wrapper.CreateAPIKey)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/api/v1/scheduler/api-keys/{id}", wrapper.DeleteAPIKey)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/api-keys/{id}", wrapper.GetAPIKey)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/api-keys/{id}/rotate", wrapper.RotateAPIKey)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/audit", wrapper.ListAudit)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/audit/verify", wrapper.VerifyAudit)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/calendars", wrapper.ListCalendars)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/calendars", wrapper.CreateCalendar)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/api/v1/scheduler/calendars/{id}", wrapper.DeleteCalendar)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/calendars/{id}", wrapper.GetCalendar)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/api/v1/scheduler/calendars/{id}", wrapper.UpdateCalendar)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/calendars/import", wrapper.ImportCalendar)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/executions", wrapper.ListExecutions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/executions/{id}", wrapper.GetExecution)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/executions/{id}/cancel", wrapper.CancelExecution)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/executions/{id}/retry", wrapper.RetryExecution)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/executions/bulk/cancel", wrapper.BulkCancelExecutions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/executions/bulk/retry", wrapper.BulkRetryExecutions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/executions/stats", wrapper.GetExecutionStats)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/jobs", wrapper.ListJobs)
 	})
 	r.Group(func(r chi.Router) {
@@ -4042,13 +4102,37 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Put(options.BaseURL+"/api/v1/scheduler/jobs/{id}", wrapper.UpdateJob)
 	})
 	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/validate", wrapper.ValidateJob)
+		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/backfills", wrapper.ListBackfills)
 	})
 	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/validate", wrapper.ValidateStoredJob)
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/backfills", wrapper.CreateBackfill)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/backfills/{backfillId}", wrapper.GetBackfill)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel", wrapper.CancelBackfill)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/executions", wrapper.ListJobExecutions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/pause", wrapper.PauseJob)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/resume", wrapper.ResumeJob)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/schedule", wrapper.PreviewSchedule)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/stop", wrapper.StopJob)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/trigger", wrapper.TriggerJob)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/validate", wrapper.ValidateStoredJob)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/versions", wrapper.ListJobVersions)
@@ -4063,18 +4147,6 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/versions/{version}/restore", wrapper.RestoreJobVersion)
 	})
 	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/trigger", wrapper.TriggerJob)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/pause", wrapper.PauseJob)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/resume", wrapper.ResumeJob)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/stop", wrapper.StopJob)
-	})
-	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/bulk/pause", wrapper.BulkPauseJobs)
 	})
 	r.Group(func(r chi.Router) {
@@ -4087,37 +4159,16 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/bulk/trigger", wrapper.BulkTriggerJobs)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/executions", wrapper.ListJobExecutions)
+		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/validate", wrapper.ValidateJob)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/backfills", wrapper.ListBackfills)
+		r.Get(options.BaseURL+"/api/v1/scheduler/metrics", wrapper.GetMetrics)
 	})
 	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/backfills", wrapper.CreateBackfill)
+		r.Get(options.BaseURL+"/api/v1/scheduler/metrics/history", wrapper.ListMetrics)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/jobs/{id}/backfills/{backfillId}", wrapper.GetBackfill)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/jobs/{id}/backfills/{backfillId}/cancel", wrapper.CancelBackfill)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/calendars", wrapper.ListCalendars)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/calendars", wrapper.CreateCalendar)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/calendars/import", wrapper.ImportCalendar)
-	})
-	r.Group(func(r chi.Router) {
-		r.Delete(options.BaseURL+"/api/v1/scheduler/calendars/{id}", wrapper.DeleteCalendar)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/calendars/{id}", wrapper.GetCalendar)
-	})
-	r.Group(func(r chi.Router) {
-		r.Put(options.BaseURL+"/api/v1/scheduler/calendars/{id}", wrapper.UpdateCalendar)
+		r.Get(options.BaseURL+"/api/v1/scheduler/queues", wrapper.ListQueues)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/secrets", wrapper.ListSecrets)
@@ -4132,31 +4183,7 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Put(options.BaseURL+"/api/v1/scheduler/secrets/{name}", wrapper.PutSecret)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/audit", wrapper.ListAudit)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/audit/verify", wrapper.VerifyAudit)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/executions", wrapper.ListExecutions)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/executions/stats", wrapper.GetExecutionStats)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/executions/{id}", wrapper.GetExecution)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/executions/bulk/cancel", wrapper.BulkCancelExecutions)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/executions/bulk/retry", wrapper.BulkRetryExecutions)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/executions/{id}/cancel", wrapper.CancelExecution)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/executions/{id}/retry", wrapper.RetryExecution)
+		r.Get(options.BaseURL+"/api/v1/scheduler/status", wrapper.GetStatus)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/tenant", wrapper.GetOwnTenant)
@@ -4177,58 +4204,10 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Put(options.BaseURL+"/api/v1/scheduler/tenants/{id}", wrapper.UpdateTenant)
 	})
 	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/tenants/{id}/suspend", wrapper.SuspendTenant)
-	})
-	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/scheduler/tenants/{id}/activate", wrapper.ActivateTenant)
 	})
 	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/internal/jobs/create", wrapper.InternalCreateJob)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/internal/jobs/batch-create", wrapper.InternalBatchCreateJobs)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/internal/jobs/{jobId}/trigger", wrapper.InternalTriggerJob)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/internal/jobs/{jobId}/status", wrapper.InternalGetJobStatus)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/internal/jobs/{jobId}/pause", wrapper.InternalPauseJob)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/internal/jobs/{jobId}/resume", wrapper.InternalResumeJob)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/internal/health", wrapper.InternalHealth)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/api-keys", wrapper.ListAPIKeys)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/api-keys", wrapper.CreateAPIKey)
-	})
-	r.Group(func(r chi.Router) {
-		r.Delete(options.BaseURL+"/api/v1/scheduler/api-keys/{id}", wrapper.DeleteAPIKey)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/api-keys/{id}", wrapper.GetAPIKey)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/api-keys/{id}/rotate", wrapper.RotateAPIKey)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/status", wrapper.GetStatus)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/metrics", wrapper.GetMetrics)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/metrics/history", wrapper.ListMetrics)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/queues", wrapper.ListQueues)
+		r.Post(options.BaseURL+"/api/v1/scheduler/tenants/{id}/suspend", wrapper.SuspendTenant)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/workers", wrapper.ListWorkers)
@@ -4241,6 +4220,27 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/health/ready", wrapper.GetReadiness)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/internal/health", wrapper.InternalHealth)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/internal/jobs/{jobId}/pause", wrapper.InternalPauseJob)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/internal/jobs/{jobId}/resume", wrapper.InternalResumeJob)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/internal/jobs/{jobId}/status", wrapper.InternalGetJobStatus)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/internal/jobs/{jobId}/trigger", wrapper.InternalTriggerJob)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/internal/jobs/batch-create", wrapper.InternalBatchCreateJobs)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/internal/jobs/create", wrapper.InternalCreateJob)
 	})
 
 	return r

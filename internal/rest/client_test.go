@@ -29,11 +29,18 @@ func TestTheGeneratedClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := "key-1"
+	var config api.JobConfig
+	if err := config.FromHTTPConfig(api.HTTPConfig{URL: "https://example.com/"}); err != nil {
+		t.Fatal(err)
+	}
 	created, err := client.CreateJobWithResponse(t.Context(), &api.CreateJobParams{IdempotencyKey: &key}, api.JobSpec{
-		Name: "a", JobType: "http", Config: json.RawMessage(`{"url":"https://example.com/"}`), Interval: nullable.NewNullableWithValue("30s"),
+		Name: "a", JobType: api.JobTypeHTTP, Config: config, Interval: nullable.NewNullableWithValue("30s"),
 	})
 	if err != nil || created.JSON201 == nil {
 		t.Fatalf("create: %v, %s", err, created.Body)
+	}
+	if sent, err := created.JSON201.Config.AsHTTPConfig(); err != nil || sent.URL != "https://example.com/" {
+		t.Errorf("the client reads the config as %+v, %v", sent, err)
 	}
 	match := created.HTTPResponse.Header.Get("ETag")
 	updated, err := client.UpdateJobWithResponse(t.Context(), created.JSON201.ID, &api.UpdateJobParams{IfMatch: &match}, api.JobSpec{

@@ -20,7 +20,7 @@ func TestCreateAndReadAJob(t *testing.T) {
 	b := setup(t)
 	token := b.token(t, b.ours, identity.Developer)
 	got := b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: `{"name":"report","description":"daily","tags":["a","b"],
-		"interval":"PT1M30S","startDate":"2020-01-01T00:00:00+08:00","jobType":"function","config":{"functionName":"echo","parameters":{"big":12345678901234567890}},
+		"interval":"PT1M30S","startDate":"2020-01-01T00:00:00+08:00","jobType":"function","config":{"modulePath":"builtin","functionName":"echo","parameters":{"big":12345678901234567890}},
 		"retryConfig":{"maxRetries":0,"exponentialBackoff":false,"retryOnErrorTypes":[]},"timeout":7,"priority":9}`})
 	created := read[api.Job](t, got, http.StatusCreated)
 	if want := base + "/jobs/" + created.ID.String(); got.header.Get("Location") != want || !tagged(got, 1) {
@@ -40,7 +40,7 @@ func TestCreateAndReadAJob(t *testing.T) {
 		"tenantId": b.ours.TenantID.String(), "version": n("1"), "createdBy": "ada", "status": "active", "statusReason": nil,
 		"name": "report", "description": "daily", "tags": []any{"a", "b"},
 		"cronExpression": nil, "interval": "PT1M30S", "runAt": nil, "timezone": "UTC", "startDate": "2019-12-31T16:00:00Z", "endDate": nil,
-		"jobType": "function", "config": map[string]any{"functionName": "echo", "parameters": map[string]any{"big": n("12345678901234567890")}},
+		"jobType": "function", "config": map[string]any{"modulePath": "builtin", "functionName": "echo", "parameters": map[string]any{"big": n("12345678901234567890")}},
 		"retryConfig": map[string]any{
 			"maxRetries": n("0"), "retryDelayMs": n("1000"), "exponentialBackoff": false, "maxRetryDelayMs": n("60000"), "retryOnErrorTypes": []any{}, "jitter": n("0.1"),
 		},

@@ -60,7 +60,7 @@ func TestListsOfJobsFilterAndSort(t *testing.T) {
 		s.RunAt, s.Tags, s.Description = year(1), []string{"x"}, "Monthly REPORT for 100% of _all_"
 	})
 	a := create("Alpha", func(s *job.Spec) {
-		s.RunAt, s.Tags, s.Type, s.Config = year(3), []string{"x", "y"}, "function", []byte(`{"functionName":"noop"}`)
+		s.RunAt, s.Tags, s.Type, s.Config = year(3), []string{"x", "y"}, "function", []byte(`{"modulePath":"builtin","functionName":"noop"}`)
 	})
 	c := create("charlie", func(s *job.Spec) { s.RunAt, s.Tags = year(2), []string{"y"} })
 	create("bravo", func(*job.Spec) {}) // without a schedule

@@ -119,9 +119,13 @@ func TestCredentialsInDefinitions(t *testing.T) {
 	}
 	made := read[api.Job](t, call("POST", "/jobs", define(canary, canary)), http.StatusCreated)
 	want := `{"url":"https://example.com/?token=***","body":{"n":1,"password":"***"},"method":"POST"}`
-	same := func(what string, config []byte) {
+	same := func(what string, config api.JobConfig) {
 		t.Helper()
-		if diff := cmp.Diff(decoded(t, want), decoded(t, string(config))); diff != "" {
+		raw, err := config.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(decoded(t, want), decoded(t, string(raw))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}

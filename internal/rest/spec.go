@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -22,7 +23,7 @@ func (s *server) newSpec(ctx context.Context, body api.JobSpec) (job.Spec, []fau
 		Name: body.Name, Description: orZero(body.Description), Tags: orZero(body.Tags),
 		CronExpression: orEmpty(body.CronExpression), Timezone: orZero(body.Timezone),
 		RunAt: orNil(body.RunAt), StartDate: orNil(body.StartDate), EndDate: orNil(body.EndDate),
-		Type: string(body.JobType), Config: body.Config,
+		Type: string(body.JobType), Config: rawConfig(body.Config),
 		Retry: newRetry(body.RetryConfig), Timeout: orZero(body.Timeout), Priority: orZero(body.Priority),
 		JitterSeconds: orZero(body.JitterSeconds), DSTGap: string(orZero(body.DstGap)), DSTOverlap: string(orZero(body.DstOverlap)),
 		MaxExecutions: orZero(orNil(body.MaxExecutions)), MaxConcurrent: orZero(body.MaxConcurrent), ConcurrencyKey: orZero(orNil(body.ConcurrencyKey)),
@@ -97,6 +98,22 @@ func fieldsOf(err error) ([]fault.Field, error) {
 	return nil, err
 }
 
+// rawConfig is a config as it was sent; nil where none was.
+func rawConfig(config api.JobConfig) json.RawMessage {
+	raw, err := config.MarshalJSON()
+	if err != nil || string(raw) == "null" {
+		return nil
+	}
+	return raw
+}
+
+// viewConfig is a stored config, which is what the executor of the job type
+// admitted, so that nothing reads it anew.
+func viewConfig(raw json.RawMessage) (config api.JobConfig) {
+	_ = config.UnmarshalJSON(raw) // copies
+	return config
+}
+
 func newRetry(config *api.RetryConfig) job.Retry {
 	retry := job.DefaultRetry()
 	if config == nil {
@@ -130,7 +147,7 @@ func viewJob(j job.Job) api.Job {
 		Name: j.Name, Description: j.Description, Tags: tags,
 		CronExpression: textOrNull(j.CronExpression), Interval: intervalOrNull(j.Interval), RunAt: orNull(j.RunAt),
 		Timezone: j.Timezone, StartDate: orNull(j.StartDate), EndDate: orNull(j.EndDate),
-		JobType: api.JobType(j.Type), Config: j.Config, RetryConfig: viewRetry(j.Retry), Timeout: j.Timeout, Priority: j.Priority,
+		JobType: api.JobType(j.Type), Config: viewConfig(j.Config), RetryConfig: viewRetry(j.Retry), Timeout: j.Timeout, Priority: j.Priority,
 		JitterSeconds: j.JitterSeconds, DstGap: api.DstGap(j.DSTGap), DstOverlap: api.DstOverlap(j.DSTOverlap), Calendars: viewNamed(j.Calendars),
 		MaxExecutions: numberOrNull(j.MaxExecutions), MaxConcurrent: j.MaxConcurrent, ConcurrencyKey: textOrNull(j.ConcurrencyKey),
 		OverlapPolicy: api.OverlapPolicy(j.Overlap), OverlapQueueLimit: j.OverlapQueueLimit,
@@ -153,7 +170,7 @@ func definitionOf(s job.Spec) api.JobSpec {
 		Name: s.Name, Description: &s.Description, Tags: &tags,
 		CronExpression: given(textOrNull(s.CronExpression)), Interval: given(intervalOrNull(s.Interval)), RunAt: given(orNull(s.RunAt)),
 		Timezone: &s.Timezone, StartDate: given(orNull(s.StartDate)), EndDate: given(orNull(s.EndDate)),
-		JobType: api.JobType(s.Type), Config: s.Config, RetryConfig: &retry, Timeout: &s.Timeout, Priority: &s.Priority,
+		JobType: api.JobType(s.Type), Config: viewConfig(s.Config), RetryConfig: &retry, Timeout: &s.Timeout, Priority: &s.Priority,
 		JitterSeconds: &s.JitterSeconds, DstGap: &gap, DstOverlap: &overlap, Calendars: &calendars,
 		MaxExecutions: given(numberOrNull(s.MaxExecutions)), MaxConcurrent: &s.MaxConcurrent, ConcurrencyKey: given(textOrNull(s.ConcurrencyKey)),
 		OverlapPolicy: &policy, OverlapQueueLimit: &s.OverlapQueueLimit,

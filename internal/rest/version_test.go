@@ -102,8 +102,8 @@ func TestPatchAJob(t *testing.T) {
 			return j.CronExpression.IsNull() && j.Interval.MustGet() == "PT30S"
 		}},
 		{"within the config", `{"config":{"method":"PUT","body":null}}`, func(j api.Job) bool {
-			var config map[string]any
-			return json.Unmarshal(j.Config, &config) == nil && cmp.Equal(config, map[string]any{"url": "https://example.com/", "method": "PUT"})
+			config, err := j.Config.AsHTTPConfig()
+			return err == nil && config.URL == "https://example.com/" && *config.Method == api.HTTPConfigMethodPUT && config.Body == nil
 		}},
 		{"within the retry rule", `{"retryConfig":{"maxRetries":5}}`, func(j api.Job) bool {
 			return *j.RetryConfig.MaxRetries == 5 && *j.RetryConfig.RetryDelayMs == 2

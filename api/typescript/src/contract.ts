@@ -2163,8 +2163,18 @@ export interface components {
             /**
              * Format: double
              * @description Seconds for one call; the job's own `timeout` bounds it.
+             * @example 30
              */
             timeout?: number;
+        };
+        /** @description Runs a function. */
+        FunctionJob: {
+            config: components["schemas"]["FunctionConfig"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            jobType: "function";
         };
         Health: {
             /** @description Whether each dependency is well. */
@@ -2246,6 +2256,7 @@ export interface components {
             /**
              * Format: double
              * @description Seconds for one call; the job's own `timeout` bounds it.
+             * @example 30
              */
             timeout?: number;
             /**
@@ -2254,6 +2265,15 @@ export interface components {
              * @example https://example.com/report
              */
             url: string;
+        };
+        /** @description Calls a URL. */
+        HttpJob: {
+            config: components["schemas"]["HttpConfig"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            jobType: "http";
         };
         /** @description A stored definition and what became of it. */
         Job: {
@@ -2264,8 +2284,7 @@ export interface components {
              * @example device-{{config.body.deviceId}}
              */
             concurrencyKey: string | null;
-            /** @description As it was sent, apart from the order of names and white space, and with `***` in the place of each credential. */
-            config: Record<string, unknown>;
+            config: components["schemas"]["JobConfig"];
             /** Format: date-time */
             createdAt: string;
             /**
@@ -2385,7 +2404,7 @@ export interface components {
              * @example 3
              */
             version: number;
-        };
+        } & (components["schemas"]["HttpJob"] | components["schemas"]["FunctionJob"]);
         JobBatch: {
             jobs: components["schemas"]["JobSpec"][];
         };
@@ -2448,6 +2467,14 @@ export interface components {
             /** @example 3 */
             to: number;
         };
+        /**
+         * @description What to run: `HttpConfig` if `jobType` is `http`, `FunctionConfig` if it is `function`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body` and `parameters`, stands for a stored secret. The service stores credentials that a request holds encrypted and answers `***` instead: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused. Answers hold the rest as it was sent, apart from the order of names and white space.
+         * @example {
+         *       "url": "https://example.com/report",
+         *       "method": "POST"
+         *     }
+         */
+        JobConfig: components["schemas"]["HttpConfig"] | components["schemas"]["FunctionConfig"];
         JobPage: {
             hasMore: boolean;
             items: components["schemas"]["Job"][];
@@ -2491,14 +2518,7 @@ export interface components {
              * @example device-{{config.body.deviceId}}
              */
             concurrencyKey?: string | null;
-            /**
-             * @description What to run: for `http` see `HttpConfig`, for `function` see `FunctionConfig`. It is checked field by field against the schema of the `jobType`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body` and `parameters`, stands for a stored secret. Credentials that stand here themselves are stored encrypted and shown as `***` ever after: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused.
-             * @example {
-             *       "url": "https://example.com/report",
-             *       "method": "POST"
-             *     }
-             */
-            config: Record<string, unknown>;
+            config: components["schemas"]["JobConfig"];
             /**
              * @description Six fields: second, minute, hour, day of month, month, day of week. Five fields mean second 0. Also `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`, names of months and weekdays, `L`, `W`, `#` and `?`. An expression that can never fire is refused.
              * @example 0 0 9 * * 1-5
@@ -2592,7 +2612,7 @@ export interface components {
              * @example Asia/Shanghai
              */
             timezone?: string;
-        };
+        } & (components["schemas"]["HttpJob"] | components["schemas"]["FunctionJob"]);
         /**
          * @description `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule is over, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
          * @enum {string}

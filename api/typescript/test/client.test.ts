@@ -97,7 +97,10 @@ test('without a valid token nothing is answered', async () => {
 test('the contract is checked at compile time', () => {
   // @ts-expect-error the field is misspelt
   const misspelt: Schemas['JobSpec'] = { ...sleeper('x'), cronExpresion: '* * * * * *' };
+  // @ts-expect-error a URL is no part of a function's config
+  const mixed: Schemas['JobSpec'] = { name: 'x', jobType: 'function', config: { url: 'https://example.com/' } };
+  const target = (job: Schemas['Job']): string => (job.jobType === 'http' ? job.config.url : job.config.functionName);
   // @ts-expect-error there is no such path
   const nowhere = (): unknown => api.GET(`${base}/jobz`);
-  assert.ok(misspelt && nowhere);
+  assert.ok([misspelt, mixed, target, nowhere].every(Boolean));
 });

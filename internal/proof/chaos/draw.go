@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -63,8 +62,8 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 	timeout := 10
 	spec.Timeout = &timeout
 	spec.RetryConfig = &api.RetryConfig{MaxRetries: &retries, RetryDelayMs: &delay}
-	method, url := []string{"GET", "POST"}[r.IntN(2)], l.stack.sink.url+"/"
-	spec.Config, _ = json.Marshal(map[string]any{"url": url + query, "method": method})
+	method, url := []api.HTTPConfigMethod{api.HTTPConfigMethodGET, api.HTTPConfigMethodPOST}[r.IntN(2)], l.stack.sink.url+"/"
+	_ = spec.Config.FromHTTPConfig(api.HTTPConfig{URL: url + query, Method: &method}) // cannot fail
 	if r.IntN(3) == 0 && !l.plain {
 		l.function(&spec, url+query, fails == 0 && takes <= 50)
 	}
@@ -83,8 +82,8 @@ func (l *load) function(spec *api.JobSpec, url string, mayBeDeaf bool) {
 		*spec.Timeout = 1
 	}
 	spec.JobType = api.JobTypeFunction
-	spec.Config, _ = json.Marshal(map[string]any{
-		"modulePath": "chaos", "functionName": "call", "parameters": map[string]any{"url": url, "then": then},
+	_ = spec.Config.FromFunctionConfig(api.FunctionConfig{ // cannot fail
+		ModulePath: "chaos", FunctionName: "call", Parameters: &map[string]any{"url": url, "then": then},
 	})
 }
 
@@ -105,6 +104,6 @@ func (l *load) burstJob() (*work, api.JobSpec) {
 		Name: w.name, JobType: api.JobTypeHTTP, EndDate: nullable.NewNullableWithValue(l.end),
 		CronExpression: nullable.NewNullableWithValue("*/5 * * * * *"), OverlapPolicy: &w.overlap,
 	}
-	spec.Config, _ = json.Marshal(map[string]any{"url": fmt.Sprintf("%s/?tenant=%d&ms=1000", l.stack.sink.url, tenant)})
+	_ = spec.Config.FromHTTPConfig(api.HTTPConfig{URL: fmt.Sprintf("%s/?tenant=%d&ms=1000", l.stack.sink.url, tenant)}) // cannot fail
 	return w, spec
 }

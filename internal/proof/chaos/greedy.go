@@ -71,7 +71,7 @@ func (l *load) secondly(of string, n int) (*work, api.JobSpec) {
 		Name: w.name, JobType: api.JobTypeHTTP, EndDate: nullable.NewNullableWithValue(l.end), OverlapPolicy: &w.overlap,
 		CronExpression: nullable.NewNullableWithValue("* * * * * *"),
 	}
-	spec.Config = fmt.Appendf(nil, `{"url":"%s/?tenant=%d"}`, l.stack.sink.url, tenant)
+	_ = spec.Config.FromHTTPConfig(api.HTTPConfig{URL: fmt.Sprintf("%s/?tenant=%d", l.stack.sink.url, tenant)}) // cannot fail
 	return w, spec
 }
 
@@ -153,7 +153,7 @@ func backlog(ctx context.Context, s *stack, _ *member, f *fault) error {
 	w := l.work(l.tenants-1, fmt.Sprintf("%s %d", backlogName, len(l.jobs)))
 	w.of = backlogName
 	spec := api.JobSpec{Name: w.name, JobType: api.JobTypeHTTP, OverlapPolicy: &w.overlap}
-	spec.Config = fmt.Appendf(nil, `{"url":"%s/?tenant=%d&ms=100"}`, l.stack.sink.url, w.tenant)
+	_ = spec.Config.FromHTTPConfig(api.HTTPConfig{URL: fmt.Sprintf("%s/?tenant=%d&ms=100", l.stack.sink.url, w.tenant)}) // cannot fail
 	l.mu.Unlock()
 	if l.make(ctx, w, spec); w.id == uuid.Nil {
 		return errNotMade

@@ -87,13 +87,16 @@ func (s *installation) executions(id uuid.UUID) []api.Execution {
 	return answer.JSON200.Items
 }
 
-func config(t *testing.T, v any) json.RawMessage {
+func config(t *testing.T, v any) (config api.JobConfig) {
 	t.Helper()
 	raw, err := json.Marshal(v)
+	if err == nil {
+		err = config.UnmarshalJSON(raw)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return raw
+	return config
 }
 
 func sleepJob(t *testing.T, name string, d time.Duration) api.JobSpec {

@@ -131,9 +131,9 @@ func TestSecretsReachTheirTargetAlone(t *testing.T) {
 		t.Fatalf("%v %s", err, put.Body)
 	}
 	define := func(path string) uuid.UUID {
-		config := fmt.Sprintf(`{"url":"%s%s?sig=%s-url&x={{secret:key}}","method":"POST","headers":{"Authorization":"Bearer %s-header","X-Api-Key":"{{secret:key}}"},"body":{"password":"%s-body","note":"a {{secret:key}}"}}`,
+		definition := fmt.Sprintf(`{"url":"%s%s?sig=%s-url&x={{secret:key}}","method":"POST","headers":{"Authorization":"Bearer %s-header","X-Api-Key":"{{secret:key}}"},"body":{"password":"%s-body","note":"a {{secret:key}}"}}`,
 			target, path, canary, canary, canary)
-		return s.create(api.JobSpec{Name: "secret", JobType: "http", Config: json.RawMessage(config)}).ID
+		return s.create(api.JobSpec{Name: "secret", JobType: "http", Config: config(t, json.RawMessage(definition))}).ID
 	}
 	run := func(id uuid.UUID) api.Execution {
 		t.Helper()

@@ -71,6 +71,7 @@ func Load() (*Contract, error) {
 }
 
 func from(document *openapi3.T) (*Contract, error) {
+	leaveToExecutors(document)
 	c := &Contract{operations: map[string]*Operation{}}
 	for path, item := range document.Paths.Map() {
 		for method, described := range item.Operations() {
@@ -99,6 +100,19 @@ func from(document *openapi3.T) (*Contract, error) {
 		}
 	}
 	return c, nil
+}
+
+// leaveToExecutors drops what the contract says of the config of each job type:
+// it is there for clients, and the executors' errors say more.
+func leaveToExecutors(document *openapi3.T) {
+	for _, schema := range document.Components.Schemas {
+		if schema.Value.Discriminator != nil {
+			schema.Value.OneOf, schema.Value.Discriminator = nil, nil
+		}
+		if schema.Value.Extensions["x-executor-checks"] == true {
+			schema.Value.OneOf, schema.Value.Type = nil, &openapi3.Types{openapi3.TypeObject}
+		}
+	}
 }
 
 // bound reads a bound that the contract raises for one operation.

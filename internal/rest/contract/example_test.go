@@ -2,6 +2,7 @@ package contract_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -83,7 +84,7 @@ func (b *builder) build(schema *openapi3.Schema, at string, depth int) any {
 		return schema.Default
 	case len(schema.Enum) > 0:
 		return schema.Enum[0]
-	case len(schema.OneOf) > 0:
+	case len(schema.OneOf) > 0 && len(schema.Properties) == 0:
 		return b.build(schema.OneOf[0].Value, at, depth)
 	case len(schema.AnyOf) > 0:
 		return b.build(schema.AnyOf[0].Value, at, depth)
@@ -113,7 +114,7 @@ func (b *builder) build(schema *openapi3.Schema, at string, depth int) any {
 
 func (b *builder) object(schema *openapi3.Schema, at string, depth int) any {
 	object := map[string]any{}
-	for _, part := range schema.AllOf {
+	for _, part := range slices.Concat(schema.AllOf, schema.OneOf[:min(1, len(schema.OneOf))]) {
 		if members, ok := b.build(part.Value, at, depth).(map[string]any); ok {
 			for name, member := range members {
 				object[name] = member
