@@ -1,16 +1,19 @@
 // Package clock is the only place that reads the system's time.
 //
-// It owns two things: the wall clock, as every stored or compared time of
+// It owns three things: the wall clock, as every stored or compared time of
 // this program is written (UTC, whole microseconds, which is all that
-// PostgreSQL keeps), and the monotonic clock, for measuring how long
-// something took. It refuses timers: loops use package time directly, so that
-// a testing/synctest bubble can drive them.
+// PostgreSQL keeps), the monotonic clock, for measuring how long something
+// took, and a sleep that ends with its context. It refuses to be a clock that
+// tests replace: a testing/synctest bubble drives what sleeps.
 //
 // Durable decisions use the database's clock, not by this one; see
 // package postgres.
 package clock
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Clock tells the current time. Production passes Now; tests pass a
 // function of their own.
@@ -30,3 +33,32 @@ func Start() Mark { return Mark{at: time.Now()} }
 // Elapsed is the time since the mark was made, unaffected by changes of the
 // wall clock.
 func (m Mark) Elapsed() time.Duration { return time.Since(m.at) }
+
+// Sleep waits for a while, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Later is the later of two times.
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Earlier is the earlier of two times.
+func Earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
