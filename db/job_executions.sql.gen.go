@@ -39,7 +39,7 @@ const CreatePartition = `-- name: CreatePartition :one
 SELECT create_job_executions_partition($1::timestamptz) AS created
 `
 
-// Cross-tenant: partition upkeep. The function is all that a process may do to
+// Cross-tenant: maintenance of partitions. The function is all that a process may do to
 // the table's shape.
 func (q *Queries) CreatePartition(ctx context.Context, at time.Time) (bool, error) {
 	row := q.db.QueryRow(ctx, CreatePartition, at)

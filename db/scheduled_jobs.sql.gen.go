@@ -1222,7 +1222,7 @@ type OldestDueRow struct {
 	Oldest time.Time
 }
 
-// Cross-tenant: partition upkeep. The oldest instant that may still be written.
+// Cross-tenant: maintenance of partitions. The oldest instant that may still be written.
 func (q *Queries) OldestDue(ctx context.Context, now *time.Time) (OldestDueRow, error) {
 	row := q.db.QueryRow(ctx, OldestDue, now)
 	var i OldestDueRow

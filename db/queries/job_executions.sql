@@ -13,7 +13,7 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_i
 ON CONFLICT (id, scheduled_at) DO NOTHING;
 
 -- name: CreatePartition :one
--- Cross-tenant: partition upkeep. The function is all that a process may do to
+-- Cross-tenant: maintenance of partitions. The function is all that a process may do to
 -- the table's shape.
 SELECT create_job_executions_partition(@at::timestamptz) AS created;
 

@@ -327,7 +327,7 @@ SELECT coalesce((SELECT next_execution_at FROM scheduled_jobs
                  ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at;
 
 -- name: OldestDue :one
--- Cross-tenant: partition upkeep. The oldest instant that may still be written.
+-- Cross-tenant: maintenance of partitions. The oldest instant that may still be written.
 SELECT coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at,
        least(coalesce(sqlc.narg(now)::timestamptz, now()),
              (SELECT min(next_execution_at) FROM scheduled_jobs WHERE status = 'active'),

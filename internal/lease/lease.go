@@ -5,8 +5,7 @@
 // and a fencing number that grows with each acquisition. It refuses to promise
 // that an owner notices in time that it is late: work that must not be done twice
 // calls Guard in its own transaction, which commits only while the lease stands.
-// It refuses to wait: who does not get a lease comes again later. Called by the
-// promoter for upkeep, and by the API to try whether leases work.
+// It refuses to wait: who does not get a lease comes again later.
 package lease
 
 import (
@@ -22,13 +21,13 @@ import (
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
-// The names of the leases. The database lets the API take Health only.
+// Names of leases, which are names of passes. The database lets the API take Health only.
 const (
-	Upkeep  = "upkeep"  // partitions and retention
-	Metrics = "metrics" // the history of metrics
-	Fold1   = "fold-1"  // roll-ups; what is counted is folded by two processes at once
-	Fold2   = "fold-2"
-	Health  = "health" // taken and released to see whether leases work
+	Retention = "retention"
+	Metrics   = "metrics" // the history of metrics
+	Fold1     = "fold-1"  // roll-ups; two processes at once fold what is counted
+	Fold2     = "fold-2"
+	Health    = "health" // taken and released to see whether leases work
 )
 
 // Both are of kind Conflict.

@@ -319,7 +319,7 @@ func TestTheAPITakesItsOwnLeaseOnly(t *testing.T) {
 	if err := api.Try(t.Context()); err != nil {
 		t.Errorf("try while another does: %v", err)
 	}
-	if _, err := api.Acquire(t.Context(), lease.Upkeep); err == nil || errors.Is(err, lease.ErrHeld) {
+	if _, err := api.Acquire(t.Context(), lease.Retention); err == nil || errors.Is(err, lease.ErrHeld) {
 		t.Errorf("the API's role took the lease of upkeep: %v", err)
 	}
 	b.acquire(b.process("engine", time.Minute))

@@ -135,10 +135,10 @@ func TestPauseEndsByItselfAndSaysWhatItHeldBack(t *testing.T) {
 			if paused.StatusReason != "maintenance" || paused.StatusBy != "ada" || !paused.PausedUntil.Equal(until) {
 				t.Errorf("paused: %+v", paused)
 			}
-			if n, _, err := b.promoter.Autopilot(t.Context(), until.Add(-time.Millisecond)); err != nil || n != 0 {
+			if n, _, err := b.maintainer.ChangeStatus(t.Context(), until.Add(-time.Millisecond)); err != nil || n != 0 {
 				t.Fatalf("resumed early: %d, %v", n, err)
 			}
-			if n, _, err := b.promoter.Autopilot(t.Context(), until); err != nil || n != 1 {
+			if n, _, err := b.maintainer.ChangeStatus(t.Context(), until); err != nil || n != 1 {
 				t.Fatalf("resumed %d, %v", n, err)
 			}
 			b.pass(t, b.promoter, until)
@@ -186,7 +186,7 @@ func TestJobThatKeepsFailingIsStopped(t *testing.T) {
 	}
 	stopped := func() bool {
 		t.Helper()
-		_, n, err := b.promoter.Autopilot(t.Context(), time.Time{})
+		_, n, err := b.maintainer.ChangeStatus(t.Context(), time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +235,7 @@ func TestAuditFindsWhatIsMissingAndWhatIsTooMuch(t *testing.T) {
 	b.pass(t, b.promoter, begin.Add(90*time.Second))
 	exec(t, b.database.AdminURL, fmt.Sprintf("DELETE FROM active_executions WHERE id = '%s'", execution.ScheduledID(lost.ID, begin.Add(30*time.Second))))
 
-	report, err := b.promoter.Audit(t.Context(), begin.Add(100*time.Second), uuid.Nil)
+	report, err := b.maintainer.ReconcileSchedules(t.Context(), begin.Add(100*time.Second), uuid.Nil)
 	if err != nil {
 		t.Fatal(err)
 	}

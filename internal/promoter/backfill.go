@@ -11,7 +11,11 @@ import (
 	"github.com/scheduler-service/scheduler/internal/backfill"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/hint"
+	"github.com/scheduler-service/scheduler/internal/job/schedules"
+	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/divide"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
@@ -19,6 +23,8 @@ const (
 	backfillEvery = time.Second
 	// backfillBatch is how many backfills one transaction takes.
 	backfillBatch = 20
+	// backfillRounds bounds how many of them a pass does.
+	backfillRounds = 20
 	// maxBackfillWaiting bounds how many executions of one backfill wait for a
 	// worker or for a place of their job: more would only be hinted in vain.
 	// What a job cannot run, its backfill does not make.
@@ -44,26 +50,26 @@ type BackfillReport struct {
 // held, with the reason, and the others go on.
 func (p *Promoter) Backfill(ctx context.Context, now time.Time) (report BackfillReport, err error) {
 	which := dueBackfills{now: now}
-	for range maxRounds {
+	for range backfillRounds {
 		claimed, failed := p.backfillSome(ctx, which, &report)
 		if failed != nil && passesByItself(failed) {
 			return report, failed
 		}
 		if failed != nil {
-			d := divided[uuid.UUID]{
-				is: func(err error) bool { return !passesByItself(err) },
-				do: func(ids []uuid.UUID) error {
+			d := divide.Items[uuid.UUID]{
+				Refused: func(err error) bool { return !passesByItself(err) },
+				Send: func(ids []uuid.UUID) error {
 					_, err := p.backfillSome(ctx, dueBackfills{now: now, ids: ids}, &report)
 					return err
 				},
-				alone: func(id uuid.UUID, why error) error {
+				Alone: func(id uuid.UUID, why error) error {
 					report.Held++
 					which.passedOver = append(which.passedOver, id)
 					p.Log.ErrorContext(ctx, "a backfill fails and is held", "backfill_id", id, "error", why)
 					return p.store.holdBackfill(ctx, now, id, "it fails: "+reasonOf(why))
 				},
 			}
-			err = errors.Join(err, d.all(claimed))
+			err = errors.Join(err, d.All(claimed))
 		}
 		if len(claimed) < backfillBatch {
 			break
@@ -95,7 +101,7 @@ func (p *Promoter) backfillSome(ctx context.Context, which dueBackfills, report 
 	if err != nil {
 		return claimed, err
 	}
-	var hints []waiting
+	var hints []hint.Execution
 	for _, b := range made {
 		report.Created += len(b.instants)
 		if b.status != backfill.Running {
@@ -103,11 +109,11 @@ func (p *Promoter) backfillSome(ctx context.Context, which dueBackfills, report 
 		}
 		for _, at := range b.instants {
 			if b.gate > 0 || b.job.spec.ConcurrencyKey != "" {
-				hints = append(hints, waiting{id: execution.BackfillID(b.id, at), priority: b.job.spec.Priority})
+				hints = append(hints, hint.Execution{ID: execution.BackfillID(b.id, at), Priority: b.job.spec.Priority})
 			}
 		}
 	}
-	p.hint(ctx, hints)
+	p.hints.Send(ctx, hints)
 	report.Claimed += len(made)
 	return claimed, nil
 }
@@ -163,16 +169,8 @@ func nextDay(at time.Time) time.Time {
 	return next
 }
 
-func (p *Promoter) backfilledSchedule(j *dueJob, sets calendars) (*schedule.Schedule, error) {
-	named, versions, err := sets.of(j)
-	if err != nil {
-		return nil, err
-	}
-	return p.backfilled.of(j, named, versions)
-}
-
 // decideBackfills plans a batch.
-func (p *Promoter) decideBackfills(ctx context.Context, due []runningBackfill, sets calendars, at time.Time) []backfillStep {
+func (p *Promoter) decideBackfills(ctx context.Context, due []runningBackfill, sets schedules.Calendars, at time.Time) []backfillStep {
 	steps := make([]backfillStep, len(due))
 	for i, b := range due {
 		if b.unreadable != nil {
@@ -181,7 +179,7 @@ func (p *Promoter) decideBackfills(ctx context.Context, due []runningBackfill, s
 			steps[i] = backfillStep{runningBackfill: b, status: backfill.Running, heldBy: "its definition cannot be read", next: at.Add(heldFor)}
 			continue
 		}
-		s, err := p.backfilledSchedule(&b.job, sets)
+		s, err := p.backfilled.Of(b.job.compiled(), sets)
 		if err != nil {
 			p.Log.ErrorContext(ctx, "backfill cancelled: its schedule cannot be read any more", "backfill_id", b.id, "job_id", b.job.id,
 				"tenant_id", b.job.tenant, "error", fmt.Errorf("compile: %w", err))
@@ -242,10 +240,10 @@ func (b runningBackfill) allowance(at time.Time) (count int, next time.Time) {
 	return count, next
 }
 
-func (p *Promoter) backfillNow(ctx context.Context) error {
+func (p *Promoter) backfillDue(ctx context.Context, _ *loop.Turn) error {
 	report, err := p.Backfill(ctx, time.Time{})
 	if report.Finished > 0 {
-		p.Log.InfoContext(ctx, "backfills are over", "backfills", report.Finished)
+		p.Log.InfoContext(ctx, "backfills finished", "backfills", report.Finished)
 	}
 	return err
 }

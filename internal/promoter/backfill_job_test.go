@@ -107,7 +107,7 @@ func TestUpkeepMakesPartitionsForBackfills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.promoter.Upkeep(t.Context(), p.midnight); err != nil {
+	if err := p.maintainer.MakePartitions(t.Context(), p.midnight); err != nil {
 		t.Fatal(err)
 	}
 	var partitions int
@@ -329,7 +329,7 @@ func TestFailuresOfABackfillStopNoJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, stopped, err := p.promoter.Autopilot(t.Context(), time.Time{}); err != nil || stopped != 0 {
+	if _, stopped, err := p.maintainer.ChangeStatus(t.Context(), time.Time{}); err != nil || stopped != 0 {
 		t.Errorf("stopped %d jobs (%v)", stopped, err)
 	}
 }

@@ -17,17 +17,17 @@ func (b *bundle) tenants(t *testing.T) *tenant.Store {
 	return tenant.NewStore(open(t, b.database.URL, postgres.API), false)
 }
 
-func (b *bundle) custody(t *testing.T) (held, freed, cancelled, purged int) {
+func (b *bundle) suspend(t *testing.T) (paused, resumed, cancelled, purged int) {
 	t.Helper()
-	cancelled, err := b.promoter.Cancel(t.Context())
+	cancelled, err := b.maintainer.Cancel(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := b.promoter.Custody(t.Context())
+	r, err := b.maintainer.Suspend(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.Held, r.Freed, cancelled, r.Purged
+	return r.Paused, r.Resumed, cancelled, r.Purged
 }
 
 func (b *bundle) number(t *testing.T, sql string, args ...any) (n int) {
@@ -79,8 +79,8 @@ func TestASuspendedTenant(t *testing.T) {
 	if _, err := tenants.Suspend(t.Context(), b.who.TenantID, "unpaid"); err != nil {
 		t.Fatal(err)
 	}
-	if held, _, cancelled, _ := b.custody(t); held != 1 || cancelled != 2 {
-		t.Errorf("%d jobs were held and %d executions cancelled", held, cancelled)
+	if paused, _, cancelled, _ := b.suspend(t); paused != 1 || cancelled != 2 {
+		t.Errorf("%d jobs were paused and %d executions cancelled", paused, cancelled)
 	}
 	if n := b.number(t, "SELECT count(*) FROM active_executions WHERE status <> 'running' OR cancel_requested_at IS NULL"); n != 0 {
 		t.Errorf("%d executions wait or were not asked to end", n)
@@ -91,14 +91,14 @@ func TestASuspendedTenant(t *testing.T) {
 	if report := b.pass(t, b.promoter, now.Add(time.Minute)); report.Claimed != 0 {
 		t.Errorf("%d jobs of a suspended tenant were promoted", report.Claimed)
 	}
-	if held, freed, cancelled, _ := b.custody(t); held+freed+cancelled != 0 {
-		t.Errorf("a second pass did something: %d %d %d", held, freed, cancelled)
+	if paused, resumed, cancelled, _ := b.suspend(t); paused+resumed+cancelled != 0 {
+		t.Errorf("a second pass did something: %d %d %d", paused, resumed, cancelled)
 	}
 	if _, err := tenants.Activate(t.Context(), b.who.TenantID); err != nil {
 		t.Fatal(err)
 	}
-	if _, freed, _, _ := b.custody(t); freed != 1 {
-		t.Errorf("%d jobs were freed", freed)
+	if _, resumed, _, _ := b.suspend(t); resumed != 1 {
+		t.Errorf("%d jobs were resumed", resumed)
 	}
 	for id, want := range map[uuid.UUID]job.Status{running.ID: job.Active, paused.ID: job.Paused} {
 		if got, err := b.jobs.Get(t.Context(), b.who, id); err != nil || got.Status != want {
@@ -128,8 +128,8 @@ func TestADeletedTenant(t *testing.T) {
 	if _, err := tenants.Delete(t.Context(), b.who.TenantID); err != nil {
 		t.Fatal(err)
 	}
-	if held, _, cancelled, purged := b.custody(t); held != 1 || cancelled != 2 || purged != 0 {
-		t.Errorf("held %d, cancelled %d, purged %d", held, cancelled, purged)
+	if paused, _, cancelled, purged := b.suspend(t); paused != 1 || cancelled != 2 || purged != 0 {
+		t.Errorf("paused %d, cancelled %d, purged %d", paused, cancelled, purged)
 	}
 	if _, err := b.engine.Pool().Exec(t.Context(), `INSERT INTO outcome_rollups (tenant_id, part, span, at, cells)
 		SELECT t, n % 33, n % 3, now() + n * interval '1 hour', '\x01' FROM unnest($1::uuid[]) t, generate_series(1, 1500) n`, []uuid.UUID{b.who.TenantID, other.TenantID}); err != nil {
@@ -141,8 +141,8 @@ func TestADeletedTenant(t *testing.T) {
 	if _, err := tenants.Delete(t.Context(), b.who.TenantID); err != nil { // again: it puts nothing off
 		t.Fatal(err)
 	}
-	if held, _, _, purged := b.custody(t); held != 1 || purged != 1 {
-		t.Errorf("half a minute later: held %d, purged %d", held, purged)
+	if paused, _, _, purged := b.suspend(t); paused != 1 || purged != 1 {
+		t.Errorf("half a minute later: paused %d, purged %d", paused, purged)
 	}
 	if _, err := b.jobs.Get(t.Context(), b.who, late.ID); err == nil {
 		t.Error("a job that was created late is left")

@@ -1,34 +1,35 @@
 package promoter_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/maintenance"
+	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
-// What waits is counted by one promoter, and after a count that took long by none
+// What waits is counted by one process, and after a count that took long by none
 // for long; the others read what it kept.
-func TestOnePromoterCountsForAll(t *testing.T) {
+func TestOneProcessCountsForAll(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, nil)
 	b.pass(t, b.promoter, *j.NextExecutionAt)
-	first, ofFirst := b.counted(t)
-	second, ofSecond := b.counted(t)
+	first, ofFirst := b.countedEngine(t)
+	second, ofSecond := b.countedEngine(t)
 	counts := func() (n int) {
 		t.Helper()
-		for _, p := range []interface{ Gauge(context.Context) error }{first, second} {
-			if err := p.Gauge(t.Context()); err != nil {
+		for _, engine := range []*postgres.DB{first, second} {
+			if err := b.anotherMaintainer(func(c *maintenance.Config) { c.DB = engine }).Gauge(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return len(slices.DeleteFunc(append(ofFirst(), ofSecond()...), func(s string) bool { return s != "CountActiveExecutions" }))
 	}
 	if n := counts(); n != 1 {
-		t.Errorf("two promoters counted %d times, want once", n)
+		t.Errorf("two processes counted %d times, want once", n)
 	}
 	gauges, err := fleet.NewStore(b.engine).Gauges(t.Context())
 	if err != nil || gauges[fleet.GaugeWaiting] != 1 || gauges[fleet.GaugeWaitingIn+"low"] != 1 {

@@ -2,12 +2,21 @@ package promoter_test
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/loop"
+	"github.com/scheduler-service/scheduler/internal/promoter"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
+
+// run runs a promoter's passes.
+func run(ctx context.Context, p *promoter.Promoter) error {
+	return loop.Runner{Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler)}.Run(ctx, p.Passes())
+}
 
 // The loops start, stop at any moment, and leave nothing behind: goleak looks
 // at the end of the package.
@@ -17,15 +26,15 @@ func TestRunStartsAndStopsAtAnyMoment(t *testing.T) {
 	b.create(t, nil)
 	for i := range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*5*time.Millisecond)
-		if err := b.another().Run(ctx); err != nil {
+		if err := run(ctx, b.another()); err != nil {
 			t.Errorf("run %d: %v", i, err)
 		}
 		cancel()
 	}
 }
 
-// By the real clocks, the loop promotes at the instant and not at its own
-// pleasure: it sleeps until the next due instant.
+// By the real clocks, the loop promotes at the scheduled time and not at a
+// distance of its own: it sleeps until the next job is due.
 func TestRunPromotesWhenDue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -36,13 +45,13 @@ func TestRunPromotesWhenDue(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- p.Run(ctx) }()
+	go func() { done <- run(ctx, p) }()
 	deadline := time.After(time.Minute)
 	for len(b.rows(t, j)) < 3 {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-deadline:
-			t.Fatal("three instants were not promoted within a minute")
+			t.Fatal("three scheduled times were not promoted within a minute")
 		}
 	}
 	if err := p.Ready(); err != nil {

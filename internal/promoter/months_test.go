@@ -32,7 +32,7 @@ func TestDetachedMonthIsMadeAgain(t *testing.T) {
 	j := b.create(t, nil)
 	now := *j.NextExecutionAt
 	table := b.detach(t, now)
-	if err := b.promoter.Upkeep(t.Context(), now); err != nil {
+	if err := b.maintainer.MakePartitions(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}
 	b.pass(t, b.promoter, now)
@@ -43,7 +43,7 @@ func TestDetachedMonthIsMadeAgain(t *testing.T) {
 	if n := b.number(t, "SELECT count(*) FROM job_executions WHERE tableoid = $1::regclass", table+"_2"); n != 1 {
 		t.Errorf("%d rows are in the new partition", n)
 	}
-	if err := b.promoter.Upkeep(t.Context(), now); err != nil {
+	if err := b.maintainer.MakePartitions(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}
 	if n := b.number(t, "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname LIKE $1", table+"%"); n != 2 {

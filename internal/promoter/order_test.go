@@ -128,7 +128,7 @@ func (b *bundle) waiting(t *testing.T, j job.Job) (ids []uuid.UUID) {
 func (b *bundle) cancelAll(t *testing.T) (n int) {
 	t.Helper()
 	for {
-		cancelled, err := b.promoter.Cancel(t.Context())
+		cancelled, err := b.maintainer.Cancel(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func TestClaimUnderWayObeysAnOrder(t *testing.T) {
 }
 
 // Four promoters that cancel at once cancel each execution once.
-func TestManyPromotersCancelEachOnce(t *testing.T) {
+func TestManyProcessesCancelEachOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const each = 3000
@@ -288,10 +288,10 @@ func TestManyPromotersCancelEachOnce(t *testing.T) {
 	sums := make([]int, 4)
 	var group errgroup.Group
 	for i := range sums {
-		p := b.another()
+		m := b.anotherMaintainer(nil)
 		group.Go(func() error {
 			for {
-				n, err := p.Cancel(t.Context())
+				n, err := m.Cancel(t.Context())
 				if err != nil || n == 0 {
 					return err
 				}
@@ -350,7 +350,7 @@ func TestExecutionThatCannotBeCancelledIsAlone(t *testing.T) {
 
 // A suspended tenant whose executions cannot be cancelled keeps nobody else from
 // being held, freed, cancelled and purged.
-func TestTenantsInCustodyDoNotHoldUpOneAnother(t *testing.T) {
+func TestSuspendedTenantsDoNotHoldUpOneAnother(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	tenants, worker := b.tenants(t), b.agent(t)
@@ -384,10 +384,10 @@ func TestTenantsInCustodyDoNotHoldUpOneAnother(t *testing.T) {
 	}
 	b.backdate(t, time.Minute)
 	for range 3 { // held, then cancelled, then purged, whatever their order
-		if _, err := b.promoter.Cancel(t.Context()); err == nil {
+		if _, err := b.maintainer.Cancel(t.Context()); err == nil {
 			t.Error("nobody hears of the tenant whose executions cannot be cancelled")
 		}
-		if _, err := b.promoter.Custody(t.Context()); err == nil {
+		if _, err := b.maintainer.Suspend(t.Context()); err == nil {
 			t.Error("nobody hears of the tenant whose jobs cannot be paused")
 		}
 	}

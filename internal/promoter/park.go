@@ -12,6 +12,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/audit"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/job/schedules"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
@@ -81,7 +82,7 @@ func (p *Promoter) park(ctx context.Context, now time.Time, jobs []badJob) (park
 
 // consider is owe for a job whose schedule may be unreadable, and for defects of
 // our own: one job's panic must not stop all others.
-func (p *Promoter) consider(j *dueJob, named calendars, at time.Time) (o owing, bad *badJob) {
+func (p *Promoter) consider(j *dueJob, named schedules.Calendars, at time.Time) (o owing, bad *badJob) {
 	defer func() {
 		if v := recover(); v != nil {
 			p.Log.Error("a job's schedule made the promoter panic", "job_id", j.id, "tenant_id", j.tenant, "panic", v, "stack", string(debug.Stack()))
@@ -95,13 +96,9 @@ func (p *Promoter) consider(j *dueJob, named calendars, at time.Time) (o owing, 
 	return p.owe(j, s, at), nil
 }
 
-func (p *Promoter) scheduleOf(j *dueJob, named calendars) (*schedule.Schedule, error) {
+func (p *Promoter) scheduleOf(j *dueJob, named schedules.Calendars) (*schedule.Schedule, error) {
 	if j.unreadable != nil {
 		return nil, j.unreadable
 	}
-	sets, versions, err := named.of(j)
-	if err != nil {
-		return nil, err
-	}
-	return p.schedules.of(j, sets, versions)
+	return p.schedules.Of(j.compiled(), named)
 }

@@ -1,6 +1,7 @@
 package promoter
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/job/schedules"
 )
 
 // dueJob is what a promoter must know of a job that is due.
@@ -28,6 +30,22 @@ type dueJob struct {
 	active      int   // executions that take a place or wait for one, before this pass
 	cancelling  bool  // earlier ones of it are being cancelled in pieces
 	unreadable  error // why its row cannot be read; nil: it can
+}
+
+// compiled is what the job's schedule is compiled from.
+func (j *dueJob) compiled() schedules.Job {
+	return schedules.Job{ID: j.id, Version: j.version, Anchor: j.anchor, Spec: &j.spec}
+}
+
+// specs are the definitions of jobs.
+func specs(jobs []dueJob) iter.Seq[*job.Spec] {
+	return func(yield func(*job.Spec) bool) {
+		for i := range jobs {
+			if !yield(&jobs[i].spec) {
+				return
+			}
+		}
+	}
 }
 
 // run is one execution to insert.

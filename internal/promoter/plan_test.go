@@ -12,6 +12,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/job/schedules"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
@@ -38,7 +39,7 @@ func drawDue(t *rapid.T) (dueJob, *schedule.Schedule) {
 	} else {
 		j.spec.CronExpression = []string{"", "*/10 * * * * *", "0 */5 * * * *", "0 */10 1-3 * * *"}[n]
 	}
-	s, err := newCompiled().of(&j, nil, "")
+	s, err := schedules.NewCache().Of(j.compiled(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ type promoted struct {
 // promoteAll plans what is due at each of the instants, each job by one of two
 // promoters.
 func promoteAll(t *rapid.T, jobs []dueJob, at []time.Time) []promoted {
-	schedules := [2]*compiled{newCompiled(), newCompiled()}
+	caches := [2]*schedules.Cache{schedules.NewCache(), schedules.NewCache()}
 	made := make([]promoted, len(jobs))
 	for i, j := range jobs {
 		made[i] = promoted{Runs: map[uuid.UUID]time.Time{}, Unruns: map[uuid.UUID]time.Time{}, Next: j.due}
@@ -176,7 +177,7 @@ func promoteAll(t *rapid.T, jobs []dueJob, at []time.Time) []promoted {
 			if jobs[i].due = made[i].Next; jobs[i].due.IsZero() || jobs[i].due.After(now) {
 				continue
 			}
-			s, err := schedules[rapid.IntRange(0, 1).Draw(t, "promoter")].of(&jobs[i], nil, "")
+			s, err := caches[rapid.IntRange(0, 1).Draw(t, "promoter")].Of(jobs[i].compiled(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

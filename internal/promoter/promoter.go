@@ -1,15 +1,12 @@
-// Package promoter turns due instants into executions, and looks after those
-// that nobody else looks after.
+// Package promoter turns what is due into executions.
 //
-// It owns bounded passes and the loops that tick them: Pass claims due jobs,
-// inserts their executions and advances them in one transaction, then sends
-// hints; Sweep hands on what dead workers ran, ends what passed its deadline
-// and repeats lost hints; Backfill makes the runs of past ranges that somebody
-// asked for; Autopilot and Audit change and check the status of jobs; Upkeep
-// makes partitions. Any number of promoters run side by side without a leader;
-// only duties that are handed to them, such as retention, are done by one at a
-// time, by a lease. It refuses to run anything (package worker) and to
-// know when instants fall (package schedule). Started by package app.
+// It owns bounded passes: Pass claims due jobs, inserts their executions and
+// advances them in one transaction, then sends hints; Backfill makes the
+// executions of past ranges that somebody asked for. A job that cannot be
+// promoted is parked alone. Any number of promoters run side by side without a
+// leader. It refuses to run anything (package worker), to know when scheduled
+// times fall (package schedule), and to look after executions once they are made
+// (package maintenance).
 package promoter
 
 import (
@@ -17,18 +14,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
-	"github.com/scheduler-service/scheduler/internal/fleet"
-	"github.com/scheduler-service/scheduler/internal/lease"
-	"github.com/scheduler-service/scheduler/internal/parking"
+	"github.com/scheduler-service/scheduler/internal/hint"
+	"github.com/scheduler-service/scheduler/internal/job/schedules"
+	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/schedule"
@@ -83,7 +77,6 @@ const (
 // so a hint that is not sent costs time and nothing else.
 type hints interface {
 	Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
-	LostContents(ctx context.Context) (lost bool, err error)
 	Depth(ctx context.Context) (map[queue.Lane]int, error)
 }
 
@@ -96,30 +89,9 @@ type Deps struct {
 	// CatchupPerSecond is how many late executions of a tenant this promoter lets
 	// start in a second, 1 and more.
 	CatchupPerSecond int
-	// TenantMaxRunning is how many executions a tenant may run at once where it
-	// has no limit of its own; 0: any number. The same in every process.
-	TenantMaxRunning int
 	// Backlog is how many executions may wait where a tenant has no limits of its
 	// own.
 	Backlog tenant.Backlog
-	// PartitionsAhead is for how many months to come there are partitions; at
-	// least one is made.
-	PartitionsAhead int
-	// Duties are what one promoter at a time does, by Leases; without leases
-	// nothing is.
-	Duties []Duty
-	Leases *lease.Store
-}
-
-// Duty is something that one promoter at a time does, whoever it is.
-type Duty struct {
-	Name  string // of its lease, and in the log
-	Every time.Duration
-	// Pass does it once, within the lease: its context ends when the lease is
-	// lost. It must be right that another promoter does the same soon afterwards.
-	// It says whether its budget ended before its work did: then the next one
-	// comes after a short rest.
-	Pass func(ctx context.Context, held lease.Lease) (more bool, err error)
 }
 
 // Promoter is one promoter. Its passes are called by one goroutine each.
@@ -127,12 +99,11 @@ type Promoter struct {
 	Deps
 
 	store      *store
-	fleet      *fleet.Store
-	parking    *parking.Store
-	schedules  *compiled // of Pass
-	audited    *compiled // of Audit, which another goroutine calls
-	backfilled *compiled // of Backfill, likewise
-	since      time.Time // lower bound of the next scan; zero scans all
+	hints      *hint.Sender
+	schedules  *schedules.Cache // of Pass
+	backfilled *schedules.Cache // of Backfill, which another goroutine calls
+	tempo      tempo            // of Pass
+	since      time.Time        // lower bound of the next scan; zero scans all
 	fullScan   clock.Mark
 	fullRest   time.Duration          // from one scan without a lower bound to the next
 	state      atomic.Pointer[string] // why it is not ready; nil: it is
@@ -143,21 +114,15 @@ type Promoter struct {
 	rows       int                                                // passRows but in tests
 	owe        func(*dueJob, *schedule.Schedule, time.Time) owing // owe but in tests
 	watch      func() (elapsed func() time.Duration)              // of deciding; a fake in tests
-	cancelling map[target]*progress                               // of Cancel
-	counting   waitingCount                                       // of CountWaiting
-
-	partitionsKept clock.Mark
-	partitionsOnce bool
 }
 
 // New makes a promoter.
 func New(d Deps) *Promoter {
 	p := &Promoter{
-		Deps: d, store: &store{db: d.DB, backlog: d.Backlog}, fleet: fleet.NewStore(d.DB), parking: parking.NewStore(d.DB), schedules: newCompiled(), audited: newCompiled(),
-		backfilled: newCompiled(), fullScan: clock.Start(), fullRest: fullScanEvery,
+		Deps: d, store: &store{db: d.DB, backlog: d.Backlog}, hints: hint.New(hint.Config{DB: d.DB, Queue: d.Hints, Log: d.Log}),
+		schedules: schedules.NewCache(), backfilled: schedules.NewCache(), fullScan: clock.Start(), fullRest: fullScanEvery,
 		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))}, batch: batchSize, rows: passRows, owe: owe,
-		watch:      func() func() time.Duration { return clock.Start().Elapsed },
-		cancelling: map[target]*progress{}, counting: waitingCount{tenants: countTenants},
+		watch: func() func() time.Duration { return clock.Start().Elapsed },
 	}
 	starting := "the first promotion is not done yet"
 	p.state.Store(&starting)
@@ -230,7 +195,7 @@ func (p *Promoter) promote(ctx context.Context, d due, seen lanes) (made plan, c
 		p.suspects.commits++
 	}
 	for lane, ids := range made.lanes() {
-		p.publish(ctx, lane, ids)
+		p.hints.SendLane(ctx, lane, ids)
 	}
 	p.count(made)
 	return made, claimed, nil
@@ -310,82 +275,32 @@ func (p *Promoter) count(made plan) {
 	}
 }
 
-// Run ticks the passes until ctx is cancelled, then returns nil. It goes on
-// through every error of a pass: the next one finds the same facts.
-func (p *Promoter) Run(ctx context.Context) error {
-	var group errgroup.Group
-	group.Go(func() error { p.promoteLoop(ctx); return nil })
-	group.Go(func() error { p.tick(ctx, "sweep", sweepEvery, p.sweepNow); return nil })
-	group.Go(func() error { p.tick(ctx, "upkeep", upkeepEvery, p.upkeepNow); return nil })
-	group.Go(func() error { p.tick(ctx, "snapshot", snapshotEvery, p.watchSnapshotsNow); return nil })
-	group.Go(func() error { p.tick(ctx, "autopilot", sweepEvery, p.autopilotNow); return nil })
-	group.Go(func() error { p.tick(ctx, "cancel", sweepEvery, p.cancelNow); return nil })
-	group.Go(func() error { p.tick(ctx, "custody", sweepEvery, p.custodyNow); return nil })
-	group.Go(func() error { p.tick(ctx, "audit", auditEvery, p.auditNow); return nil })
-	group.Go(func() error { p.tick(ctx, "recount", recountEvery, p.recountNow); return nil })
-	group.Go(func() error { p.tick(ctx, "backfill", backfillEvery, p.backfillNow); return nil })
-	duties := slices.Clone(p.Duties)
-	if p.Leases != nil {
-		duties = append(duties, Duty{Name: "count waiting", Every: countEvery, Pass: func(ctx context.Context, _ lease.Lease) (more bool, err error) {
-			_, err = p.CountWaiting(ctx)
-			return false, err
-		}})
-	}
-	for _, d := range duties {
-		group.Go(func() error { p.attend(ctx, d); return nil })
-	}
-	return group.Wait()
-}
-
-// dutyRest is how long a duty rests whose last pass left work.
-const dutyRest = 250 * time.Millisecond
-
-// attend does a duty as long as no other promoter is at it: at its own distance,
-// and again after a short rest while there is more to do.
-func (p *Promoter) attend(ctx context.Context, d Duty) {
-	for ctx.Err() == nil {
-		var more bool
-		p.once(ctx, d.Name, func(ctx context.Context) error {
-			_, err := p.Leases.Run(ctx, d.Name, func(ctx context.Context, held lease.Lease) (err error) {
-				more, err = d.Pass(ctx, held)
-				return err
-			})
-			return err
-		})
-		if more {
-			sleep(ctx, dutyRest)
-		} else {
-			sleep(ctx, spread(d.Every))
-		}
+// Passes is what a process that promotes does again and again.
+func (p *Promoter) Passes() []loop.Pass {
+	return []loop.Pass{
+		{Name: "promote", Every: maxSleep, Do: p.promoteDue},
+		{Name: "backfill", Every: backfillEvery, Do: p.backfillDue},
 	}
 }
 
-// promoteLoop runs passes back to back while there is something due, and
-// sleeps until the next instant otherwise.
-func (p *Promoter) promoteLoop(ctx context.Context) {
-	var beat tempo
-	for ctx.Err() == nil {
-		mark := clock.Start()
-		report, err := p.Pass(ctx, time.Time{})
-		wait := maxSleep
-		p.became(err)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			p.Metrics.Failure("promote", fault.KindOf(err).String())
-			p.Log.ErrorContext(ctx, "promotion failed", "error", err)
-			wait = pauseAfterError
-		case err == nil:
-			if report.Claimed > 0 {
-				beat.pass(mark, report.Claimed)
-				p.Metrics.Operation("promote", "ok", mark.Elapsed())
-			}
-			if report.Missed > 0 {
-				p.Log.WarnContext(ctx, "due instants were missed", "missed", report.Missed, "promoted", report.Promoted)
-			}
-			wait = report.pause(mark.Elapsed(), beat.left())
-		}
-		sleep(ctx, wait)
+// promoteDue runs a pass, and has the next one follow at once while something is
+// due, and when the next job is due otherwise.
+func (p *Promoter) promoteDue(ctx context.Context, turn *loop.Turn) error {
+	mark := clock.Start()
+	report, err := p.Pass(ctx, time.Time{})
+	p.became(err)
+	if err != nil {
+		turn.Again(pauseAfterError)
+		return err
 	}
+	if report.Claimed > 0 {
+		p.tempo.pass(mark, report.Claimed)
+	}
+	if report.Missed > 0 {
+		p.Log.WarnContext(ctx, "scheduled times were missed", "missed", report.Missed, "promoted", report.Promoted)
+	}
+	turn.Again(report.pause(mark.Elapsed(), p.tempo.left()))
+	return nil
 }
 
 // Ready reports why this promoter promotes nothing: its last pass failed, or
@@ -404,18 +319,6 @@ func (p *Promoter) became(err error) {
 	}
 	why := "the last promotion failed; see the log"
 	p.state.Store(&why)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 func isNoPartition(err error) bool {

@@ -19,6 +19,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/maintenance"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/promoter"
@@ -69,6 +70,7 @@ type bundle struct {
 	engine     *postgres.DB
 	hints      *hints
 	promoter   *promoter.Promoter
+	maintainer *maintenance.Maintainer
 }
 
 func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
@@ -87,6 +89,17 @@ func (b *bundle) another() *promoter.Promoter {
 	})
 }
 
+// anotherMaintainer is one that uses another pool or other hints too.
+func (b *bundle) anotherMaintainer(edit func(*maintenance.Config)) *maintenance.Maintainer {
+	c := maintenance.Config{
+		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler),
+	}
+	if edit != nil {
+		edit(&c)
+	}
+	return maintenance.New(c)
+}
+
 func setup(t *testing.T) *bundle {
 	t.Helper()
 	database := pgtest.New(t)
@@ -98,7 +111,7 @@ func setup(t *testing.T) *bundle {
 	if err := tenant.NewStore(api, true).Admit(t.Context(), b.who.TenantID); err != nil {
 		t.Fatal(err)
 	}
-	b.promoter = b.another()
+	b.promoter, b.maintainer = b.another(), b.anotherMaintainer(nil)
 	return b
 }
 

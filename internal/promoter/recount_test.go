@@ -18,7 +18,7 @@ func TestRecountCorrectsWhatDiffers(t *testing.T) {
 	b.pass(t, b.promoter, due)
 	recount := func(want int) {
 		t.Helper()
-		if n, err := b.promoter.Recount(t.Context()); err != nil || n != want {
+		if n, err := b.maintainer.ReconcileRunning(t.Context()); err != nil || n != want {
 			t.Errorf("%d tenants corrected, want %d; %v", n, want, err)
 		}
 	}

@@ -35,7 +35,7 @@ func TestRefusedRowStopsNoSweep(t *testing.T) {
 			UPDATE active_executions SET status = 'running', attempt = 1, max_attempts = CASE WHEN job_id = '%s' THEN 1 ELSE 5 END, worker_id = w.id,
 				lease_token = gen_random_uuid(), attempt_started_at = now(), deadline_at = now() - interval '1 second', sweep_at = now() FROM w`, poison.ID))
 		exec(t, b.database.AdminURL, "UPDATE running_counts SET running = 5, running_function = 5")
-		report, err := b.promoter.Sweep(t.Context(), time.Time{})
+		report, err := b.maintainer.Sweep(t.Context(), time.Time{})
 		if err != nil || report.Reclaimed != 5 || report.Parked != 1 || report.Ended != 0 {
 			t.Fatalf("%s: %+v, %v", code, report, err)
 		}
@@ -95,7 +95,7 @@ func TestStepsOfASweepAreIsolated(t *testing.T) {
 	b.pass(t, b.promoter, now)
 	exec(t, b.database.AdminURL, `INSERT INTO workers (id, host, pid, slots, expires_at) VALUES (gen_random_uuid(), 'test', 1, 1, '2000-01-01')`)
 	exec(t, b.database.AdminURL, refusal.Refusal{Name: "worker", Table: "workers", Event: "UPDATE", SQLSTATE: "P0001"}.Begin())
-	report, err := b.promoter.Sweep(t.Context(), now.Add(time.Hour))
+	report, err := b.maintainer.Sweep(t.Context(), now.Add(time.Hour))
 	if err == nil || report.Pooled != 1 {
 		t.Errorf("%+v, %v; want the error of the first step and what the others did", report, err)
 	}
@@ -114,7 +114,7 @@ func TestHintThatCannotBeRepeatedStopsNoOther(t *testing.T) {
 	}
 	b.pass(t, b.promoter, now)
 	exec(t, b.database.AdminURL, refusal.Refusal{Name: "one", Table: "active_executions", Event: "UPDATE", Rows: "NEW.job_id = '" + jobs[1].ID.String() + "'", SQLSTATE: "P0001"}.Begin())
-	report, err := b.promoter.Sweep(t.Context(), now.Add(time.Hour))
+	report, err := b.maintainer.Sweep(t.Context(), now.Add(time.Hour))
 	if err == nil || !strings.Contains(err.Error(), jobs[1].ID.String()) || report.Pooled != 2 {
 		t.Errorf("%+v, %v", report, err)
 	}

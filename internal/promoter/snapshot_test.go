@@ -9,8 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/scheduler-service/scheduler/internal/promoter"
-	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/maintenance"
 )
 
 // A transaction that stays open while others come and go is named to the operator.
@@ -34,13 +33,11 @@ func TestOldSnapshotsAreNamed(t *testing.T) {
 		b.create(t, nil)
 	}
 	var log bytes.Buffer
-	p := promoter.New(promoter.Deps{
-		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.NewTextHandler(&log, nil)), CatchupPerSecond: 100,
-	})
-	if warned, err := p.WatchSnapshots(t.Context(), 1<<40); err != nil || warned {
+	m := b.anotherMaintainer(func(c *maintenance.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	if warned, err := m.WatchSnapshots(t.Context(), 1<<40); err != nil || warned {
 		t.Errorf("warned %v of a young transaction (%v)", warned, err)
 	}
-	warned, err := p.WatchSnapshots(t.Context(), 4)
+	warned, err := m.WatchSnapshots(t.Context(), 4)
 	// Other tests share the server, so an older one may be named.
 	if err != nil || !warned || !strings.Contains(log.String(), "holder=\"the session with pid ") {
 		t.Errorf("warned %v (%v), %s; want the session with pid %d", warned, err, log.String(), conn.PgConn().PID())

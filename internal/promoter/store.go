@@ -11,13 +11,13 @@ import (
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/job"
-	"github.com/scheduler-service/scheduler/internal/parking"
+	"github.com/scheduler-service/scheduler/internal/job/schedules"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
-// store is the promoter's and the sweeper's door to the database. Its queries
+// store is the promoter's door to the database. Its queries
 // see all tenants; they are a short, named list in package arch.
 type store struct {
 	db      *postgres.DB
@@ -25,13 +25,10 @@ type store struct {
 	backlog tenant.Backlog // limits of tenants that have none of their own
 }
 
-// never is how the statements write "no further instant".
-var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-
 // claim is what a promoter holds locked, and what it must know to decide.
 type claim struct {
 	jobs         []dueJob
-	calendars    calendars
+	calendars    schedules.Calendars
 	at, database time.Time // the instant that decides, and the database's clock
 	before       uuid.UUID // where the turns of tenants go on
 }
@@ -108,7 +105,7 @@ func claimJobs(ctx context.Context, tx *postgres.Tx, d due) (c claim, err error)
 		c.at = d.now
 	}
 	c.jobs = dueJobs(rows)
-	c.calendars, err = loadCalendars(ctx, tx, c.jobs)
+	c.calendars, err = schedules.Load(ctx, tx, specs(c.jobs))
 	return c, err
 }
 
@@ -194,139 +191,6 @@ func cancelActive(ctx context.Context, q *db.Queries, jobs []*dueJob, at time.Ti
 			return fmt.Errorf("order executions to be cancelled: %w", err)
 		}
 		j.generation++
-	}
-	return nil
-}
-
-// lost is an execution that was taken from a worker.
-type lost struct {
-	waiting
-	jobType    string
-	verdict    string // pending, failed or cancelled
-	workerLost bool   // otherwise its deadline passed
-	tenant     uuid.UUID
-	key        string // the concurrency key that it held; empty: none
-}
-
-// waiting is an execution to hint.
-type waiting struct {
-	id       uuid.UUID
-	priority int
-}
-
-// found is an execution that a step of a sweep concerns.
-type found struct{ id, tenant, job uuid.UUID }
-
-// String names it for the log.
-func (f found) String() string {
-	return fmt.Sprintf("execution %s (job %s, tenant %s)", f.id, f.job, f.tenant)
-}
-
-// idsOf are the ids of what was found; nil where that is nil.
-func idsOf(some []found) []uuid.UUID {
-	var ids []uuid.UUID
-	for _, one := range some {
-		ids = append(ids, one.id)
-	}
-	return ids
-}
-
-// listLost lists what reclaim would take, in any order.
-func (s *store) listLost(ctx context.Context, now time.Time) ([]found, error) {
-	rows, err := s.queries().ListLostExecutions(ctx, db.ListLostExecutionsParams{Now: postgres.At(now), BatchSize: sweepBatch})
-	if err != nil {
-		return nil, fmt.Errorf("list lost executions: %w", postgres.Fault(err))
-	}
-	out := make([]found, len(rows))
-	for i, r := range rows {
-		out[i] = found{r.ID, r.TenantID, r.JobID}
-	}
-	return out, nil
-}
-
-// reclaim reassigns or ends lost executions: some, or where that is nil a batch.
-func (s *store) reclaim(ctx context.Context, now time.Time, some []found) ([]lost, error) {
-	rows, err := db.New(s.db.Pool()).ReclaimExecutions(ctx, db.ReclaimExecutionsParams{
-		Now: postgres.At(now), MaxLost: parking.MaxLost, BatchSize: sweepBatch, Ids: idsOf(some),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reclaim executions: %w", postgres.Fault(err))
-	}
-	out := make([]lost, len(rows))
-	for i, r := range rows {
-		out[i] = lost{waiting: waiting{r.ID, int(r.Priority)}, jobType: r.JobType, verdict: r.Verdict, workerLost: r.WorkerLost, tenant: r.TenantID, key: orZero(r.ConcurrencyKey)}
-	}
-	return out, nil
-}
-
-// nextMost bounds how many of one tenant are named as the next in line, and
-// nextWindow how many of one line are looked at that wait for a place or a key too.
-const (
-	nextMost   = 64
-	nextWindow = 32
-)
-
-// next lists whose turn it is after executions ended: of their tenants, as far
-// as these have room, and of the keys that they held.
-func (s *store) next(ctx context.Context, now time.Time, ended []lost, maxRunning int) ([]waiting, error) {
-	if len(ended) == 0 {
-		return nil, nil
-	}
-	p := db.ListNextExecutionsParams{
-		Now: postgres.At(now), MaxRunning: int32(maxRunning), WindowSize: nextWindow, Most: nextMost, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
-	}
-	seen := map[uuid.UUID]bool{}
-	for _, e := range ended {
-		if !seen[e.tenant] {
-			seen[e.tenant] = true
-			p.TenantIds = append(p.TenantIds, e.tenant)
-		}
-		if e.key != "" {
-			p.KeyTenantIds, p.Keys = append(p.KeyTenantIds, e.tenant), append(p.Keys, e.key)
-		}
-	}
-	rows, err := db.New(s.db.Pool()).ListNextExecutions(ctx, p)
-	if err != nil {
-		return nil, fmt.Errorf("list the next in line: %w", postgres.Fault(err))
-	}
-	out := make([]waiting, len(rows))
-	for i, r := range rows {
-		out[i] = waiting{r.ID, int(r.Priority)}
-	}
-	return out, nil
-}
-
-// poolLate puts into the pool what waits although its hint should have come
-// until so long after now, some or where that is nil a batch, and says how many
-// were moved.
-func (s *store) poolLate(ctx context.Context, now time.Time, ahead time.Duration, some []found) (int, error) {
-	n, err := s.queries().PoolLateExecutions(ctx, db.PoolLateExecutionsParams{
-		Now: postgres.At(now), AheadMs: int32(ahead.Milliseconds()), BatchSize: sweepBatch, Ids: idsOf(some),
-	})
-	if err != nil {
-		return 0, fmt.Errorf("pool late executions: %w", postgres.Fault(err))
-	}
-	return int(n), nil
-}
-
-// listLate lists what poolLate would move, in any order.
-func (s *store) listLate(ctx context.Context, now time.Time, ahead time.Duration) ([]found, error) {
-	rows, err := s.queries().ListLateExecutions(ctx, db.ListLateExecutionsParams{
-		Now: postgres.At(now), AheadMs: int32(ahead.Milliseconds()), BatchSize: sweepBatch,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list late executions: %w", postgres.Fault(err))
-	}
-	out := make([]found, len(rows))
-	for i, r := range rows {
-		out[i] = found{r.ID, r.TenantID, r.JobID}
-	}
-	return out, nil
-}
-
-func (s *store) pool(ctx context.Context, ids []uuid.UUID) error {
-	if _, err := s.queries().PoolExecutions(ctx, ids); err != nil {
-		return fmt.Errorf("pool executions: %w", postgres.Fault(err))
 	}
 	return nil
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/scheduler-service/scheduler/internal/backfill"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/job/schedules"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
 // decideBackfills says what becomes of claimed backfills.
-type decideBackfills func(ctx context.Context, due []runningBackfill, sets calendars, at time.Time) []backfillStep
+type decideBackfills func(ctx context.Context, due []runningBackfill, sets schedules.Calendars, at time.Time) []backfillStep
 
 // dueBackfills says which backfills to claim.
 type dueBackfills struct {
@@ -56,7 +57,7 @@ func (s *store) advanceBackfills(ctx context.Context, which dueBackfills, decide
 		for i, b := range due {
 			jobs[i] = b.job
 		}
-		sets, err := loadCalendars(ctx, tx, jobs)
+		sets, err := schedules.Load(ctx, tx, specs(jobs))
 		if err != nil {
 			return err
 		}

@@ -102,7 +102,7 @@ func countDaily(ctx context.Context, tx *postgres.Tx, made *plan, of map[uuid.UU
 				return ""
 			}
 			over[r.job.tenant]--
-			return overQuota
+			return dailyLimitMet
 		})
 	}
 	return nil

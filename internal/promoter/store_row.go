@@ -2,18 +2,17 @@ package promoter
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
-	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/job/schedules"
 	"github.com/scheduler-service/scheduler/internal/postgres"
-	"github.com/scheduler-service/scheduler/internal/schedule"
+	"github.com/scheduler-service/scheduler/internal/postgres/column"
 )
 
 // Rows stop here. Statements take one array per column, all of one length.
@@ -48,33 +47,22 @@ func dueJobs(rows []db.ClaimDueJobsRow) []dueJob {
 	for i, r := range rows {
 		jobs[i] = dueJob{
 			id: r.ID, tenant: r.TenantID, version: int(r.Version), jobType: r.JobType, maxAttempts: int(r.MaxAttempts),
-			anchor: r.AnchorAt.UTC(), count: r.ExecutionCount, resume: job.MisfirePolicy(orZero(r.ResumePolicy)), due: r.NextExecutionAt.UTC(), until: orZero(r.CatchUpUntil).UTC(),
+			anchor: r.AnchorAt.UTC(), count: r.ExecutionCount, resume: job.MisfirePolicy(column.OrZero(r.ResumePolicy)), due: r.NextExecutionAt.UTC(), until: column.OrZero(r.CatchUpUntil).UTC(),
 			places: job.Places{Taken: int(r.Taken), Waiting: int(r.Waiting)}, crowded: r.Crowded,
 			generation: r.Generation, active: int(r.Taken + r.Waiting), cancelling: r.Cancelling,
 			spec: job.Spec{
-				CronExpression: orZero(r.CronExpression), Interval: job.Duration(time.Duration(orZero(r.IntervalMs)) * time.Millisecond),
+				CronExpression: column.OrZero(r.CronExpression), Interval: job.Duration(time.Duration(column.OrZero(r.IntervalMs)) * time.Millisecond),
 				RunAt: r.RunAt, Timezone: r.Timezone, StartDate: r.StartDate, EndDate: r.EndDate,
-				MaxExecutions: orZero(r.MaxExecutions), JitterSeconds: int(r.JitterSeconds), DSTGap: r.DstGap, DSTOverlap: r.DstOverlap,
+				MaxExecutions: column.OrZero(r.MaxExecutions), JitterSeconds: int(r.JitterSeconds), DSTGap: r.DstGap, DSTOverlap: r.DstOverlap,
 				ConcurrencyKey: r.ConcurrencyKey, Name: r.Name, Type: r.JobType, Config: r.Config,
 				Timeout: int(r.TimeoutSeconds), Priority: int(r.Priority), MaxConcurrent: int(r.MaxConcurrent),
 				Overlap: job.Overlap(r.OverlapPolicy), OverlapQueueLimit: int(r.OverlapQueueLimit),
 				Misfire: job.Misfire{Policy: job.MisfirePolicy(r.MisfirePolicy), Limit: int(r.MisfireLimit), GraceSeconds: int(r.MisfireGraceSeconds)},
 			},
 		}
-		jobs[i].unreadable = readCalendars(r.Calendars, &jobs[i].spec)
+		jobs[i].unreadable = schedules.ReadNames(r.Calendars, &jobs[i].spec)
 	}
 	return jobs
-}
-
-// readCalendars reads which calendars a job names; nearly all name none.
-func readCalendars(stored json.RawMessage, into *job.Spec) error {
-	if len(stored) <= len("[]") {
-		return nil
-	}
-	if err := json.Unmarshal(stored, &into.Calendars); err != nil {
-		return fmt.Errorf("read the named calendars: %w", err)
-	}
-	return nil
 }
 
 func insertDue(runs []run, now time.Time) db.InsertDueExecutionsParams {
@@ -122,63 +110,11 @@ func advanceJobs(advances []advance, now time.Time) db.AdvanceJobsParams {
 	for i, a := range advances {
 		p.Ids[i], p.NextAt[i], p.LastAt[i], p.Runs[i], p.Reasons[i] = a.job.id, a.next, a.last, int64(a.runs), a.reason
 		if a.next.IsZero() {
-			p.NextAt[i] = never
+			p.NextAt[i] = column.Never
 		}
 		if p.UntilAt[i] = a.until; a.until.IsZero() {
-			p.UntilAt[i] = never
+			p.UntilAt[i] = column.Never
 		}
 	}
 	return p
-}
-
-// calendars are those that claimed jobs name, as they are now.
-type calendars map[uuid.UUID]calendarVersion
-
-type calendarVersion struct {
-	set        schedule.Calendar
-	version    int32
-	unreadable error // nil: it is readable
-}
-
-func loadCalendars(ctx context.Context, tx *postgres.Tx, jobs []dueJob) (calendars, error) {
-	var ids []uuid.UUID
-	for _, j := range jobs {
-		for _, c := range j.spec.Calendars {
-			ids = append(ids, c.ID)
-		}
-	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	rows, err := tx.ListCalendarsOfJobs(ctx, ids)
-	if err != nil {
-		return nil, fmt.Errorf("read calendars: %w", err)
-	}
-	found := make(calendars, len(rows))
-	for _, r := range rows {
-		set, err := calendar.Decode(r.Timezone, r.Days)
-		found[r.ID] = calendarVersion{set: set, version: r.Version, unreadable: err}
-	}
-	return found, nil
-}
-
-// of are the contents of a job's calendars, and a text that changes with them.
-func (c calendars) of(j *dueJob) (sets []schedule.Calendar, versions string, err error) {
-	for _, named := range j.spec.Calendars {
-		v := c[named.ID]
-		if v.unreadable != nil {
-			return nil, "", fmt.Errorf("calendar %s: %w", named.ID, v.unreadable)
-		}
-		v.set.Mode = named.Mode
-		sets = append(sets, v.set)
-		versions += fmt.Sprint(named.ID, v.version, named.Mode, ";")
-	}
-	return sets, versions, nil
-}
-
-func orZero[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
 }

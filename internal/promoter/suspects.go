@@ -9,6 +9,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
@@ -117,7 +118,7 @@ func (p *Promoter) suspect(ctx context.Context, now time.Time, c claim, rows int
 	p.Log.WarnContext(ctx, "a batch was not promoted, and is divided", "jobs", len(c.jobs), "error", err)
 	month := isNoPartition(err)
 	if month {
-		if err := p.Upkeep(ctx, now); err != nil {
+		if _, err := partition.Keep(ctx, p.store.queries(), partition.Ahead, now); err != nil {
 			p.Log.ErrorContext(ctx, "partitions not made", "error", err)
 		}
 	}

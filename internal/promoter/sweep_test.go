@@ -7,7 +7,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
-	"github.com/scheduler-service/scheduler/internal/promoter"
+	"github.com/scheduler-service/scheduler/internal/maintenance"
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
 
@@ -22,9 +22,9 @@ func (b *bundle) claimBy(t *testing.T, id string, leaseEnds, deadline time.Time)
 		FROM w WHERE active_executions.id = '%s'`, leaseEnds.Format(time.RFC3339Nano), deadline.Format(time.RFC3339Nano), id))
 }
 
-func (b *bundle) sweep(t *testing.T, now time.Time) promoter.SweepReport {
+func (b *bundle) sweep(t *testing.T, now time.Time) maintenance.SweepReport {
 	t.Helper()
-	report, err := b.promoter.Sweep(t.Context(), now)
+	report, err := b.maintainer.Sweep(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,14 @@ import (
 // since. Once a connection or every two seconds is not each pass.
 func (b *bundle) counted(t *testing.T) (p *promoter.Promoter, taken func() []string) {
 	t.Helper()
+	engine, taken := b.countedEngine(t)
+	return promoter.New(promoter.Deps{
+		DB: engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: 100,
+	}), taken
+}
+
+func (b *bundle) countedEngine(t *testing.T) (engine *postgres.DB, taken func() []string) {
+	t.Helper()
 	var mu sync.Mutex
 	var trips []string
 	engine, err := postgres.Open(t.Context(), postgres.Config{
@@ -38,10 +46,7 @@ func (b *bundle) counted(t *testing.T) (p *promoter.Promoter, taken func() []str
 		t.Fatal(err)
 	}
 	t.Cleanup(engine.Close)
-	p = promoter.New(promoter.Deps{
-		DB: engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: 100,
-	})
-	return p, func() []string {
+	return engine, func() []string {
 		mu.Lock()
 		defer mu.Unlock()
 		taken := trips

@@ -36,7 +36,7 @@ func (b *bundle) count(t *testing.T) {
 	t.Helper()
 	for all := false; !all; {
 		var err error
-		if all, err = b.promoter.CountWaiting(t.Context()); err != nil {
+		if all, err = b.maintainer.CountWaiting(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -209,7 +209,7 @@ func (y *year) race(t *testing.T, now time.Time, d *death) {
 	}
 	if y.random.IntN(8) == 0 {
 		both.Go(func() {
-			if _, err := y.promoter.Sweep(t.Context(), now); err != nil {
+			if _, err := y.maintainer.Sweep(t.Context(), now); err != nil {
 				t.Errorf("sweep at %v: %v", now, err)
 			}
 		})
@@ -267,18 +267,18 @@ func (y *year) drain(t *testing.T, now time.Time) {
 func (y *year) keep(t *testing.T, now time.Time) {
 	t.Helper()
 	if n := len(y.passed); n%300 == 1 {
-		if err := y.promoter.Upkeep(t.Context(), now); err != nil {
+		if err := y.maintainer.MakePartitions(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if y.random.IntN(500) > 0 {
 		return
 	}
-	report, err := y.promoter.Audit(t.Context(), now, y.asks[y.random.IntN(len(y.asks))].stored.ID)
+	report, err := y.maintainer.ReconcileSchedules(t.Context(), now, y.asks[y.random.IntN(len(y.asks))].stored.ID)
 	if err != nil || report.Differing > 0 {
 		t.Fatalf("the audit at %v: %+v, %v", now, report, err)
 	}
-	y.audited += report.Instants
+	y.audited += report.Times
 }
 
 // compare holds what is stored against the oracle.

@@ -7,16 +7,19 @@
 // the history of metrics, the audit log). It refuses to delete single
 // executions: what is over is append-only. Everything that it does may be done
 // twice, by two processes at once, and be interrupted anywhere, so it needs no
-// fence. Called by the promoter, which lets one process at a time do it.
+// fence.
 package retention
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/lease"
+	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
@@ -32,7 +35,8 @@ const (
 
 // Config says what is kept.
 type Config struct {
-	DB *postgres.DB // acting as postgres.Engine
+	DB  *postgres.DB // acting as postgres.Engine
+	Log *slog.Logger
 	// Months is how many calendar months of executions are kept beside the current
 	// one; 1 and more.
 	Months int
@@ -194,6 +198,28 @@ func (k *Keeper) trimAudit(ctx context.Context, before time.Time, b batch) (remo
 		k.strands = walk[strand]{}
 	}
 	return removed, done, nil
+}
+
+// Passes is what a process that removes old rows does again and again.
+func (k *Keeper) Passes() []loop.Pass {
+	// Often enough for what is kept for months, and soon enough where a partition
+	// was in use.
+	return []loop.Pass{{Name: lease.Retention, Every: 15 * time.Minute, Leased: true, Do: k.remove}}
+}
+
+func (k *Keeper) remove(ctx context.Context, turn *loop.Turn) error {
+	r, err := k.Pass(ctx, time.Time{})
+	if !r.Nothing() {
+		k.Log.InfoContext(ctx, "old rows were removed", "kept_from", r.Kept, "partitions", r.Partitions,
+			"jobs", r.Jobs, "job_versions", r.JobVersions, "backfills", r.Backfills, "audit_entries", r.AuditEntries)
+	}
+	if r.Busy {
+		k.Log.InfoContext(ctx, "an old partition is in use, it is removed later", "kept_from", r.Kept)
+	}
+	if r.More {
+		turn.Again(loop.Soon)
+	}
+	return err
 }
 
 // Nothing says that a pass removed nothing that an operator would ask about.

@@ -40,7 +40,7 @@ type Metrics struct {
 	halted        prometheus.Gauge
 	disagreement  prometheus.Gauge
 	parkedJobs    *prometheus.CounterVec
-	audited       prometheus.Counter
+	reconciled    prometheus.Counter
 	differing     prometheus.Counter
 	batchSize     *prometheus.HistogramVec
 	roundTrips    *prometheus.CounterVec
@@ -128,10 +128,10 @@ func (m *Metrics) registerProtocol(in promauto.Factory) {
 		"Scheduled times recorded as missed instead of run."))
 	m.parkedJobs = in.NewCounterVec(counter("scheduler_parked_jobs_total",
 		"Jobs made inactive because they cannot be promoted: their status says why."), []string{"reason"})
-	m.audited = in.NewCounter(counter("scheduler_audited_jobs_total",
-		"Jobs whose scheduled times of the last hour were reconciled with their rows."))
-	m.differing = in.NewCounter(counter("scheduler_audit_differences_total",
-		"Of those, jobs whose rows were more or fewer than their scheduled times: a defect."))
+	m.reconciled = in.NewCounter(counter("scheduler_reconciled_jobs_total",
+		"Jobs whose scheduled times of the last hour were compared with their rows."))
+	m.differing = in.NewCounter(counter("scheduler_reconcile_differences_total",
+		"Of those, jobs with more or fewer rows than scheduled times: a defect."))
 	m.halted = in.NewGauge(gauge("scheduler_promotion_halted",
 		"1 while promotion stands still because clocks disagree."))
 	m.disagreement = in.NewGauge(gauge("scheduler_clock_disagreement_seconds",
@@ -242,9 +242,10 @@ func (m *Metrics) Missed(n int) { m.missed.Add(float64(n)) }
 // cannot be read (schedule) or makes the promoter panic (panic).
 func (m *Metrics) JobParked(reason string) { m.parkedJobs.WithLabelValues(reason).Inc() }
 
-// Audited counts jobs that were reconciled, and how many of them differed.
-func (m *Metrics) Audited(jobs, differing int) {
-	m.audited.Add(float64(jobs))
+// Reconciled counts jobs whose scheduled times were compared with their rows, and
+// how many of them differed.
+func (m *Metrics) Reconciled(jobs, differing int) {
+	m.reconciled.Add(float64(jobs))
 	m.differing.Add(float64(differing))
 }
 

@@ -120,7 +120,7 @@ func TestEveryMetricOfTheContractExists(t *testing.T) {
 		"scheduler_disowned_total": {}, "scheduler_stray_runs": {}, "scheduler_self_fence_total": {}, "scheduler_redis_generation_changes_total": {},
 		"scheduler_missed_total": {}, "scheduler_promotion_halted": {}, "scheduler_clock_disagreement_seconds": {},
 		"scheduler_batch_size": {1, 512}, "scheduler_build_info": {}, "scheduler_database_round_trips_total": {},
-		"scheduler_parked_jobs_total": {}, "scheduler_audited_jobs_total": {}, "scheduler_audit_differences_total": {},
+		"scheduler_parked_jobs_total": {}, "scheduler_reconciled_jobs_total": {}, "scheduler_reconcile_differences_total": {},
 		"scheduler_lock_acquisitions_total": {}, "scheduler_lock_timeouts_total": {},
 	}
 	for name, edge := range want {

@@ -17,9 +17,9 @@ import (
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/maintenance"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/refusal"
-	"github.com/scheduler-service/scheduler/internal/promoter"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/worker"
 )
@@ -35,8 +35,8 @@ func together(n int, end func(executor.Run) executor.Outcome) func(context.Conte
 	}
 }
 
-func (b *bundle) sweeper() *promoter.Promoter {
-	return promoter.New(promoter.Deps{
+func (b *bundle) sweeper() *maintenance.Maintainer {
+	return maintenance.New(maintenance.Config{
 		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 	})
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/maintenance"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
-	"github.com/scheduler-service/scheduler/internal/promoter"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
@@ -344,7 +344,7 @@ func TestZombieCannotOverwriteTheResult(t *testing.T) {
 	old := b.reaches(e.ID, execution.Running).WorkerID
 
 	b.exec("UPDATE workers SET dead = true")
-	sweeper := promoter.New(promoter.Deps{
+	sweeper := maintenance.New(maintenance.Config{
 		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 	})
 	report, err := sweeper.Sweep(t.Context(), time.Time{})
@@ -384,7 +384,7 @@ func TestLostLeaseEndsRunsAndAnotherIncarnationGoesOn(t *testing.T) {
 	b.exec("UPDATE workers SET dead = true")
 	within(t, "the end of the run", ended)
 	// The interrupted attempt must not count as the job's failure.
-	sweeper := promoter.New(promoter.Deps{
+	sweeper := maintenance.New(maintenance.Config{
 		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 	})
 	if _, err := sweeper.Sweep(t.Context(), time.Time{}); err != nil {

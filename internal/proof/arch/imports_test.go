@@ -37,6 +37,8 @@ config               | secret/keyring |  |  |
 telemetry            | version | prometheus |  |
 turn                 | fault |  |  |
 postgres             | db fault migrations turn | goose pgx | sync |
+postgres/column      |  |  |  |
+postgres/divide      | postgres |  |  |
 certificate          |  |  |  |
 devstack/child       |  |  |  |
 devstack             | clock devstack/child | miniredis | asynq go-redis |
@@ -44,11 +46,12 @@ devstack/leaktest    |  | goleak |  |
 queue/redistest      | devstack devstack/leaktest |  | go-redis |
 # who asks, who works, what is kept
 lease                | clock db:store.go fault postgres telemetry |  |  |
+loop                 | clock fault lease telemetry |  | prometheus sync |
 tenant               | clock db:store.go fault postgres |  |  |
 partition            | db:store.go postgres |  |  |
 fleet                | db:store.go postgres |  |  |
-statistics/collect   | clock db:store.go fault lease postgres statistics/rollup |  |  |
-retention            | clock db:store.go fleet partition postgres |  |  |
+statistics/collect   | clock db:store.go fault lease loop postgres statistics/rollup |  |  |
+retention            | clock db:store.go fleet lease loop partition postgres |  |  |
 postgres/refusal     |  |  |  |
 postgres/pgtest      | devstack devstack/leaktest migrations partition postgres | pgx |  |
 idempotency          | db:store.go fault |  |  |
@@ -60,6 +63,7 @@ audit                | db:store.go postgres tenant |  |  |
 secret               | db:store.go fault postgres secret/keyring tenant |  |  |
 calendar             | db:store.go fault idempotency postgres schedule tenant |  |  |
 job                  | calendar db:store.go fault idempotency job/keytemplate postgres schedule secret secret/keyring tenant |  |  |
+job/schedules        | calendar job postgres schedule |  |  |
 execution            | db:store.go fault idempotency job postgres secret tenant |  |  |
 backfill             | calendar db:store.go execution fault idempotency job partition postgres schedule secret tenant |  |  |
 executor             | fault |  |  |
@@ -71,7 +75,9 @@ executor/httpcall    | clock egress executor fault version |  |  |
 executor/function    | executor fault |  |  |
 # the processes: the three of them never import one another
 parking              | db:store.go fault partition postgres |  |  |
-promoter             | audit backfill calendar clock db:store.go execution fault fleet job lease parking partition postgres queue schedule telemetry tenant | sync |  |
+hint                 | db:store.go postgres queue |  |  |
+maintenance          | clock db:store.go fault fleet hint job job/schedules loop parking partition postgres postgres/column postgres/divide queue schedule telemetry tenant |  |  |
+promoter             | audit backfill clock db:store.go execution fault hint job job/schedules loop partition postgres postgres/column postgres/divide queue schedule telemetry tenant |  | sync |
 worker               | clock db:store.go executor fault fleet job parking postgres queue secret telemetry |  |  |
 rest/strictjson      | fault |  |  |
 rest/patch           |  |  |  |
@@ -80,7 +86,7 @@ rest/contract        | api fault rest/strictjson | kin-openapi |  |
 rest/reference       |  | swgui |  |
 rest                 | api apikey audit backfill calendar clock execution fault idempotency identity job ratelimit rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant turn | chi oapi | kin-openapi |
 # wiring, and the programs
-app                  | apikey audit backfill calendar certificate clock config devstack egress execution executor executor/function executor/httpcall fleet identity identity/jwks job lease partition postgres promoter queue ratelimit rest retention secret secret/keyring statistics statistics/collect telemetry tenant worker | sync |  |
+app                  | apikey audit backfill calendar certificate clock config devstack egress execution executor executor/function executor/httpcall fleet identity identity/jwks job lease loop maintenance partition postgres promoter queue ratelimit rest retention secret secret/keyring statistics statistics/collect telemetry tenant worker | sync |  |
 proof/bench          | app clock config db:store.go devstack devstack/child execution idempotency identity job lease postgres postgres/refusal queue statistics/collect telemetry tenant | pgx:store.go |  |
 cmd/internal/program | config telemetry version |  |  |
 cmd/api              | app cmd/internal/program config |  |  |

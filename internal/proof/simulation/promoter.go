@@ -63,7 +63,7 @@ func (p *promoter) pass() {
 	})
 }
 
-// sweep is promoter.Sweep, and the autopilot's end of pauses.
+// sweep is maintenance.Sweep, and the end of pauses of ChangeStatus.
 func (p *promoter) sweep() {
 	w := p.w
 	again := func() { w.after(w.between(900*time.Millisecond, 1100*time.Millisecond), &p.process, p.sweep) }

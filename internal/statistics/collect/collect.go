@@ -10,6 +10,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/lease"
+	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
@@ -91,4 +92,25 @@ func (c *Collector) Fold(ctx context.Context, now time.Time) (more bool, err err
 		}
 	}
 	return false, errors.Join(faults...)
+}
+
+// Passes is what a process that collects does again and again.
+func (c *Collector) Passes() []loop.Pass {
+	return []loop.Pass{
+		// Often enough that no half minute is left out.
+		{Name: lease.Metrics, Every: Every / 3, Leased: true, Do: func(ctx context.Context, turn *loop.Turn) error {
+			_, err := c.Pass(ctx, turn.Lease)
+			return err
+		}},
+		{Name: lease.Fold1, Every: Every, Leased: true, Do: c.fold},
+		{Name: lease.Fold2, Every: Every, Leased: true, Do: c.fold},
+	}
+}
+
+func (c *Collector) fold(ctx context.Context, turn *loop.Turn) error {
+	more, err := c.Fold(ctx, time.Time{})
+	if more {
+		turn.Again(loop.Soon)
+	}
+	return err
 }

@@ -1,4 +1,4 @@
-package promoter
+package maintenance
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 )
 
 // gaugeRest is how many times its own length a count is followed by none, so that
-// all promoters together spend at most a hundredth of a core on counting.
+// all processes together spend at most a hundredth of a core on counting.
 const gaugeRest = 100
 
 // gauge answers how many executions wait in each lane. It counts if nobody did for
@@ -25,13 +25,13 @@ func (s *store) gauge(ctx context.Context) (map[queue.Lane]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	rest := max(upkeepEvery-upkeepEvery/5, gaugeRest*time.Duration(kept[fleet.GaugeCounted])*time.Millisecond)
+	rest := max(gaugeEvery-gaugeEvery/5, gaugeRest*time.Duration(kept[fleet.GaugeCounted])*time.Millisecond)
 	turns, err := q.TakeGaugeTurn(ctx, db.TakeGaugeTurnParams{Name: fleet.GaugeCounted, Seconds: rest.Seconds()})
 	if err != nil {
 		return nil, fmt.Errorf("ask for the turn to count: %w", postgres.Fault(err))
 	}
 	if turns == 1 {
-		return count(ctx, q)
+		return countActive(ctx, q)
 	}
 	lanes := map[queue.Lane]int{}
 	for _, lane := range []queue.Lane{queue.High, queue.Normal, queue.Low} {
@@ -58,8 +58,8 @@ func (s *store) oldestSnapshot(ctx context.Context) (oldSnapshot, error) {
 	return oldSnapshot{holder: row.Holder, transactions: row.Transactions}, nil
 }
 
-// count counts what waits and runs, and keeps it.
-func count(ctx context.Context, q *db.Queries) (map[queue.Lane]int, error) {
+// countActive counts what waits and runs, and keeps it.
+func countActive(ctx context.Context, q *db.Queries) (map[queue.Lane]int, error) {
 	mark := clock.Start()
 	counts, err := q.CountActiveExecutions(ctx)
 	if err != nil {

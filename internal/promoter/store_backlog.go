@@ -7,23 +7,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
-	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
-
-func (s *store) countWaiting(ctx context.Context, c waitingCount, most tenant.Backlog) (after uuid.UUID, err error) {
-	least := int64(countFrom)
-	for _, bound := range []int{most.Max, most.MaxPerJob} {
-		if bound > 0 {
-			least = min(least, int64(bound))
-		}
-	}
-	after, err = s.queries().CountWaiting(ctx, db.CountWaitingParams{After: c.after, Tenants: c.tenants, AtLeast: least})
-	if err != nil {
-		return c.after, fmt.Errorf("count what waits: %w", postgres.Fault(err))
-	}
-	return after, nil
-}
 
 func (s *store) fullBacklogs(ctx context.Context, most tenant.Backlog) (backlogs, error) {
 	rows, err := s.queries().ListFullBacklogs(ctx, db.ListFullBacklogsParams{MaxWaiting: int32(most.Max), MaxWaitingPerJob: int32(most.MaxPerJob)})

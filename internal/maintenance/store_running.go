@@ -1,4 +1,4 @@
-package promoter
+package maintenance
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
-func (s *store) drifted(ctx context.Context) ([]uuid.UUID, error) {
+func (s *store) tenantsWithWrongCounts(ctx context.Context) ([]uuid.UUID, error) {
 	tenants, err := s.queries().ListDriftedTenants(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("compare counts with rows: %w", postgres.Fault(err))
@@ -17,9 +17,9 @@ func (s *store) drifted(ctx context.Context) ([]uuid.UUID, error) {
 	return tenants, nil
 }
 
-// recount holds the tenant's counts locked while it counts: two statements,
+// countRunning holds the tenant's counts locked while it counts: two statements,
 // because one would count on the snapshot from before the lock.
-func (s *store) recount(ctx context.Context, tenant uuid.UUID) error {
+func (s *store) countRunning(ctx context.Context, tenant uuid.UUID) error {
 	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := tx.EnsureRunningCount(ctx, tenant); err != nil {
 			return err
@@ -30,7 +30,7 @@ func (s *store) recount(ctx context.Context, tenant uuid.UUID) error {
 		return tx.RecountRunning(ctx, tenant)
 	})
 	if err != nil {
-		return fmt.Errorf("recount what a tenant runs: %w", postgres.Fault(err))
+		return fmt.Errorf("count what a tenant runs: %w", postgres.Fault(err))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package promoter
+package maintenance
 
 import (
 	"context"
@@ -8,29 +8,29 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
-func (s *store) tenantsToHold(ctx context.Context) ([]uuid.UUID, error) {
-	ids, err := s.queries().ListTenantsToHold(ctx, custodyBatch)
+func (s *store) tenantsToPause(ctx context.Context) ([]uuid.UUID, error) {
+	ids, err := s.queries().ListTenantsToHold(ctx, suspendBatch)
 	return ids, postgres.Fault(err)
 }
 
-func (s *store) holdJobs(ctx context.Context, tenant uuid.UUID) (jobs int, more bool, err error) {
+func (s *store) pauseJobs(ctx context.Context, tenant uuid.UUID) (jobs int, more bool, err error) {
 	n, err := s.queries().HoldJobs(ctx, tenant)
 	return int(n), n > 0, postgres.Fault(err)
 }
 
-func (s *store) tenantsToFree(ctx context.Context) ([]uuid.UUID, error) {
-	ids, err := s.queries().ListTenantsToFree(ctx, custodyBatch)
+func (s *store) tenantsToResume(ctx context.Context) ([]uuid.UUID, error) {
+	ids, err := s.queries().ListTenantsToFree(ctx, suspendBatch)
 	return ids, postgres.Fault(err)
 }
 
-func (s *store) freeJobs(ctx context.Context, tenant uuid.UUID) (jobs int, more bool, err error) {
+func (s *store) resumeJobs(ctx context.Context, tenant uuid.UUID) (jobs int, more bool, err error) {
 	n, err := s.queries().FreeJobs(ctx, tenant)
 	return int(n), n > 0, postgres.Fault(err)
 }
 
 // tenantsToPurge are deleted tenants of which nothing is active.
 func (s *store) tenantsToPurge(ctx context.Context) ([]uuid.UUID, error) {
-	ids, err := s.queries().ListDeletingTenants(ctx, custodyBatch)
+	ids, err := s.queries().ListDeletingTenants(ctx, suspendBatch)
 	return ids, postgres.Fault(err)
 }
 

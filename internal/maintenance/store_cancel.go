@@ -1,4 +1,4 @@
-package promoter
+package maintenance
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package promoter
+package maintenance
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 const (
 	// cancelBudget is how long a pass cancels, half of the time between two: what
-	// a promoter can cancel follows from the speed of its database.
+	// a process can cancel follows from the speed of its database.
 	cancelBudget = 500 * time.Millisecond
 	// cancelBatch is how many orders, and how many suspended tenants, a pass takes.
 	cancelBatch = 200
@@ -52,9 +52,9 @@ type place struct {
 // for half a second at most. It says how many executions that were. What fails for
 // one tenant is in the error, and the others go on. Any number of promoters may do
 // so at once.
-func (p *Promoter) Cancel(ctx context.Context) (cancelled int, err error) {
-	targets, errs := p.store.targets(ctx)
-	p.forgetProgress(targets)
+func (m *Maintainer) Cancel(ctx context.Context) (cancelled int, err error) {
+	targets, errs := m.store.targets(ctx)
+	m.forgetProgress(targets)
 	turns := turnsOf(targets)
 	for began := clock.Start(); len(turns) > 0; {
 		left := turns[:0]
@@ -62,7 +62,7 @@ func (p *Promoter) Cancel(ctx context.Context) (cancelled int, err error) {
 			if began.Elapsed() > cancelBudget || ctx.Err() != nil {
 				return cancelled, errors.Join(errs...)
 			}
-			n, done, err := p.cancelPiece(ctx, mine[0])
+			n, done, err := m.cancelPiece(ctx, mine[0])
 			cancelled += n
 			if err != nil {
 				errs = append(errs, fmt.Errorf("tenant %s, job %s: %w", mine[0].tenant, mine[0].job, err))
@@ -96,10 +96,10 @@ func turnsOf(targets []target) (turns [][]target) {
 }
 
 // forgetProgress drops what is known of targets that are done.
-func (p *Promoter) forgetProgress(targets []target) {
-	for t := range p.cancelling {
+func (m *Maintainer) forgetProgress(targets []target) {
+	for t := range m.cancelling {
 		if !slices.Contains(targets, t) {
-			delete(p.cancelling, t)
+			delete(m.cancelling, t)
 		}
 	}
 }
@@ -107,17 +107,17 @@ func (p *Promoter) forgetProgress(targets []target) {
 // cancelPiece cancels the next piece of a target; done says that there is no
 // further one now. A piece that the database refuses is divided until the
 // execution that it refuses is alone, and that one is parked.
-func (p *Promoter) cancelPiece(ctx context.Context, t target) (n int, done bool, err error) {
-	at, known := p.cancelling[t]
+func (m *Maintainer) cancelPiece(ctx context.Context, t target) (n int, done bool, err error) {
+	at, known := m.cancelling[t]
 	if !known {
 		at = &progress{size: firstPiece}
-		p.cancelling[t] = at
+		m.cancelling[t] = at
 	}
 	mark := clock.Start()
-	n, last, err := p.store.cancelPiece(ctx, t, *at)
+	n, last, err := m.store.cancelPiece(ctx, t, *at)
 	switch took := mark.Elapsed(); {
 	case postgres.Refused(err) && at.size == 1:
-		return 0, false, p.parkNext(ctx, t, at, err)
+		return 0, false, m.parkNext(ctx, t, at, err)
 	case postgres.Refused(err):
 		at.size = max(1, at.size/2)
 		return 0, false, nil
@@ -126,7 +126,7 @@ func (p *Promoter) cancelPiece(ctx context.Context, t target) (n int, done bool,
 		return 0, false, postgres.Fault(err)
 	case n == 0:
 		at.after = place{}
-		return 0, true, p.store.closeOrder(ctx, t)
+		return 0, true, m.store.closeOrder(ctx, t)
 	case took < quickPiece:
 		at.size = min(maxPiece, 2*at.size)
 	case took > slowPiece:
@@ -139,24 +139,16 @@ func (p *Promoter) cancelPiece(ctx context.Context, t target) (n int, done bool,
 // parkNext parks the next execution of a target, whose cancelling the database
 // refuses, and goes on behind it. One that cannot be parked either stays as it
 // is: no claim takes it, and the next passes come back to it.
-func (p *Promoter) parkNext(ctx context.Context, t target, at *progress, why error) error {
-	next, err := p.store.nextPlace(ctx, t, *at)
+func (m *Maintainer) parkNext(ctx context.Context, t target, at *progress, why error) error {
+	next, err := m.store.nextPlace(ctx, t, *at)
 	if err != nil {
 		return err
 	}
 	at.after = next
-	if err := p.store.parkWaiting(ctx, t, next.id, why); err != nil {
-		p.Log.ErrorContext(ctx, "an execution cannot be cancelled", "execution_id", next.id, "tenant_id", t.tenant, "job_id", t.job, "error", errors.Join(why, err))
+	if err := m.store.parkWaiting(ctx, t, next.id, why); err != nil {
+		m.c.Log.ErrorContext(ctx, "an execution cannot be cancelled", "execution_id", next.id, "tenant_id", t.tenant, "job_id", t.job, "error", errors.Join(why, err))
 		return nil
 	}
-	p.Log.WarnContext(ctx, "the end of a cancelled execution is parked", "execution_id", next.id, "tenant_id", t.tenant, "job_id", t.job, "error", why)
+	m.c.Log.WarnContext(ctx, "the end of a cancelled execution is parked", "execution_id", next.id, "tenant_id", t.tenant, "job_id", t.job, "error", why)
 	return nil
-}
-
-func (p *Promoter) cancelNow(ctx context.Context) error {
-	cancelled, err := p.Cancel(ctx)
-	if cancelled > 0 {
-		p.Log.InfoContext(ctx, "executions cancelled", "executions", cancelled)
-	}
-	return err
 }

@@ -1,0 +1,69 @@
+// Package hint tells workers which executions to claim.
+//
+// It owns what becomes of an execution whose hint cannot be sent: it goes into
+// the pool, where workers poll for it. It refuses to decide what is hinted, and
+// to carry hints (package queue).
+package hint
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/queue"
+)
+
+// publisher carries hints. The database holds every fact, so a hint that is not
+// sent costs time and nothing else.
+type publisher interface {
+	Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
+}
+
+// Config says where hints go.
+type Config struct {
+	DB    *postgres.DB // acting as postgres.Engine
+	Queue publisher
+	Log   *slog.Logger
+}
+
+// Sender sends hints. Any number of goroutines may use it.
+type Sender struct {
+	c     Config
+	store store
+}
+
+// New makes a sender.
+func New(c Config) *Sender { return &Sender{c: c, store: store{db: c.DB}} }
+
+// Execution is one to hint.
+type Execution struct {
+	ID       uuid.UUID
+	Priority int
+}
+
+// Send sends a hint for each execution, in the lane of its priority.
+func (s *Sender) Send(ctx context.Context, executions []Execution) {
+	lanes := map[queue.Lane][]uuid.UUID{}
+	for _, e := range executions {
+		lane := queue.LaneFor(e.Priority)
+		lanes[lane] = append(lanes[lane], e.ID)
+	}
+	for lane, ids := range lanes {
+		s.SendLane(ctx, lane, ids)
+	}
+}
+
+// SendLane sends hints in one lane, and pools the executions where that fails.
+// Where pooling fails too, a later sweep does it.
+func (s *Sender) SendLane(ctx context.Context, lane queue.Lane, ids []uuid.UUID) {
+	err := s.c.Queue.Publish(ctx, lane, ids)
+	if err == nil {
+		return
+	}
+	s.c.Log.DebugContext(ctx, "hints not sent, workers poll for the executions", "error", err, "executions", len(ids))
+	if err := s.store.pool(ctx, ids); err != nil {
+		s.c.Log.WarnContext(ctx, "executions without a hint are not in the pool yet; a sweep pools them", "error", err, "executions", len(ids))
+	}
+}

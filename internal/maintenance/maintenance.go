@@ -1,0 +1,73 @@
+// Package maintenance keeps the tables right.
+//
+// It owns bounded passes: Sweep reassigns or ends executions whose worker is
+// gone or whose deadline passed, repeats lost hints and stores parked ends;
+// Cancel cancels in pieces what was ordered to be cancelled; Suspend pauses and
+// resumes the jobs of tenants; ChangeStatus ends pauses and stops jobs that keep
+// failing; ReconcileSchedules and ReconcileRunning compare what should be with
+// what is; MakePartitions, CountWaiting, Gauge and WatchSnapshots see to tables
+// and numbers. Any number of processes may run each at once. It refuses to make
+// executions (package promoter), to run them (package worker) and to remove what
+// is old (package retention).
+package maintenance
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/hint"
+	"github.com/scheduler-service/scheduler/internal/job/schedules"
+	"github.com/scheduler-service/scheduler/internal/parking"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/tenant"
+)
+
+// hints is what maintenance needs of the queue.
+type hints interface {
+	Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
+	LostContents(ctx context.Context) (lost bool, err error)
+	Depth(ctx context.Context) (map[queue.Lane]int, error)
+}
+
+// Config is what a Maintainer is made of.
+type Config struct {
+	DB      *postgres.DB // acting as postgres.Engine
+	Hints   hints
+	Metrics *telemetry.Metrics
+	Log     *slog.Logger
+	// TenantMaxRunning is how many executions a tenant may run at once where it
+	// has no limit of its own; 0: any number. The same in every process.
+	TenantMaxRunning int
+	// Backlog is how many executions may wait where a tenant has no limits of its
+	// own.
+	Backlog tenant.Backlog
+	// PartitionsAhead is for how many months to come there are partitions; at
+	// least one is made.
+	PartitionsAhead int
+}
+
+// Maintainer does the passes. One goroutine at a time calls each.
+type Maintainer struct {
+	c          Config
+	store      *store
+	hints      *hint.Sender
+	fleet      *fleet.Store
+	parking    *parking.Store
+	schedules  *schedules.Cache     // of ReconcileSchedules
+	cancelling map[target]*progress // of Cancel
+	counting   waitingCount         // of CountWaiting
+}
+
+// New makes a Maintainer.
+func New(c Config) *Maintainer {
+	return &Maintainer{
+		c: c, store: &store{db: c.DB}, hints: hint.New(hint.Config{DB: c.DB, Queue: c.Hints, Log: c.Log}),
+		fleet: fleet.NewStore(c.DB), parking: parking.NewStore(c.DB), schedules: schedules.NewCache(),
+		cancelling: map[target]*progress{}, counting: waitingCount{tenants: countTenants},
+	}
+}
