@@ -21,10 +21,9 @@ import (
 )
 
 const (
-	// believeFor is how long a key that was looked up is believed without
-	// another look, and so the longest that a revoked one works in another
-	// process.
-	believeFor = 2 * time.Second
+	// rememberFor is how long a process trusts a key that it has read before it
+	// reads it again: a revoked key works at most that long in another process.
+	rememberFor = 2 * time.Second
 	// maxBelieved bounds the memory of keys.
 	maxBelieved = 10_000
 	// touchEvery is how old lastUsedAt gets before it is written again.
@@ -37,11 +36,11 @@ type Store struct {
 	db *postgres.DB
 
 	mu       sync.Mutex
-	believed map[string]belief // by the hash of the key
+	believed map[string]remembered // by the hash of the key
 }
 
-// belief is what a look at a key found.
-type belief struct {
+// remembered is a key as it was read.
+type remembered struct {
 	id    uuid.UUID
 	who   identity.Principal
 	until time.Time // when the key ends; zero: never
@@ -49,7 +48,7 @@ type belief struct {
 }
 
 // NewStore makes a store.
-func NewStore(db *postgres.DB) *Store { return &Store{db: db, believed: map[string]belief{}} }
+func NewStore(db *postgres.DB) *Store { return &Store{db: db, believed: map[string]remembered{}} }
 
 // Position is a place in a list of keys, newest first.
 type Position struct {
@@ -65,7 +64,7 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, spec Spec) (key Ke
 	}
 	text = mint(id, who.TenantID)
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		if err := tenant.Room(ctx, tx, who.TenantID, tenant.APIKeys); err != nil {
+		if err := tenant.CheckQuota(ctx, tx, who.TenantID, tenant.APIKeys); err != nil {
 			return err
 		}
 		row, err := tx.InsertApiKey(ctx, db.InsertApiKeyParams{
@@ -175,7 +174,7 @@ func (s *Store) authenticate(ctx context.Context, text string) (identity.Princip
 	if who, ok := s.remembered(string(sum)); ok {
 		return who, nil
 	}
-	var found belief
+	var found remembered
 	err := s.db.InTenant(turn.Login(ctx), tenantID, func(tx *postgres.Tx) error {
 		row, err := tx.GetApiKey(ctx, db.GetApiKeyParams{TenantID: tenantID, ID: id})
 		if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
@@ -197,9 +196,9 @@ func (s *Store) authenticate(ctx context.Context, text string) (identity.Princip
 }
 
 // believe decides whether a row's key is the one that was sent.
-func believe(row db.ApiKey, sum []byte, now time.Time) (belief, error) {
+func believe(row db.ApiKey, sum []byte, now time.Time) (remembered, error) {
 	key := fromRow(row)
-	b := belief{id: key.ID, who: identity.Principal{
+	b := remembered{id: key.ID, who: identity.Principal{
 		Actor: tenant.Actor{TenantID: key.TenantID, Subject: "api-key:" + key.ID.String()}, Scopes: key.Scopes, Key: key.ID,
 	}}
 	if key.ExpiresAt != nil {
@@ -212,10 +211,10 @@ func believe(row db.ApiKey, sum []byte, now time.Time) (belief, error) {
 			b.until = *row.OldUntil
 		}
 	default:
-		return belief{}, refused()
+		return remembered{}, refused()
 	}
 	if !b.until.IsZero() && !b.until.After(now) {
-		return belief{}, refused()
+		return remembered{}, refused()
 	}
 	b.found = clock.Start()
 	return b, nil
@@ -227,13 +226,13 @@ func (s *Store) remembered(sum string) (identity.Principal, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b, ok := s.believed[sum]
-	if !ok || b.found.Elapsed() >= believeFor || !b.until.IsZero() && !b.until.After(clock.Now()) {
+	if !ok || b.found.Elapsed() >= rememberFor || !b.until.IsZero() && !b.until.After(clock.Now()) {
 		return identity.Principal{}, false
 	}
 	return b.who, true
 }
 
-func (s *Store) remember(sum string, b belief) {
+func (s *Store) remember(sum string, b remembered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.believed) >= maxBelieved {

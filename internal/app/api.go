@@ -77,7 +77,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	programs, backlog := apikey.NewStore(db), tenant.Backlog{Max: c.TenantMaxWaiting, MaxPerJob: c.JobMaxWaiting}
 	serve, err := p.handlers(c, listener, rest.Deps{
 		Jobs: job.NewStore(db).Sealing(ring).Bounded(c.TenantMaxJobs).Keeping(c.VersionsKept), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
-		Executions: execution.NewStore(db).Limited(c.TenantMaxRunning).Waiting(backlog), Backfills: backfill.NewStore(db, c.RetentionMonths).Waiting(backlog), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
+		Executions: execution.NewStore(db).Limited(c.TenantMaxRunning).Waiting(backlog), Backfills: backfill.NewStore(db, c.RetentionMonths).WithLimits(backlog), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Monitor: statistics.NewStore(db), Numbers: collect.NewStore(db),
 		Buckets: buckets, Limits: defaultLimits(c), TrustedProxies: c.TrustedProxies, FailuresPerMinute: c.FailuresPerMin,
 		Services: identity.NewPeerTokens(peers(c)...),
@@ -95,7 +95,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 
 // defaultLimits are those of tenants that have none of their own.
 func defaultLimits(c config.API) tenant.Limits {
-	limits := tenant.Limits{RequestsPerSecond: &c.TenantRequests}.WithDefaults(tenant.Fallbacks())
+	limits := tenant.Limits{RequestsPerSecond: &c.TenantRequests}.WithDefaults(tenant.DefaultQuotas())
 	if c.TenantMaxJobs > 0 {
 		limits.MaxJobs = &c.TenantMaxJobs
 	}

@@ -28,7 +28,7 @@ func (p process) workerRing(ctx context.Context, c config.Worker, db *postgres.D
 	if err != nil {
 		return nil, err
 	}
-	unheld, err := secret.Unheld(ctx, db, ring)
+	unheld, err := secret.CountUnopenable(ctx, db, ring)
 	if err != nil {
 		return nil, err
 	}

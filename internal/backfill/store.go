@@ -35,9 +35,9 @@ type Store struct {
 // as long as executions are kept, which goes by the month of their scheduled time.
 func NewStore(db *postgres.DB, months int) *Store { return &Store{db: db, months: months} }
 
-// Waiting is the same store with limits on what may wait, of tenants that have
+// WithLimits is the same store with limits on what may wait, of tenants that have
 // none of their own: where they are met, no backfill begins.
-func (s *Store) Waiting(limits tenant.Backlog) *Store {
+func (s *Store) WithLimits(limits tenant.Backlog) *Store {
 	return &Store{db: s.db, months: s.months, backlog: limits}
 }
 

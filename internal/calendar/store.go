@@ -66,7 +66,7 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, spec Spec, key ide
 }
 
 func create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec) (Calendar, error) {
-	if err := tenant.Room(ctx, tx, who.TenantID, tenant.Calendars); err != nil {
+	if err := tenant.CheckQuota(ctx, tx, who.TenantID, tenant.Calendars); err != nil {
 		return Calendar{}, err
 	}
 	id, err := uuid.NewV7()
@@ -199,9 +199,9 @@ func Load(ctx context.Context, tx *postgres.Tx, tenant uuid.UUID, ids []uuid.UUI
 	return sets(rows)
 }
 
-// Hold is Load for a job that is about to name them: until its transaction
+// Lock is Load for a job that is about to name them: until its transaction
 // commits, none of them changes or goes.
-func Hold(ctx context.Context, tx *postgres.Tx, tenant uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]schedule.Calendar, error) {
+func Lock(ctx context.Context, tx *postgres.Tx, tenant uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]schedule.Calendar, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}

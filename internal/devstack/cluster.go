@@ -79,7 +79,7 @@ func (c *cluster) findOrMake(ctx context.Context, o Options) error {
 	return c.create(ctx, o, dirs)
 }
 
-// places are the directories in which the data may lie: the one asked for, and
+// dataDirs are the directories in which the data may lie: the one asked for, and
 // as root also others, for when that one is closed to the accounts that
 // PostgreSQL may run as.
 func (c *cluster) places(on *machine) []string {

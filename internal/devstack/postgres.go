@@ -225,11 +225,11 @@ func (p *Postgres) Restart(ctx context.Context) error {
 // errStopped is what a stopped server answers.
 var errStopped = errors.New("the server was stopped")
 
-// Leave restarts the server so that it outlives us, for a person who wants to
-// look into a database that a test has left, and returns its process id. Stop
+// Detach restarts the server so that it outlives this process, for a person who
+// wants to see the database of a failed test, and returns its process id. Stop
 // does nothing afterwards; SIGINT ends the server, and a throwaway's data is
 // removed by the next start of another throwaway.
-func (p *Postgres) Leave() (pid int, err error) {
+func (p *Postgres) Detach() (pid int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped {

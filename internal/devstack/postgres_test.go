@@ -192,12 +192,12 @@ func TestDurableNeedsADirectory(t *testing.T) {
 	}
 }
 
-func TestLeave(t *testing.T) {
+func TestDetach(t *testing.T) {
 	t.Parallel()
 	base := openDir(t)
 	p := startPostgres(t, Options{Dir: base})
 	tell(t, p.AdminURL, "CREATE TABLE kept AS SELECT 'still here' AS what")
-	pid, err := p.Leave()
+	pid, err := p.Detach()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func (s *Store) replace(ctx context.Context, who tenant.Actor, id uuid.UUID, e e
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		// The calendars before the job, as an edit of a calendar takes them: in
 		// the other order two edits could wait for each other.
-		calendars, err := contents(ctx, tx, who, spec.Calendars, calendar.Hold)
+		calendars, err := contents(ctx, tx, who, spec.Calendars, calendar.Lock)
 		if err != nil {
 			return err
 		}

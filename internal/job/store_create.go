@@ -106,7 +106,7 @@ func (s *Store) newParams(ctx context.Context, tx *postgres.Tx, who tenant.Actor
 	p.ID, p.TenantID, p.CreatedBy, p.Now, p.AnchorAt, p.Status = id, who.TenantID, who.Subject, tx.At, tx.At, string(Active)
 	var calendars []schedule.Calendar
 	if len(spec.Calendars) > 0 {
-		if calendars, err = contents(ctx, tx, who, spec.Calendars, calendar.Hold); err != nil {
+		if calendars, err = contents(ctx, tx, who, spec.Calendars, calendar.Lock); err != nil {
 			return p, protected, err
 		}
 	}

@@ -134,7 +134,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 		t.Fatal(err)
 	}
 	keys := apikey.NewStore(b.db)
-	b.buckets, b.limits = newBuckets(t), tenant.Limits{RequestsPerSecond: ptr(1_000_000)}.WithDefaults(tenant.Fallbacks())
+	b.buckets, b.limits = newBuckets(t), tenant.Limits{RequestsPerSecond: ptr(1_000_000)}.WithDefaults(tenant.DefaultQuotas())
 	b.deps = rest.Deps{
 		Keys: keys, Services: identity.NewPeerTokens(identity.Unnamed(serviceToken, nextToken)...), Buckets: b.buckets, Limits: b.limits, FailuresPerMinute: 1_000_000,
 		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Audit: audit.NewStore(b.db), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true), Monitor: statistics.NewStore(b.db), Numbers: collect.NewStore(b.db),

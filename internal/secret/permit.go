@@ -12,7 +12,7 @@ import (
 )
 
 // MayUse refuses a configuration that sends a secret where the stored one (nil:
-// none) does not, to somebody who may not do that: to choose the target of
+// none) does not, to somebody who may not do that: a caller that chooses the target of
 // a secret can read it there. A reference may stay where it stands, as long as
 // the target does. The refusal is Forbidden and lists the references.
 func MayUse(who tenant.Actor, stored, config json.RawMessage) error {

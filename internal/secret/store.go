@@ -66,7 +66,7 @@ func (s *Store) Put(ctx context.Context, who tenant.Actor, d Draft) (stored Secr
 func outdated(message string) error { return fault.New(fault.Conflict, "PRECONDITION_FAILED", message) }
 
 func (s *Store) insert(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d Draft) (Secret, error) {
-	if err := tenant.Room(ctx, tx, who.TenantID, tenant.Secrets); err != nil {
+	if err := tenant.CheckQuota(ctx, tx, who.TenantID, tenant.Secrets); err != nil {
 		return Secret{}, err
 	}
 	id, err := uuid.NewV7()

@@ -51,9 +51,9 @@ func Rotate(ctx context.Context, d *postgres.DB, keys *keyring.Ring) (Rotation, 
 	return r, err
 }
 
-// Unheld counts what is sealed under keys that the ring does not have, by their
+// CountUnopenable counts what is sealed under keys that the ring does not have, by their
 // ids: attempts that need it fail.
-func Unheld(ctx context.Context, d *postgres.DB, keys *keyring.Ring) (map[string]int, error) {
+func CountUnopenable(ctx context.Context, d *postgres.DB, keys *keyring.Ring) (map[string]int, error) {
 	sealed, err := sealedByKey(ctx, d)
 	maps.DeleteFunc(sealed, func(id string, _ int) bool { return keys.Holds(id) })
 	return sealed, err

@@ -304,7 +304,7 @@ func TestRotationNamesWhatItCannotOpen(t *testing.T) {
 	b := setup(t)
 	b.put(ring(t, keyring.Generate("lost")), b.ours, "a", canary)
 	b.put(ring(t, keyring.Generate("k1")), b.ours, "b", canary)
-	unheld, err := secret.Unheld(t.Context(), b.engine, ring(t, keyring.Generate("k1")))
+	unheld, err := secret.CountUnopenable(t.Context(), b.engine, ring(t, keyring.Generate("k1")))
 	if diff := cmp.Diff(map[string]int{"lost": 1}, unheld); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}

@@ -27,8 +27,8 @@ const (
 // it, the number is the one that a promoter counted last.
 const exactUpTo = 1000
 
-// askAgain is when a caller may ask again for what a full backlog refused.
-const askAgain = 5 * time.Second
+// retryAfter is when a caller may ask again for what a full backlog refused.
+const retryAfter = 5 * time.Second
 
 // Admit refuses an execution that would have to wait where as many wait as may.
 // It also answers how many executions the tenant may have in a day; nil: any
@@ -65,7 +65,7 @@ func (b Backlog) Admit(ctx context.Context, tx *postgres.Tx, id, job uuid.UUID) 
 		if l.most > 0 && l.waiting >= int64(l.most) {
 			name, why := b.Full(l.ofJob, int64(l.most), l.own)
 			e := fault.Exceeded(fault.Limit{Name: name, Value: int64(l.most)}, why, tx.At)
-			e.Kind, e.RetryAfter = fault.TooMany, askAgain
+			e.Kind, e.RetryAfter = fault.TooMany, retryAfter
 			return nil, e
 		}
 	}

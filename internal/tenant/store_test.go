@@ -19,21 +19,21 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// looks counts how often tenants are looked at.
-type looks struct{ n atomic.Int64 }
+// reads counts how often tenants are looked at.
+type reads struct{ n atomic.Int64 }
 
-func (l *looks) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+func (l *reads) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	l.n.Add(1) // each transaction is opened with one
 	return ctx
 }
-func (l *looks) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-func (l *looks) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
-func (l *looks) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (l *reads) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (l *reads) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+func (l *reads) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	return ctx
 }
-func (l *looks) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (l *reads) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-func open(t testing.TB, url string, counted *looks) *postgres.DB {
+func open(t testing.TB, url string, counted *reads) *postgres.DB {
 	t.Helper()
 	c := postgres.Config{URL: url, Role: postgres.API, Name: "test", MaxConns: 4}
 	if counted != nil {
@@ -52,7 +52,7 @@ func open(t testing.TB, url string, counted *looks) *postgres.DB {
 func TestRefusalsAreRemembered(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
-	var counted looks
+	var counted reads
 	here := tenant.NewStore(open(t, database.URL, &counted), false)
 	there := tenant.NewStore(open(t, database.URL, nil), false)
 	suspended, unknown := uuid.New(), uuid.New()

@@ -79,7 +79,7 @@ func private() (*server, error) {
 		if !s.kept.Load() {
 			return pg.Stop()
 		}
-		pid, err := pg.Leave()
+		pid, err := pg.Detach()
 		fmt.Fprintf(os.Stderr, "PostgreSQL was left running for the kept databases; kill -INT %d ends it\n", pid)
 		return err
 	})

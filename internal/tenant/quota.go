@@ -33,16 +33,16 @@ var kinds = [...]struct {
 	APIKeys:   {"maxApiKeys", 100, "API keys"},
 }
 
-// Fallbacks are the limits on what Room counts, of tenants without their own.
-func Fallbacks() Limits {
+// DefaultQuotas are the limits on what Room counts, of tenants without their own.
+func DefaultQuotas() Limits {
 	most := func(k Kind) *int { n := kinds[k].fallback; return &n }
 	return Limits{MaxCalendars: most(Calendars), MaxSecrets: most(Secrets), MaxAPIKeys: most(APIKeys)}
 }
 
-// Room refuses one more of a kind where the tenant has as many as it may. The
+// CheckQuota refuses one more of a kind where the tenant has as many as it may. The
 // tenant's row stays locked until the end of the transaction, so that of two
 // that are made at once the second counts the first.
-func Room(ctx context.Context, tx *postgres.Tx, id uuid.UUID, kind Kind) error {
+func CheckQuota(ctx context.Context, tx *postgres.Tx, id uuid.UUID, kind Kind) error {
 	own, err := tx.LockTenantBounds(ctx, id)
 	if err != nil {
 		return fmt.Errorf("lock the tenant: %w", err)
