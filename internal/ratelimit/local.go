@@ -9,6 +9,7 @@ import (
 type local struct {
 	full    time.Duration // when it is full again
 	refused time.Duration // until when the last refusal holds
+	unpaid  time.Duration // what was given that the shared bucket does not know of
 }
 
 // idle says that a bucket is as good as a new one.

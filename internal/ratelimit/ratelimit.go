@@ -31,8 +31,10 @@ const (
 	// patience is how long Redis may take for one request's answer before the
 	// bucket of this process is asked.
 	patience = 50 * time.Millisecond
-	// awayFor is how long Redis is not asked after it did not answer.
-	awayFor = time.Second
+	// awayFor is how long Redis is not asked after it did not answer: longer than
+	// it may take, so that few requests wait for it in vain, and short, because
+	// each process admits the whole rate meanwhile.
+	awayFor = 200 * time.Millisecond
 	// maxBuckets bounds the buckets of one kind in this process, and spareBuckets
 	// how many those share for whom there is no room.
 	maxBuckets   = 50_000
@@ -135,13 +137,16 @@ func (b *Buckets) Take(ctx context.Context, bucket string, rate Rate) Verdict {
 
 func (b *Buckets) take(ctx context.Context, bucket string, rate Rate) Verdict {
 	if b.askRedis() {
-		full, ok, err := b.shared(ctx, bucket, rate)
+		unpaid := b.takeUnpaid(bucket)
+		full, ok, err := b.shared(ctx, bucket, rate, unpaid)
 		if err == nil {
+			b.mirror(bucket, full)
 			if b.away.Swap(false) {
 				b.log.InfoContext(ctx, "request limits are shared again")
 			}
 			return verdict(rate, full, ok)
 		}
+		b.keepUnpaid(bucket, unpaid)
 		if !b.away.Swap(true) {
 			b.log.WarnContext(ctx, "redis does not answer, request limits are kept by each process", "error", err)
 		}
@@ -150,8 +155,8 @@ func (b *Buckets) take(ctx context.Context, bucket string, rate Rate) Verdict {
 	return verdict(rate, full, ok)
 }
 
-// askRedis says whether to ask Redis: of those who come while it is away, one a
-// second.
+// askRedis says whether to ask Redis: of those who come while it is away, one each
+// awayFor.
 func (b *Buckets) askRedis() bool {
 	if b.client == nil {
 		return false
@@ -170,22 +175,29 @@ func (b *Buckets) askRedis() bool {
 }
 
 // script is the bucket in Redis, by its clock, in microseconds: KEYS[1] holds
-// when the bucket is full again; ARGV are how much fuller the request makes it and
-// the window. It answers whether a request was there, and how long until the bucket
-// is full again.
+// when the bucket is full again; ARGV are how much fuller the request makes it,
+// the window, and what this process gave while Redis did not answer. That fills
+// the bucket to twice the window at most, so that nobody waits longer than a
+// window for what others were given. The script answers whether a request was
+// there, and how long until the bucket is full again.
 var script = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
+local step, window, unpaid = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local full = math.max(tonumber(redis.call('GET', KEYS[1]) or now), now)
-if full + tonumber(ARGV[1]) - now > tonumber(ARGV[2]) then return {0, full - now} end
-full = full + tonumber(ARGV[1])
-redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil((full - now) / 1000) + 1)
-return {1, full - now}`)
+full = math.max(full, math.min(full + unpaid, now + 2 * window))
+local ok = 0
+if full + step - now <= window then full, ok = full + step, 1 end
+if ok == 1 or unpaid > 0 then
+  redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil((full - now) / 1000) + 1)
+end
+return {ok, full - now}`)
 
-func (b *Buckets) shared(ctx context.Context, bucket string, rate Rate) (full time.Duration, ok bool, err error) {
+func (b *Buckets) shared(ctx context.Context, bucket string, rate Rate, unpaid time.Duration) (full time.Duration, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	answer, err := script.Run(ctx, b.client, []string{"sched:rate:" + bucket}, rate.step().Microseconds(), rate.Window.Microseconds()).Int64Slice()
+	answer, err := script.Run(ctx, b.client, []string{"sched:rate:" + bucket},
+		rate.step().Microseconds(), rate.Window.Microseconds(), unpaid.Microseconds()).Int64Slice()
 	if err != nil {
 		return 0, false, fmt.Errorf("ask for a request limit: %w", err)
 	}
@@ -193,6 +205,38 @@ func (b *Buckets) shared(ctx context.Context, bucket string, rate Rate) (full ti
 		return 0, false, errors.New("the answer about a request limit is not one")
 	}
 	return time.Duration(answer[1]) * time.Microsecond, answer[0] == 1, nil
+}
+
+// takeUnpaid takes, for one request to Redis, what this process gave of a bucket
+// that Redis does not know of.
+func (b *Buckets) takeUnpaid(bucket string) (unpaid time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if found, ok := b.kind(bucket).own[bucket]; ok {
+		unpaid, found.unpaid = found.unpaid, 0
+	}
+	return unpaid
+}
+
+// keepUnpaid keeps what Redis was not told after all.
+func (b *Buckets) keepUnpaid(bucket string, unpaid time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if found, ok := b.kind(bucket).own[bucket]; ok {
+		found.unpaid += unpaid
+	}
+}
+
+// mirror makes the bucket of this process at least as full as the shared one, so
+// that a Redis that is late hands out no fresh burst. Answers come in any order.
+func (b *Buckets) mirror(bucket string, full time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, k := b.since.Elapsed(), b.kind(bucket)
+	k.find(bucket, now)
+	if found, ok := k.own[bucket]; ok { // spare buckets are of several names
+		found.full = max(found.full, now+full)
+	}
 }
 
 // own asks the bucket of this process.
@@ -206,6 +250,9 @@ func (b *Buckets) own(bucket string, rate Rate) (full time.Duration, ok bool) {
 		return at - now, false
 	}
 	found.full = at + rate.step()
+	if b.client != nil {
+		found.unpaid = min(found.unpaid+rate.step(), rate.Window)
+	}
 	return found.full - now, true
 }
 
