@@ -132,6 +132,9 @@ func (t *Tokens) Authenticate(ctx context.Context, h http.Header) (Principal, er
 	if _, err := t.parser.ParseWithClaims(token, &claims, find); err != nil {
 		return bearerOf(claims, err), refusal(err)
 	}
+	if err := checkStrict(token); err != nil {
+		return Principal{}, err
+	}
 	if err := t.checkLifetime(claims); err != nil {
 		return Principal{}, err
 	}
@@ -197,7 +200,7 @@ func Bearer(h http.Header) (string, error) {
 // points to a key of the token's own, or must be understood and is not, is
 // refused (RFC 7515, section 4.1). Of one secret, a kid is ignored.
 func (t *Tokens) key(ctx context.Context, token *jwt.Token) (any, error) {
-	for _, name := range []string{"crit", "jku", "jwk", "x5u", "x5c"} {
+	for _, name := range []string{"crit", "b64", "zip", "jku", "jwk", "x5u", "x5c"} {
 		if _, ok := token.Header[name]; ok {
 			return nil, fmt.Errorf("header parameter %s", name)
 		}

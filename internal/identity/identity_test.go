@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,10 +68,24 @@ func sign(t *testing.T, secret []byte, header, claims map[string]any) string {
 		}
 		return base64.RawURLEncoding.EncodeToString(raw)
 	}
-	text := part(header) + "." + part(claims)
+	return seal(secret, part(header)+"."+part(claims))
+}
+
+// signText builds a token of texts that no map can hold.
+func signText(secret []byte, header, claims string) string {
+	return seal(secret, base64.RawURLEncoding.EncodeToString([]byte(header))+"."+base64.RawURLEncoding.EncodeToString([]byte(claims)))
+}
+
+func seal(secret []byte, text string) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(text))
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// claimsText are good claims with some text before them.
+func claimsText(first string) string {
+	good, _ := json.Marshal(claims(nil)) // strings and numbers always marshal
+	return "{" + first + string(good[1:])
 }
 
 func hs256(extra ...any) map[string]any {
@@ -150,6 +165,11 @@ func TestAuthenticateRefusesForgedTokens(t *testing.T) {
 		"x5u":                           sign(t, key, hs256("x5u", "https://evil.example/cert"), claims(nil)),
 		"x5c":                           sign(t, key, hs256("x5c", []string{"AAAA"}), claims(nil)),
 		"crit":                          sign(t, key, hs256("crit", []string{"b64"}, "b64", false), claims(nil)),
+		"b64":                           sign(t, key, hs256("b64", false), claims(nil)),
+		"zip":                           sign(t, key, hs256("zip", "DEF"), claims(nil)),
+		"alg twice":                     signText(key, `{"alg":"HS256","alg":"HS256"}`, claimsText("")),
+		"a claim twice":                 signText(key, `{"alg":"HS256"}`, claimsText(`"tenant_id":"`+uuid.NewString()+`",`)),
+		"a claim twice, in capitals":    signText(key, `{"alg":"HS256"}`, claimsText(`"Tenant_ID":"`+uuid.NewString()+`",`)),
 		"a logout token":                sign(t, key, hs256("typ", "logout+jwt"), claims(nil)),
 		"no signature":                  parts[0] + "." + parts[1] + ".",
 		"no third part":                 parts[0] + "." + parts[1],
@@ -193,6 +213,8 @@ func TestAuthenticateRefusesBadClaims(t *testing.T) {
 		"expired":                      set("exp", now.Add(-40*time.Second).Unix()),
 		"exp missing":                  drop("exp"),
 		"exp a text":                   set("exp", "tomorrow"),
+		"exp digits as text":           set("exp", strconv.FormatInt(now.Add(time.Hour).Unix(), 10)),
+		"iat digits as text":           set("iat", strconv.FormatInt(now.Unix(), 10)),
 		"exp null":                     set("exp", nil),
 		"not valid yet":                set("nbf", now.Add(time.Minute).Unix()),
 		"issued in the future":         set("iat", now.Add(time.Minute).Unix()),
