@@ -60,7 +60,7 @@ func Serve(ctx context.Context, s Server) error {
 	// Requests outlive ctx: that it ends is the beginning of their drain.
 	requests := context.WithValue(context.WithoutCancel(ctx), drainingKey{}, &stopping)
 	server := &http.Server{
-		Handler:           s.Handler,
+		Handler:           closeAfterChunks(s.Handler),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -87,6 +87,19 @@ func Serve(ctx context.Context, s Server) error {
 		return err
 	}
 	return stop(server, s.Drain, ended)
+}
+
+// closeAfterChunks ends the connection of a request whose body comes in chunks. A
+// proxy in front may have read a Content-Length beside them, which net/http drops
+// before anybody sees it, and take what follows for another request's body: it
+// must not be served as a request of its own (RFC 9112, section 6.1).
+func closeAfterChunks(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TransferEncoding) > 0 {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // notice goes on serving for a while.

@@ -235,6 +235,26 @@ func TestAmbiguousLengthsAreRefused(t *testing.T) {
 	}
 }
 
+// TestNothingIsSmuggledBehindChunks sends a length and chunks, and behind their end
+// what a proxy that believes the length takes for the body.
+func TestNothingIsSmuggledBehindChunks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := serve(t, withVitals(t, &vitals{}).handler, nil)
+		conn, _ := r.listener.dial()
+		go func() {
+			_, _ = io.WriteString(conn, "GET /health/live HTTP/1.1\r\nHost: x\r\nContent-Length: 54\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+
+				"GET /health/live HTTP/1.1\r\nHost: x\r\nX-Smuggled: y\r\n\r\n")
+		}()
+		answers, err := io.ReadAll(conn)
+		if n := strings.Count(string(answers), "HTTP/1.1 "); n != 1 || !strings.Contains(string(answers), "Connection: close") {
+			t.Errorf("%d answers, %v:\n%s", n, err, answers)
+		}
+		_ = conn.Close()
+		r.finish(t)
+	})
+}
+
 // Stopping turns readiness off first, then the listener, and lets what is being
 // answered finish.
 func TestServeStopsInOrder(t *testing.T) {
