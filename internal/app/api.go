@@ -22,6 +22,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/identity/jwks"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/ratelimit"
 	"github.com/scheduler-service/scheduler/internal/rest"
@@ -56,7 +57,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	}
 	defer db.Close()
 	defer hints.Close()
-	tokens, keys, err := newTokens(c.Tokens, p.log)
+	tokens, passes, err := newTokens(c.Tokens, p.log)
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	}
 	defer buckets.Close()
 	programs, backlog := apikey.NewStore(db), tenant.Backlog{Max: c.TenantMaxWaiting, MaxPerJob: c.JobMaxWaiting}
-	serve, err := p.handlers(c, listener, rest.Deps{
+	serve, reload, err := p.handlers(c, listener, rest.Deps{
 		Jobs: job.NewStore(db).Sealing(ring).Bounded(c.TenantMaxJobs).Keeping(c.VersionsKept), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
 		Executions: execution.NewStore(db).Limited(c.TenantMaxRunning).Waiting(backlog), Backfills: backfill.NewStore(db, c.RetentionMonths).WithLimits(backlog), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Monitor: statistics.NewStore(db), Numbers: collect.NewStore(db),
@@ -90,7 +91,8 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	}
 	p.ready.add(func() error { return nil }) // it has its own answer, on its own port
 	p.log.InfoContext(ctx, "api listens", "address", listener.Addr().String())
-	return together(ctx, append(serve, keys)...)
+	runner := loop.Runner{Metrics: p.metrics, Log: p.log}
+	return together(ctx, append(serve, func(ctx context.Context) error { return runner.Run(ctx, append(passes, reload...)) })...)
 }
 
 // defaultLimits are those of tenants that have none of their own.
@@ -113,21 +115,24 @@ func defaultLimits(c config.API) tenant.Limits {
 
 // handlers are the servers of the API: one, or two where /internal has an
 // address of its own.
-func (p process) handlers(c config.API, listener net.Listener, deps rest.Deps) ([]func(context.Context) error, error) {
-	var serve []func(context.Context) error
+func (p process) handlers(c config.API, listener net.Listener, deps rest.Deps) (serve []func(context.Context) error, passes []loop.Pass, err error) {
 	var encrypted *tls.Config
 	if c.TLSCertFile != "" {
 		pair, err := certificate.Open(certificate.Files{Chain: c.TLSCertFile, Key: c.TLSKeyFile, Log: p.log})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		serve, encrypted = append(serve, pair.Run), pair.Config()
+		encrypted = pair.Config()
+		passes = append(passes, loop.Pass{Name: "reload-certificate", Every: certificate.RefreshEvery, Do: func(ctx context.Context, _ *loop.Turn) error {
+			pair.Refresh(ctx)
+			return nil
+		}})
 	}
 	sides := map[rest.Side]net.Listener{rest.Whole: listener}
 	if c.InternalAddr != "" {
 		internal, err := net.Listen("tcp", c.InternalAddr)
 		if err != nil {
-			return nil, fmt.Errorf("INTERNAL_ADDR: %w", err)
+			return nil, nil, fmt.Errorf("INTERNAL_ADDR: %w", err)
 		}
 		sides = map[rest.Side]net.Listener{rest.Public: listener, rest.Internal: internal}
 	}
@@ -135,13 +140,13 @@ func (p process) handlers(c config.API, listener net.Listener, deps rest.Deps) (
 		deps.Side = side
 		handler, err := rest.New(deps)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		serve = append(serve, func(ctx context.Context) error {
 			return rest.Serve(ctx, rest.Server{Listener: on, Handler: handler, Log: p.log, TLS: encrypted, Notice: c.ShutdownNotice, Drain: requestDrain})
 		})
 	}
-	return serve, nil
+	return serve, passes, nil
 }
 
 // peers are the other services of the platform, those without a name too.
@@ -163,21 +168,22 @@ func reveal(secrets []config.Secret) []string {
 
 // newTokens makes the verifier of tokens, with the keys of the auth service
 // where it publishes some.
-func newTokens(c config.Tokens, log *slog.Logger) (*identity.Tokens, func(context.Context) error, error) {
+func newTokens(c config.Tokens, log *slog.Logger) (tokens *identity.Tokens, passes []loop.Pass, err error) {
 	verify := identity.Config{
 		Secret: []byte(c.JWTSecret.Reveal()), Issuer: c.JWTIssuer, Audience: c.JWTAudience,
 		MaxLifetime: time.Duration(c.MaxLifetime) * time.Hour, Clock: clock.Now,
 	}
-	keys := func(context.Context) error { return nil }
 	if !c.JWKSURL.IsZero() {
 		set := jwks.New(jwks.Config{URL: c.JWKSURL.Reveal(), Log: log})
-		verify.Keys, keys = set.Key, set.Run
+		verify.Keys = set.Key
+		passes = append(passes, loop.Pass{Name: "refresh-keys", Every: jwks.RefreshEvery, Do: func(ctx context.Context, _ *loop.Turn) error {
+			return set.Refresh(ctx)
+		}})
 	}
-	tokens, err := identity.NewTokens(verify)
-	if err != nil {
+	if tokens, err = identity.NewTokens(verify); err != nil {
 		return nil, nil, fmt.Errorf("JWT_SECRET, JWT_JWKS_URL: %w", err)
 	}
-	return tokens, keys, nil
+	return tokens, passes, nil
 }
 
 func portOf(l net.Listener) int {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"time"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/maintenance"
@@ -41,6 +43,11 @@ func (p process) promoter(ctx context.Context, c config.Promoter) error {
 	retains := retention.New(retention.Config{
 		DB: db, Log: p.log, Months: c.RetentionMonths, MetricDays: c.MetricsDays, AuditDays: c.AuditDays,
 	})
-	passes := slices.Concat(promotes.Passes(), maintains.Passes(), retains.Passes(), collect.NewCollector(db).Passes())
+	passes := slices.Concat(promotes.Passes(), maintains.Passes(), retains.Passes(), collect.NewCollector(db).Passes(), []loop.Pass{
+		{Name: "tidy-queue", Every: time.Minute, Do: func(ctx context.Context, _ *loop.Turn) error {
+			_, err := hints.Tidy(ctx, clock.Now())
+			return err
+		}},
+	})
 	return loop.Runner{Leases: p.leases(db, c.LockTTL), Metrics: p.metrics, Log: p.log}.Run(ctx, passes)
 }

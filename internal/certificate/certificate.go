@@ -3,8 +3,7 @@
 // It owns reading it from two files, following the files while the process
 // runs, and the versions of TLS that are spoken. It refuses to make
 // certificates, to verify those of clients, and everything about connections
-// to others (packages egress, postgres and queue). Called by app; package rest
-// serves with what Config gives.
+// to others (packages egress, postgres and queue).
 package certificate
 
 import (
@@ -22,8 +21,9 @@ import (
 	"time"
 )
 
-// readEvery is the distance between two looks at the files.
-const readEvery = 5 * time.Second
+// RefreshEvery is how often to call Refresh: how long the old certificate is shown
+// after its files changed.
+const RefreshEvery = 5 * time.Second
 
 // Files says where a certificate stands, in PEM.
 type Files struct {
@@ -60,20 +60,6 @@ func (p *Pair) Config() *tls.Config {
 		MinVersion:     tls.VersionTLS13,
 		NextProtos:     []string{"http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.current.Load(), nil },
-	}
-}
-
-// Run looks at the files every five seconds until ctx ends. It returns nil.
-func (p *Pair) Run(ctx context.Context) error {
-	tick := time.NewTicker(readEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			p.Refresh(ctx)
-		}
 	}
 }
 

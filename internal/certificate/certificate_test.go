@@ -17,7 +17,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/certificate"
@@ -171,32 +170,5 @@ func TestPairsThatAreRefused(t *testing.T) {
 				t.Errorf("Open = %v, want an error about %s", err, test.says)
 			}
 		})
-	}
-}
-
-// Run looks at the files by itself, and ends with its context.
-func TestRun(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	chain, key := made(t, 2)
-	synctest.Test(t, func(t *testing.T) {
-		pair, err := certificate.Open(b.files)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- pair.Run(ctx) }()
-		synctest.Wait() // it waits for its first tick
-		write(t, b.files.Chain, chain)
-		write(t, b.files.Key, key)
-		<-time.After(6 * time.Second)
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("Run = %v", err)
-		}
-	})
-	if !strings.Contains(b.log.String(), "certificate loaded") {
-		t.Errorf("the log is %s", b.log)
 	}
 }

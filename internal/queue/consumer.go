@@ -67,7 +67,7 @@ type Consumer struct {
 }
 
 type counters struct {
-	handled, ids, failed, panicked, refused, dropped, tidied atomic.Uint64
+	handled, ids, failed, panicked, refused, dropped atomic.Uint64
 }
 
 // Tally counts what became of the hints that a consumer took, since its start.
@@ -81,8 +81,6 @@ type Tally struct {
 	// Dropped counts hints dropped because handlers that ignore their context
 	// hold every slot.
 	Dropped uint64
-	// Tidied counts what asynq left behind and was removed.
-	Tidied uint64
 }
 
 // NewConsumer reads the configuration and dials nothing.
@@ -115,7 +113,7 @@ func (c *Consumer) Tally() Tally {
 	return Tally{
 		Handled: n.handled.Load(), IDs: n.ids.Load(),
 		Failed: n.failed.Load(), Panicked: n.panicked.Load(),
-		Refused: n.refused.Load(), Dropped: n.dropped.Load(), Tidied: n.tidied.Load(),
+		Refused: n.refused.Load(), Dropped: n.dropped.Load(),
 	}
 }
 
@@ -143,9 +141,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("queue: consume: %w", err)
 	}
-	tidier := tidier{rdb: rdb, removed: &c.tally.tidied, log: c.log, quiet: c.quiet}
-	tidier.run(ctx)
-
+	<-ctx.Done()
 	srv.Stop()
 	patience := time.AfterFunc(c.cfg.Drain, abandon)
 	defer patience.Stop()

@@ -186,14 +186,13 @@ func TestForgedTasksAreDropped(t *testing.T) {
 	}
 
 	// The two that asynq itself could not read are stuck until they are tidied.
-	tidy := tidier{rdb: rdb}
 	now := clock.Now()
 	for step, want := range []int{0, 2, 0} {
 		at := now
 		if step > 0 {
 			at = now.Add(tidyAfter + time.Minute)
 		}
-		if got, err := tidy.pass(t.Context(), at); err != nil || got != want {
+		if got, err := tidy(t.Context(), rdb, at); err != nil || got != want {
 			t.Errorf("pass %d removed %d, %v; want %d", step, got, err, want)
 		}
 	}
@@ -223,7 +222,7 @@ func TestTidyEmptiesOldArchives(t *testing.T) {
 	}
 	var total int
 	for range 2 {
-		n, err := tidier{rdb: rdb}.pass(t.Context(), clock.Now().Add(tidyAfter+time.Minute))
+		n, err := tidy(t.Context(), rdb, clock.Now().Add(tidyAfter+time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}

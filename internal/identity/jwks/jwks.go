@@ -4,8 +4,7 @@
 // It owns when the address is asked, how much of an answer is read, and which
 // of the keys in it are fit to verify a token. It refuses to look at tokens,
 // and any key that a token brings along or points to: a key is found by its id
-// in what the configured address answered, and nowhere else. Called by
-// identity, through the function that package app hands it.
+// in what the configured address answered, and nowhere else.
 package jwks
 
 import (
@@ -29,9 +28,9 @@ const (
 	patience = 3 * time.Second
 	// maxAnswer bounds an answer in bytes, and maxKeys the keys in it.
 	maxAnswer, maxKeys = 256 << 10, 100
-	// refreshEvery is how old keys get before they are read again: how long a
-	// key that the auth service withdrew is still believed.
-	refreshEvery = 5 * time.Minute
+	// RefreshEvery is how often to call Refresh: how long a key that the auth
+	// service withdrew is still believed.
+	RefreshEvery = 5 * time.Minute
 	// minDistance keeps tokens with made-up key ids from turning this process
 	// into a load on the auth service.
 	minDistance = 10 * time.Second
@@ -68,7 +67,7 @@ type Set struct {
 	away  error                       // why the last try failed
 }
 
-// New makes an empty set; the first Key or Run fills it.
+// New makes an empty set; the first Key or Refresh fills it.
 func New(c Config) *Set {
 	transport := c.Transport
 	if transport == nil {
@@ -88,28 +87,14 @@ func New(c Config) *Set {
 	}
 }
 
-// Run reads the keys now and every five minutes until ctx ends. It returns
-// nil.
-func (s *Set) Run(ctx context.Context) error {
-	tick := time.NewTicker(refreshEvery)
-	defer tick.Stop()
-	for {
-		s.Pass(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
-// Pass reads the keys once. A failure keeps those that are known.
-func (s *Set) Pass(ctx context.Context) {
+// Refresh reads the keys once. A failure keeps those that are known.
+func (s *Set) Refresh(ctx context.Context) error {
 	select {
 	case s.asking <- struct{}{}:
 		defer func() { <-s.asking }()
-		s.ask(ctx)
+		return s.ask(ctx)
 	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -135,7 +120,9 @@ func (s *Set) Key(ctx context.Context, id string) (crypto.PublicKey, error) {
 		return key, nil
 	}
 	if s.due() {
-		s.ask(ctx)
+		if err := s.ask(ctx); err != nil {
+			s.log.WarnContext(ctx, "the keys of the auth service could not be read", "error", err)
+		}
 	}
 	if key, ok := s.find(id); ok {
 		return key, nil
@@ -180,16 +167,15 @@ func (s *Set) failure() error {
 
 // ask reads the address. The caller's own end does not end it: others wait for
 // the same answer, and patience bounds it.
-func (s *Set) ask(ctx context.Context) {
+func (s *Set) ask(ctx context.Context) error {
 	keys, err := s.fetch(context.WithoutCancel(ctx))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tried, s.began = clock.Start(), true
-	if s.away = err; err != nil {
-		s.log.WarnContext(ctx, "the keys of the auth service could not be read", "error", err, "known_keys", len(s.keys))
-		return
+	if s.away = err; err == nil {
+		s.keys, s.read = keys, clock.Start()
 	}
-	s.keys, s.read = keys, clock.Start()
+	return err
 }
 
 func (s *Set) fetch(ctx context.Context) (map[string]crypto.PublicKey, error) {

@@ -27,6 +27,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity/jwks"
+	"github.com/scheduler-service/scheduler/internal/loop"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
@@ -223,6 +225,12 @@ func TestAnUnknownIDAsksAgainButNotOften(t *testing.T) {
 	})
 }
 
+// refresh refreshes a set as the API does.
+func refresh(ctx context.Context, s *jwks.Set) error {
+	r := loop.Runner{Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler)}
+	return r.Run(ctx, []loop.Pass{{Name: "refresh", Every: jwks.RefreshEvery, Do: func(ctx context.Context, _ *loop.Turn) error { return s.Refresh(ctx) }}})
+}
+
 func TestKeysStayWhileTheAddressIsAwayForADay(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(*authority){
@@ -241,7 +249,7 @@ func TestKeysStayWhileTheAddressIsAwayForADay(t *testing.T) {
 				s := newSet(a)
 				ctx, stop := context.WithCancel(t.Context())
 				done := make(chan error)
-				go func() { done <- s.Run(ctx) }()
+				go func() { done <- refresh(ctx, s) }()
 				synctest.Wait()
 				broken(a)
 				<-time.After(23 * time.Hour)
@@ -258,7 +266,7 @@ func TestKeysStayWhileTheAddressIsAwayForADay(t *testing.T) {
 					t.Errorf("after 25 hours: %v", err)
 				}
 				a.say(http.StatusOK, set(okp("a")), false)
-				<-time.After(5 * time.Minute)
+				<-time.After(6 * time.Minute)
 				synctest.Wait()
 				if _, err := s.Key(t.Context(), "a"); err != nil {
 					t.Errorf("back again: %v", err)
@@ -279,10 +287,10 @@ func TestAWithdrawnKeyIsForgotten(t *testing.T) {
 		s := newSet(a)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- s.Run(ctx) }()
+		go func() { done <- refresh(ctx, s) }()
 		synctest.Wait()
 		a.say(http.StatusOK, set(okp("b")), false)
-		<-time.After(5 * time.Minute)
+		<-time.After(6 * time.Minute)
 		synctest.Wait()
 		if _, err := s.Key(t.Context(), "a"); kindOf(err) != "unauthenticated" {
 			t.Errorf("the withdrawn key: %v", err)

@@ -13,9 +13,20 @@ import (
 // Above these, look for the noun that is missing.
 const (
 	maxFileLines = 500
-	maxFuncLines = 80
+	maxFuncLines = 60
 	maxExported  = 15
+	maxFiles     = 20 // of a package, without its tests
 )
+
+// wider are the packages that may have more files, each with the reason.
+var wider = map[string]struct {
+	files  int
+	reason string
+}{
+	"rest":        {30, "a file for each resource of the contract"},
+	"proof/bench": {25, "a file for each thing that is measured"},
+	"proof/chaos": {30, "a file for each fault and each check"},
+}
 
 // larger are the packages that may export more, each with the reason.
 var larger = map[string]struct {
@@ -56,6 +67,30 @@ func TestFilesAndFunctionsStaySmall(t *testing.T) {
 			if lines > maxFuncLines {
 				t.Errorf("%s: %s has %d lines, more than %d", s.at(function), function.Name.Name, lines, maxFuncLines)
 			}
+		}
+	}
+}
+
+func TestPackagesHaveFewFiles(t *testing.T) {
+	t.Parallel()
+	files := make(map[string]int)
+	for _, s := range tree(t) {
+		if !s.test && !s.generated {
+			files[s.pkg]++
+		}
+	}
+	for pkg, found := range files {
+		limit := maxFiles
+		if more, ok := wider[pkg]; ok {
+			limit = more.files
+		}
+		if found > limit {
+			t.Errorf("%s has %d files, more than %d", pkg, found, limit)
+		}
+	}
+	for pkg, more := range wider {
+		if files[pkg] <= maxFiles {
+			t.Errorf("%s may have more than %d files (%s) and does not: take it off the list", pkg, maxFiles, more.reason)
 		}
 	}
 }

@@ -96,6 +96,22 @@ func (a *audit) failf(format string, args ...any) {
 func (a *audit) after(w *world, o op, got answer, at time.Time) {
 	w.seen.operations++
 	switch o := o.(type) {
+	case listLeftExecutions, listHeldExecutions, listPooledExecutions, listPlacedExecutions, listNextExecutions, lockJobs, claimDueJobs:
+		return // they write nothing
+	case createJob, pauseJob, resumeJob, resumePausedJobs, deleteJob, triggerJob, setLimits:
+		a.afterRequest(o, got, at)
+	default:
+		a.afterStep(w, o, got, at)
+	}
+	a.compare(w.db)
+	if p, ok := o.(writePromotion); ok {
+		a.instants(w.db, p.plan)
+	}
+}
+
+// afterRequest looks at what a tenant asked for.
+func (a *audit) afterRequest(o op, got answer, at time.Time) {
+	switch o := o.(type) {
 	case createJob:
 		if got.Refused == "" {
 			first := at.Add(time.Duration(o.Spec.Interval))
@@ -122,6 +138,12 @@ func (a *audit) after(w *world, o op, got answer, at time.Time) {
 		a.tell(o.Tenant, o.Job, got, func(*told) {})
 	case setLimits:
 		a.limits[o.Tenant] = o.Most
+	}
+}
+
+// afterStep looks at a step of the protocol.
+func (a *audit) afterStep(w *world, o op, got answer, at time.Time) {
+	switch o := o.(type) {
 	case registerWorker:
 		a.leases[o.Worker], a.types[o.Worker] = at.Add(o.Lease), o.Types
 	case renewWorker:
@@ -153,12 +175,6 @@ func (a *audit) after(w *world, o op, got answer, at time.Time) {
 		for _, id := range o.plan.cancels {
 			a.askToEnd(id)
 		}
-	case listLeftExecutions, listHeldExecutions, listPooledExecutions, listPlacedExecutions, listNextExecutions, lockJobs, claimDueJobs:
-		return // they write nothing
-	}
-	a.compare(w.db)
-	if p, ok := o.(writePromotion); ok {
-		a.instants(w.db, p.plan)
 	}
 }
 
