@@ -626,7 +626,8 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]ListJobsR
 
 const ListJobsToAudit = `-- name: ListJobsToAudit :many
 SELECT id, tenant_id, version, job_type, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
-       jitter_seconds, dst_gap, dst_overlap, calendars, next_execution_at, created_at, updated_at, status_at,
+       jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, timeout_seconds, priority, max_concurrent, overlap_policy,
+       overlap_queue_limit, concurrency_key, misfire_policy, misfire_limit, misfire_grace_seconds, next_execution_at, created_at, updated_at, status_at,
        coalesce($1::timestamptz, now())::timestamptz AS at
 FROM scheduled_jobs
 WHERE status = 'active' AND next_execution_at IS NOT NULL AND id >= $2::uuid
@@ -640,26 +641,36 @@ type ListJobsToAuditParams struct {
 }
 
 type ListJobsToAuditRow struct {
-	ID              uuid.UUID
-	TenantID        uuid.UUID
-	Version         int32
-	JobType         string
-	CronExpression  *string
-	Timezone        string
-	IntervalMs      *int64
-	RunAt           *time.Time
-	AnchorAt        time.Time
-	StartDate       *time.Time
-	EndDate         *time.Time
-	JitterSeconds   int32
-	DstGap          string
-	DstOverlap      string
-	Calendars       json.RawMessage
-	NextExecutionAt *time.Time
-	CreatedAt       time.Time
-	UpdatedAt       time.Time
-	StatusAt        time.Time
-	At              time.Time
+	ID                  uuid.UUID
+	TenantID            uuid.UUID
+	Version             int32
+	JobType             string
+	CronExpression      *string
+	Timezone            string
+	IntervalMs          *int64
+	RunAt               *time.Time
+	AnchorAt            time.Time
+	StartDate           *time.Time
+	EndDate             *time.Time
+	JitterSeconds       int32
+	DstGap              string
+	DstOverlap          string
+	Calendars           json.RawMessage
+	MaxExecutions       *int64
+	TimeoutSeconds      int32
+	Priority            int16
+	MaxConcurrent       int32
+	OverlapPolicy       string
+	OverlapQueueLimit   int32
+	ConcurrencyKey      string
+	MisfirePolicy       string
+	MisfireLimit        int32
+	MisfireGraceSeconds int32
+	NextExecutionAt     *time.Time
+	CreatedAt           time.Time
+	UpdatedAt           time.Time
+	StatusAt            time.Time
+	At                  time.Time
 }
 
 // Cross-tenant: the auditor. A sample of jobs that were left alone for the
@@ -689,6 +700,16 @@ func (q *Queries) ListJobsToAudit(ctx context.Context, arg ListJobsToAuditParams
 			&i.DstGap,
 			&i.DstOverlap,
 			&i.Calendars,
+			&i.MaxExecutions,
+			&i.TimeoutSeconds,
+			&i.Priority,
+			&i.MaxConcurrent,
+			&i.OverlapPolicy,
+			&i.OverlapQueueLimit,
+			&i.ConcurrencyKey,
+			&i.MisfirePolicy,
+			&i.MisfireLimit,
+			&i.MisfireGraceSeconds,
 			&i.NextExecutionAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,

@@ -364,7 +364,8 @@ WHERE id = ANY (@ids::uuid[]) AND status = 'active';
 -- Cross-tenant: the auditor. A sample of jobs that were left alone for the
 -- whole window, from a random id on.
 SELECT id, tenant_id, version, job_type, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
-       jitter_seconds, dst_gap, dst_overlap, calendars, next_execution_at, created_at, updated_at, status_at,
+       jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, timeout_seconds, priority, max_concurrent, overlap_policy,
+       overlap_queue_limit, concurrency_key, misfire_policy, misfire_limit, misfire_grace_seconds, next_execution_at, created_at, updated_at, status_at,
        coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at
 FROM scheduled_jobs
 WHERE status = 'active' AND next_execution_at IS NOT NULL AND id >= @from_id::uuid

@@ -93,8 +93,8 @@ func (b Backfill) Progress() int {
 // anchor, or, for a range that begins before it, as many whole intervals earlier as
 // reach the range. So the scheduled times before the job was created are those that
 // it would have had.
-func Anchor(spec job.Spec, anchor, from time.Time) time.Time {
-	step := time.Duration(spec.Interval)
+func Anchor(policy job.Policy, anchor, from time.Time) time.Time {
+	step := time.Duration(policy.Interval)
 	if step <= 0 || from.After(anchor) {
 		return anchor
 	}

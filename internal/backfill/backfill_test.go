@@ -54,7 +54,7 @@ func (b *bundle) admit(t *testing.T, who tenant.Actor) {
 // create makes a job that is due every hour, changed by edit.
 func (b *bundle) create(t *testing.T, edit func(*job.Spec)) job.Job {
 	t.Helper()
-	spec := job.Spec{Name: "hourly", CronExpression: "0 0 * * * *", Type: "function", Config: []byte(`{}`), Retry: job.DefaultRetry()}
+	spec := job.Spec{Name: "hourly", Type: "function", Config: []byte(`{}`), Retry: job.DefaultRetry(), Policy: job.Policy{CronExpression: "0 0 * * * *"}}
 	if edit != nil {
 		edit(&spec)
 	}
@@ -295,7 +295,7 @@ func TestAnchorReachesBackByWholeIntervals(t *testing.T) {
 		step := time.Duration(rapid.Int64Range(1000, 366*24*3600*1000).Draw(t, "ms")) * time.Millisecond
 		anchor := time.UnixMicro(rapid.Int64Range(1.5e15, 2e15).Draw(t, "anchor")).UTC()
 		from := anchor.Add(time.Duration(rapid.Int64Range(-400*24*3600e6, 400*24*3600e6).Draw(t, "from")) * time.Microsecond)
-		got := backfill.Anchor(job.Spec{Interval: job.Duration(step)}, anchor, from)
+		got := backfill.Anchor(job.Policy{Interval: job.Duration(step)}, anchor, from)
 		switch {
 		case anchor.Sub(got)%step != 0:
 			t.Fatalf("%v is not whole steps of %v before %v", got, step, anchor)
@@ -306,7 +306,7 @@ func TestAnchorReachesBackByWholeIntervals(t *testing.T) {
 		}
 	})
 	anchor := time.UnixMicro(1.7e15)
-	if got := backfill.Anchor(job.Spec{CronExpression: "0 0 * * * *"}, anchor, anchor.Add(-time.Hour)); !got.Equal(anchor) {
+	if got := backfill.Anchor(job.Policy{CronExpression: "0 0 * * * *"}, anchor, anchor.Add(-time.Hour)); !got.Equal(anchor) {
 		t.Errorf("a cron's anchor moved to %v", got)
 	}
 }

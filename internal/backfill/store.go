@@ -144,7 +144,7 @@ func prepare(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.
 	if err != nil {
 		return row, p, err
 	}
-	compiled, err := schedule.Compile(spec.Definition(jobID.String(), Anchor(spec, row.AnchorAt.UTC(), r.From), sets))
+	compiled, err := schedule.Compile(spec.Definition(jobID.String(), Anchor(spec.Policy, row.AnchorAt.UTC(), r.From), sets))
 	if err != nil {
 		return row, p, fmt.Errorf("compile the schedule of job %s: %w", jobID, err)
 	}

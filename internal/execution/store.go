@@ -13,6 +13,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/job/keytemplate"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -178,8 +179,8 @@ func admit(ctx context.Context, tx *postgres.Tx, j db.ScheduledJob) (job.Admissi
 		return job.Admission{}, fmt.Errorf("count active executions: %w", err)
 	}
 	places := job.Places{Taken: int(active.Taken), Waiting: int(active.Waiting)}
-	spec := job.Spec{Overlap: job.Overlap(j.OverlapPolicy), MaxConcurrent: int(j.MaxConcurrent)}
-	a := spec.AdmitTrigger(places)
+	policy := job.Policy{Overlap: job.Overlap(j.OverlapPolicy), MaxConcurrent: int(j.MaxConcurrent)}
+	a := policy.AdmitTrigger(places)
 	if !a.Run {
 		return a, fault.New(fault.Conflict, "JOB_ALREADY_RUNNING", a.Reason+": wait for them, or raise maxConcurrent")
 	}
@@ -188,8 +189,8 @@ func admit(ctx context.Context, tx *postgres.Tx, j db.ScheduledJob) (job.Admissi
 
 // keyOf is the concurrency key of a run; nil when no limit applies.
 func keyOf(j db.ScheduledJob, parameters json.RawMessage) *string {
-	spec := job.Spec{Name: j.Name, Type: j.JobType, Config: j.Config, ConcurrencyKey: j.ConcurrencyKey}
-	if key := spec.KeyOf(j.ID, parameters); key != "" {
+	run := keytemplate.Run{JobID: j.ID, JobName: j.Name, JobType: j.JobType, Config: j.Config, Parameters: parameters}
+	if key := (job.Policy{ConcurrencyKey: j.ConcurrencyKey}).KeyOf(run); key != "" {
 		return &key
 	}
 	return nil

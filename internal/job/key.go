@@ -1,24 +1,17 @@
 package job
 
-import (
-	"encoding/json"
+import "github.com/scheduler-service/scheduler/internal/job/keytemplate"
 
-	"github.com/google/uuid"
-
-	"github.com/scheduler-service/scheduler/internal/job/keytemplate"
-)
-
-// KeyOf is the concurrency key of a run of the job with these parameters, which
-// are nil where there are none; empty when no limit applies. Whoever makes an
-// execution stores it on the row, so that a later edit of the job changes
-// nothing of what waits.
-func (s Spec) KeyOf(id uuid.UUID, parameters json.RawMessage) string {
-	if s.ConcurrencyKey == "" {
+// KeyOf returns the concurrency key of a run; empty when no limit applies. It is
+// stored with the execution, so that a later edit of the job changes nothing of
+// what waits.
+func (p Policy) KeyOf(run keytemplate.Run) string {
+	if p.ConcurrencyKey == "" {
 		return ""
 	}
-	template, err := keytemplate.Parse(s.ConcurrencyKey)
+	template, err := keytemplate.Parse(p.ConcurrencyKey)
 	if err != nil {
 		return "" // it was valid when it was stored
 	}
-	return template.Render(keytemplate.Run{JobID: id, JobName: s.Name, JobType: s.Type, Config: s.Config, Parameters: parameters})
+	return template.Render(run)
 }

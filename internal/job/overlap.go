@@ -36,7 +36,7 @@ type Admission struct {
 
 // Admit decides about a due instant. It is exact when the places were counted
 // after the job's row was locked and are kept up to date by Took.
-func (s Spec) Admit(p Places) Admission {
+func (s Policy) Admit(p Places) Admission {
 	if s.Overlap == OverlapAllow {
 		return Admission{Run: true}
 	}
@@ -58,7 +58,7 @@ func (s Spec) Admit(p Places) Admission {
 
 // AdmitTrigger decides about a run that somebody asked for: it runs whatever
 // the schedule says, and waits for a place where the job has none free.
-func (s Spec) AdmitTrigger(p Places) Admission {
+func (s Policy) AdmitTrigger(p Places) Admission {
 	if s.Overlap == OverlapAllow || p.Taken+p.Waiting < s.MaxConcurrent {
 		return Admission{Run: true}
 	}

@@ -34,7 +34,7 @@ func TestAdmit(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			spec := job.Spec{Overlap: test.policy, MaxConcurrent: test.max, OverlapQueueLimit: 3}
+			spec := job.Spec{Policy: job.Policy{Overlap: test.policy, MaxConcurrent: test.max, OverlapQueueLimit: 3}}
 			got := spec.Admit(test.places)
 			if !got.Run && got.Reason == "" {
 				t.Error("a refusal gives no reason")
@@ -53,9 +53,11 @@ func TestAdmissionsKeepTheLimits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		spec := job.Spec{
-			Overlap:           rapid.SampledFrom([]job.Overlap{job.OverlapSkip, job.OverlapQueue1, job.OverlapQueue, job.OverlapCancel}).Draw(t, "policy"),
-			MaxConcurrent:     rapid.IntRange(1, 5).Draw(t, "max"),
-			OverlapQueueLimit: rapid.IntRange(1, 5).Draw(t, "limit"),
+			Policy: job.Policy{
+				Overlap:           rapid.SampledFrom([]job.Overlap{job.OverlapSkip, job.OverlapQueue1, job.OverlapQueue, job.OverlapCancel}).Draw(t, "policy"),
+				MaxConcurrent:     rapid.IntRange(1, 5).Draw(t, "max"),
+				OverlapQueueLimit: rapid.IntRange(1, 5).Draw(t, "limit"),
+			},
 		}
 		var p job.Places
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {

@@ -31,6 +31,9 @@ func DefaultRetry() Retry {
 	}
 }
 
+// attempts is how many there are at most, the first one included.
+func (r Retry) attempts() int32 { return int32(r.MaxRetries) + 1 }
+
 // Retries reports whether an error of this type is retried.
 func (r Retry) Retries(errorType string) bool { return slices.Contains(r.OnErrorTypes, errorType) }
 

@@ -125,10 +125,6 @@ type edit struct {
 
 func (s *Store) replace(ctx context.Context, who tenant.Actor, id uuid.UUID, e edit) (job Job, err error) {
 	spec, ifVersion := e.spec, e.ifVersion
-	insert, err := insertParams(spec)
-	if err != nil {
-		return Job{}, err
-	}
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		// The calendars before the job, as an edit of a calendar takes them: in
 		// the other order two edits could wait for each other.
@@ -155,9 +151,11 @@ func (s *Store) replace(ctx context.Context, who tenant.Actor, id uuid.UUID, e e
 		if err != nil {
 			return err
 		}
-		spec.Config, insert.Config, insert.SecretNames = protected.Config, protected.Config, protected.Names
-		p := updateParams(insert)
-		p.TenantID, p.ID, p.Now = who.TenantID, id, tx.At
+		spec.Config = protected.Config
+		p := db.UpdateJobParams{TenantID: who.TenantID, ID: id, Now: tx.At, SecretNames: protected.Names, MaxAttempts: spec.Retry.attempts()}
+		if err := writeColumns(&p, &spec); err != nil {
+			return fmt.Errorf("write the job: %w", err)
+		}
 		state := old.Edited(spec, who.Subject, tx.At)
 		p.AnchorAt, p.Status, p.StatusReason = state.AnchorAt, string(state.Status), state.StatusReason
 		p.StatusBy, p.StatusAt = state.StatusBy, state.StatusAt

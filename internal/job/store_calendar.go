@@ -95,7 +95,7 @@ const looked = 100
 
 // SmallestDistance is the least time between two of the next 100 instants of
 // the schedule, jitter left out; zero for a schedule that has fewer than two.
-func (s Spec) SmallestDistance(calendars []schedule.Calendar, now time.Time) (time.Duration, error) {
+func (s Policy) SmallestDistance(calendars []schedule.Calendar, now time.Time) (time.Duration, error) {
 	s.JitterSeconds = 0
 	compiled, err := schedule.Compile(s.Definition(uuid.Nil.String(), now, calendars))
 	if err != nil {

@@ -100,10 +100,9 @@ func (s *Store) newParams(ctx context.Context, tx *postgres.Tx, who tenant.Actor
 	if err != nil {
 		return p, protected, fmt.Errorf("make a job id: %w", err)
 	}
-	if p, err = insertParams(spec); err != nil {
-		return p, protected, err
+	p = db.InsertJobParams{
+		ID: id, TenantID: who.TenantID, CreatedBy: who.Subject, Now: tx.At, AnchorAt: tx.At, Status: string(Active), MaxAttempts: spec.Retry.attempts(),
 	}
-	p.ID, p.TenantID, p.CreatedBy, p.Now, p.AnchorAt, p.Status = id, who.TenantID, who.Subject, tx.At, tx.At, string(Active)
 	var calendars []schedule.Calendar
 	if len(spec.Calendars) > 0 {
 		if calendars, err = contents(ctx, tx, who, spec.Calendars, calendar.Lock); err != nil {
@@ -113,9 +112,14 @@ func (s *Store) newParams(ctx context.Context, tx *postgres.Tx, who tenant.Actor
 	if p.NextExecutionAt, err = bound(spec, calendars, Job{ID: id, AnchorAt: tx.At}, tx.At); err != nil {
 		return p, protected, err
 	}
-	protected, err = s.vault.Protect(ctx, tx, who, spec.Config)
-	p.Config, p.SecretNames = protected.Config, protected.Names
-	return p, protected, err
+	if protected, err = s.vault.Protect(ctx, tx, who, spec.Config); err != nil {
+		return p, protected, err
+	}
+	spec.Config, p.SecretNames = protected.Config, protected.Names
+	if err := writeColumns(&p, &spec); err != nil {
+		return p, protected, fmt.Errorf("write the job: %w", err)
+	}
+	return p, protected, nil
 }
 
 // author is who made a version, from which other one, and in place of what.

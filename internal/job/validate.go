@@ -70,10 +70,10 @@ func (s Spec) WithDefaults() Spec {
 	return s
 }
 
-// Definition is the spec's schedule in the terms of package schedule. The
+// Definition is the policy's schedule in the terms of package schedule. The
 // anchor is where an interval counts from; the key is the job's id; the
-// calendars are the contents of those that the spec names.
-func (s Spec) Definition(key string, anchor time.Time, calendars []schedule.Calendar) schedule.Definition {
+// calendars are the contents of those that the policy names.
+func (s Policy) Definition(key string, anchor time.Time, calendars []schedule.Calendar) schedule.Definition {
 	d := schedule.Definition{
 		Cron: s.CronExpression, Zone: s.Timezone, Interval: time.Duration(s.Interval), Anchor: anchor, Key: key,
 		DSTGap: schedule.Gap(s.DSTGap), DSTOverlap: schedule.Overlap(s.DSTOverlap),
@@ -91,9 +91,9 @@ func (s Spec) Definition(key string, anchor time.Time, calendars []schedule.Cale
 	return d
 }
 
-// Scheduled reports whether the spec has a schedule at all; without one, only
+// Scheduled reports whether the policy has a schedule at all; without one, only
 // a trigger runs the job.
-func (s Spec) Scheduled() bool {
+func (s Policy) Scheduled() bool {
 	return s.CronExpression != "" || s.Interval != 0 || s.RunAt != nil
 }
 

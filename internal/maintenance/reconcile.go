@@ -84,7 +84,7 @@ func (m *Maintainer) scheduleOf(j sampledJob) (*schedule.Schedule, error) {
 	if j.unreadable != nil {
 		return nil, j.unreadable
 	}
-	return m.schedules.Of(schedules.Job{ID: j.id, Version: j.version, Anchor: j.anchor, Spec: &j.spec}, j.calendars)
+	return m.schedules.Of(schedules.Job{ID: j.id, Version: j.version, Anchor: j.anchor, Policy: &j.policy}, j.calendars)
 }
 
 // sampledJob is a job with the times between which nobody changed it.
@@ -92,7 +92,7 @@ type sampledJob struct {
 	id, tenant uuid.UUID
 	version    int
 	anchor     time.Time
-	spec       job.Spec // its schedule alone
+	policy     job.Policy
 	calendars  schedules.Calendars
 	unreadable error     // why its row cannot be read; nil: it can
 	due        time.Time // next_execution_at

@@ -12,7 +12,6 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/job/schedules"
 	"github.com/scheduler-service/scheduler/internal/postgres"
-	"github.com/scheduler-service/scheduler/internal/postgres/column"
 )
 
 // sample takes jobs from an id on, and from the first id on when that reaches
@@ -28,15 +27,15 @@ func (s *store) sample(ctx context.Context, now time.Time, from uuid.UUID) (jobs
 			return fmt.Errorf("list jobs to reconcile: %w", err)
 		}
 		seen := map[uuid.UUID]bool{}
-		for _, r := range rows {
-			if !seen[r.ID] {
-				seen[r.ID] = true
-				jobs = append(jobs, sampled(r))
+		for i := range rows {
+			if id := rows[i].ID; !seen[id] {
+				seen[id] = true
+				jobs = append(jobs, sampled(&rows[i]))
 			}
 		}
-		calendars, err := schedules.Load(ctx, tx, func(yield func(*job.Spec) bool) {
+		calendars, err := schedules.Load(ctx, tx, func(yield func(*job.Policy) bool) {
 			for i := range jobs {
-				if !yield(&jobs[i].spec) {
+				if !yield(&jobs[i].policy) {
 					return
 				}
 			}
@@ -49,17 +48,12 @@ func (s *store) sample(ctx context.Context, now time.Time, from uuid.UUID) (jobs
 	return jobs, err
 }
 
-func sampled(r db.ListJobsToAuditRow) sampledJob {
+func sampled(r *db.ListJobsToAuditRow) sampledJob {
 	j := sampledJob{
 		id: r.ID, tenant: r.TenantID, version: int(r.Version), anchor: r.AnchorAt.UTC(), due: r.NextExecutionAt.UTC(),
 		changed: clock.Later(clock.Later(r.CreatedAt, r.UpdatedAt), r.StatusAt).UTC(), at: r.At.UTC(),
-		spec: job.Spec{
-			CronExpression: column.OrZero(r.CronExpression), Interval: job.Duration(time.Duration(column.OrZero(r.IntervalMs)) * time.Millisecond),
-			RunAt: r.RunAt, Timezone: r.Timezone, StartDate: r.StartDate, EndDate: r.EndDate,
-			JitterSeconds: int(r.JitterSeconds), DSTGap: r.DstGap, DSTOverlap: r.DstOverlap,
-		},
 	}
-	j.unreadable = schedules.ReadNames(r.Calendars, &j.spec)
+	j.unreadable = j.policy.Read(r)
 	return j
 }
 

@@ -108,8 +108,8 @@ func (p *Promoter) backfillSome(ctx context.Context, which dueBackfills, report 
 			report.Finished++
 		}
 		for _, at := range b.instants {
-			if b.gate > 0 || b.job.spec.ConcurrencyKey != "" {
-				hints = append(hints, hint.Execution{ID: execution.BackfillID(b.id, at), Priority: b.job.spec.Priority})
+			if b.gate > 0 || b.job.policy.ConcurrencyKey != "" {
+				hints = append(hints, hint.Execution{ID: execution.BackfillID(b.id, at), Priority: b.job.policy.Priority})
 			}
 		}
 	}

@@ -66,15 +66,15 @@ func (o *owing) rows() int { return len(o.times) + min(o.missed.count, 1) }
 
 // whole says whether it is promoted in one piece. Under cancel_running each
 // scheduled time replaces those before it, also those of the piece before.
-func (o *owing) whole() bool { return o.job.spec.Overlap == job.OverlapCancel }
+func (o *owing) whole() bool { return o.job.policy.Overlap == job.OverlapCancel }
 
 // misfire is the rule for what the job catches up. What a pause held back is late
 // from the first moment on.
 func (j *dueJob) misfire() job.Misfire {
 	if j.resume == "" {
-		return j.spec.Misfire
+		return j.policy.Misfire
 	}
-	return job.Misfire{Policy: j.resume, Limit: j.spec.Misfire.Limit}
+	return job.Misfire{Policy: j.resume, Limit: j.policy.Misfire.Limit}
 }
 
 func (j *dueJob) missedReason() string {

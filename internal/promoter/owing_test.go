@@ -96,7 +96,7 @@ func TestPiecesMakeTheWhole(t *testing.T) {
 		whole := catchUp(t, j, s, 1<<20, func(int) time.Time { return now })
 		pieces := catchUp(t, j, s, rows, func(pass int) time.Time { return now.Add(time.Duration(pass) * step) })
 		if diff := cmp.Diff(whole, pieces, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("%+v resumed %q at %v in pieces of %d rows (-whole +pieces):\n%s", j.spec, j.resume, now, rows, diff)
+			t.Fatalf("%+v resumed %q at %v in pieces of %d rows (-whole +pieces):\n%s", j.policy, j.resume, now, rows, diff)
 		}
 	})
 }

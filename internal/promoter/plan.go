@@ -1,6 +1,7 @@
 package promoter
 
 import (
+	"encoding/json"
 	"iter"
 	"slices"
 	"time"
@@ -16,9 +17,11 @@ import (
 type dueJob struct {
 	id, tenant  uuid.UUID
 	version     int
+	name        string
 	jobType     string
+	config      json.RawMessage // only where a concurrency key is made of it
 	maxAttempts int
-	spec        job.Spec // the schedule and the policies; not what it runs
+	policy      job.Policy
 	anchor      time.Time
 	count       int64             // executions so far
 	resume      job.MisfirePolicy // of what a pause held back; empty: no pause
@@ -34,14 +37,14 @@ type dueJob struct {
 
 // compiled is what the job's schedule is compiled from.
 func (j *dueJob) compiled() schedules.Job {
-	return schedules.Job{ID: j.id, Version: j.version, Anchor: j.anchor, Spec: &j.spec}
+	return schedules.Job{ID: j.id, Version: j.version, Anchor: j.anchor, Policy: &j.policy}
 }
 
 // specs are the definitions of jobs.
-func specs(jobs []dueJob) iter.Seq[*job.Spec] {
-	return func(yield func(*job.Spec) bool) {
+func policies(jobs []dueJob) iter.Seq[*job.Policy] {
+	return func(yield func(*job.Policy) bool) {
 		for i := range jobs {
-			if !yield(&jobs[i].spec) {
+			if !yield(&jobs[i].policy) {
 				return
 			}
 		}
@@ -147,7 +150,7 @@ func (p *plan) add(o owing, rows int) {
 
 // full says whether the job has had all its runs.
 func (a advance) full() bool {
-	limit := a.job.spec.MaxExecutions
+	limit := a.job.policy.MaxExecutions
 	return limit > 0 && a.job.count+int64(a.runs) >= limit
 }
 
@@ -166,7 +169,7 @@ func (a *advance) lost(n int, last time.Time) {
 // admit plans one instant as the overlap policy says. It reports whether it
 // runs, and how many runs that this plan made before do not any more.
 func (p *plan) admit(j *dueJob, at time.Time) (ran bool, dropped int) {
-	a := j.spec.Admit(j.places)
+	a := j.policy.Admit(j.places)
 	j.places = j.places.Took(a)
 	if !a.Run {
 		p.unruns = append(p.unruns, unrun{job: j, status: execution.Skipped, first: at, last: at, count: 1, reason: a.Reason})
@@ -180,7 +183,7 @@ func (p *plan) admit(j *dueJob, at time.Time) (ran bool, dropped int) {
 	}
 	r := run{job: j, at: at, id: execution.ScheduledID(j.id, at)}
 	if a.Gated {
-		r.gate = j.spec.MaxConcurrent
+		r.gate = j.policy.MaxConcurrent
 	}
 	if p.at.Sub(at) > lateAfter {
 		r.available = p.places.next(j.tenant, p.at)

@@ -25,7 +25,7 @@ func drawDue(t *rapid.T) (dueJob, *schedule.Schedule) {
 	policies := []job.MisfirePolicy{job.MisfireSkip, job.FireOnce, job.FireAll}
 	j := dueJob{
 		id: uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id")), version: 1, anchor: planStart.Add(-time.Duration(pick("anchor", 0, 1, 1_000_003)) * time.Microsecond),
-		spec: job.Spec{
+		policy: job.Policy{
 			Timezone: "America/New_York", JitterSeconds: pick("jitter", 0, 0, 3, 600), DSTOverlap: rapid.SampledFrom([]string{"first", "last", "both"}).Draw(t, "dst"),
 			Overlap:       rapid.SampledFrom([]job.Overlap{job.OverlapSkip, job.OverlapQueue1, job.OverlapQueue, job.OverlapCancel, job.OverlapAllow}).Draw(t, "overlap"),
 			MaxConcurrent: pick("max", 1, 2, 5), OverlapQueueLimit: pick("queue", 1, 3, 100), MaxExecutions: int64(pick("executions", 0, 0, 1, 4, 50)),
@@ -35,9 +35,9 @@ func drawDue(t *rapid.T) (dueJob, *schedule.Schedule) {
 		places: job.Places{Taken: pick("taken", 0, 0, 1, 3), Waiting: pick("waiting", 0, 0, 1)},
 	}
 	if n := rapid.IntRange(0, 3).Draw(t, "rule"); n == 0 {
-		j.spec.Interval = job.Duration(time.Duration(rapid.IntRange(10_000, 200_000).Draw(t, "interval")) * time.Millisecond)
+		j.policy.Interval = job.Duration(time.Duration(rapid.IntRange(10_000, 200_000).Draw(t, "interval")) * time.Millisecond)
 	} else {
-		j.spec.CronExpression = []string{"", "*/10 * * * * *", "0 */5 * * * *", "0 */10 1-3 * * *"}[n]
+		j.policy.CronExpression = []string{"", "*/10 * * * * *", "0 */5 * * * *", "0 */10 1-3 * * *"}[n]
 	}
 	s, err := schedules.NewCache().Of(j.compiled(), nil)
 	if err != nil {
@@ -97,15 +97,15 @@ func TestEachOwedInstantHasOneOutcome(t *testing.T) {
 		}
 		slices.SortFunc(got, time.Time.Compare)
 		over := a.reason == "maxExecutions is reached"
-		if over != (j.spec.MaxExecutions > 0 && a.runs >= int(j.spec.MaxExecutions)) {
-			t.Fatalf("%d runs of at most %d, and the job becomes %+v", a.runs, j.spec.MaxExecutions, a)
+		if over != (j.policy.MaxExecutions > 0 && a.runs >= int(j.policy.MaxExecutions)) {
+			t.Fatalf("%d runs of at most %d, and the job becomes %+v", a.runs, j.policy.MaxExecutions, a)
 		}
 		want := owed
 		if over && len(got) < len(owed) {
 			want = owed[:len(got)]
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("%+v at %v: outcomes (-want +got):\n%s", j.spec, now, diff)
+			t.Fatalf("%+v at %v: outcomes (-want +got):\n%s", j.policy, now, diff)
 		}
 		if want := j.misfire().Decide(owed, now); missed != want {
 			t.Fatalf("%d missed of %d, want %d", missed, len(owed), want)
@@ -139,8 +139,8 @@ func TestSplitsMakeTheWhole(t *testing.T) {
 		var jobs []dueJob
 		for range rapid.IntRange(1, 4).Draw(t, "jobs") {
 			j, _ := drawDue(t)
-			j.spec.Overlap, j.spec.MaxExecutions, j.resume = job.OverlapAllow, 0, ""
-			j.spec.Misfire.GraceSeconds, j.spec.Misfire.Limit = 86400, 1000 // more than are owed
+			j.policy.Overlap, j.policy.MaxExecutions, j.resume = job.OverlapAllow, 0, ""
+			j.policy.Misfire.GraceSeconds, j.policy.Misfire.Limit = 86400, 1000 // more than are owed
 			jobs = append(jobs, j)
 		}
 		end := planStart.Add(time.Duration(rapid.IntRange(3600, 9000).Draw(t, "end")) * time.Second)

@@ -2,9 +2,11 @@ package promoter
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/job/keytemplate"
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
 
@@ -31,7 +33,7 @@ func (p *Promoter) seeLanes(ctx context.Context) lanes {
 
 // takes says whether the hint of a job's run may be sent.
 func (l lanes) takes(j *dueJob) bool {
-	return !l.none && !j.crowded && !l.full[queue.LaneFor(j.spec.Priority)]
+	return !l.none && !j.crowded && !l.full[queue.LaneFor(j.policy.Priority)]
 }
 
 // announce decides of each run whether it is hinted or waits in the pool. What
@@ -47,7 +49,12 @@ func (p *plan) announce(l lanes) {
 }
 
 // key is the run's concurrency key; empty: none.
-func (r run) key() string { return r.job.spec.KeyOf(r.job.id, nil) }
+func (r run) key() string { return r.job.key(nil) }
+
+// key is the concurrency key of a run of the job with these parameters.
+func (j *dueJob) key(parameters json.RawMessage) string {
+	return j.policy.KeyOf(keytemplate.Run{JobID: j.id, JobName: j.name, JobType: j.jobType, Config: j.config, Parameters: parameters})
+}
 
 // lanes are the ids to hint, by lane. Tenants take turns: a hint names what
 // stands side by side, and a tenant with one run is not in the last of them.
@@ -61,7 +68,7 @@ func (p *plan) lanes() map[queue.Lane][]uuid.UUID {
 		if !r.hinted {
 			continue
 		}
-		l := line{queue.LaneFor(r.job.spec.Priority), r.job.tenant}
+		l := line{queue.LaneFor(r.job.policy.Priority), r.job.tenant}
 		if len(lines[l]) == 0 {
 			order = append(order, l)
 		}

@@ -119,8 +119,9 @@ func setup(t *testing.T) *bundle {
 func (b *bundle) create(t *testing.T, edit func(*job.Spec)) job.Job {
 	t.Helper()
 	spec := job.Spec{
-		Name: "every second", CronExpression: "* * * * * *", Type: "function", Retry: job.DefaultRetry(),
-		Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`), Overlap: job.OverlapAllow,
+		Name: "every second", Type: "function", Retry: job.DefaultRetry(),
+		Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`),
+		Policy: job.Policy{CronExpression: "* * * * * *", Overlap: job.OverlapAllow},
 	}
 	if edit != nil {
 		edit(&spec)

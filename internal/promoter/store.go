@@ -105,7 +105,7 @@ func claimJobs(ctx context.Context, tx *postgres.Tx, d due) (c claim, err error)
 		c.at = d.now
 	}
 	c.jobs = dueJobs(rows)
-	c.calendars, err = schedules.Load(ctx, tx, specs(c.jobs))
+	c.calendars, err = schedules.Load(ctx, tx, policies(c.jobs))
 	return c, err
 }
 

@@ -57,7 +57,7 @@ func (s *store) advanceBackfills(ctx context.Context, which dueBackfills, decide
 		for i, b := range due {
 			jobs[i] = b.job
 		}
-		sets, err := schedules.Load(ctx, tx, specs(jobs))
+		sets, err := schedules.Load(ctx, tx, policies(jobs))
 		if err != nil {
 			return err
 		}
@@ -111,14 +111,14 @@ func runningBackfills(rows []db.ClaimBackfillsRow) []runningBackfill {
 		b := r.Backfill
 		var spec job.Spec
 		unreadable := json.Unmarshal(r.Spec, &spec)
+		made := dueJob{
+			id: b.JobID, tenant: b.TenantID, version: int(b.JobVersion), name: spec.Name, jobType: spec.Type, config: spec.Config,
+			maxAttempts: spec.Retry.MaxRetries + 1, policy: spec.Policy, anchor: backfill.Anchor(spec.Policy, r.AnchorAt.UTC(), b.FromAt.UTC()),
+		}
 		out[i] = runningBackfill{
-			unreadable: unreadable,
-			id:         b.ID, cursor: b.CursorAt.UTC(), to: b.ToAt.UTC(), due: b.NextBatchAt.UTC(), deleted: r.Deleted,
-			distance: time.Minute / time.Duration(b.RatePerMinute), gate: int(r.MaxConcurrent), key: spec.KeyOf(b.JobID, b.Parameters),
-			job: dueJob{
-				id: b.JobID, tenant: b.TenantID, version: int(b.JobVersion), jobType: spec.Type, maxAttempts: spec.Retry.MaxRetries + 1,
-				spec: spec, anchor: backfill.Anchor(spec, r.AnchorAt.UTC(), b.FromAt.UTC()),
-			},
+			unreadable: unreadable, job: made,
+			id: b.ID, cursor: b.CursorAt.UTC(), to: b.ToAt.UTC(), due: b.NextBatchAt.UTC(), deleted: r.Deleted,
+			distance: time.Minute / time.Duration(b.RatePerMinute), gate: int(r.MaxConcurrent), key: made.key(b.Parameters),
 		}
 		if job.Overlap(r.OverlapPolicy) == job.OverlapAllow {
 			out[i].gate = 0
@@ -160,8 +160,8 @@ func writeBackfills(ctx context.Context, q *db.Queries, steps []backfillStep, at
 		for _, instant := range s.instants {
 			p.Ids, p.BackfillIds = append(p.Ids, execution.BackfillID(s.id, instant)), append(p.BackfillIds, s.id)
 			p.ScheduledAt, p.JobTypes = append(p.ScheduledAt, instant), append(p.JobTypes, s.job.jobType)
-			p.Priorities, p.MaxAttempts = append(p.Priorities, int16(s.job.spec.Priority)), append(p.MaxAttempts, int32(s.job.maxAttempts))
-			p.TimeoutsMs, p.ConcurrencyLimits = append(p.TimeoutsMs, int32(s.job.spec.Timeout)*1000), append(p.ConcurrencyLimits, int16(s.gate))
+			p.Priorities, p.MaxAttempts = append(p.Priorities, int16(s.job.policy.Priority)), append(p.MaxAttempts, int32(s.job.maxAttempts))
+			p.TimeoutsMs, p.ConcurrencyLimits = append(p.TimeoutsMs, int32(s.job.policy.Timeout)*1000), append(p.ConcurrencyLimits, int16(s.gate))
 			p.ConcurrencyKeys = append(p.ConcurrencyKeys, s.key)
 		}
 	}

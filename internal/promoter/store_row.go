@@ -10,7 +10,6 @@ import (
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
-	"github.com/scheduler-service/scheduler/internal/job/schedules"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/column"
 )
@@ -44,23 +43,15 @@ func boundStatements(ctx context.Context, tx *postgres.Tx, most time.Duration) e
 
 func dueJobs(rows []db.ClaimDueJobsRow) []dueJob {
 	jobs := make([]dueJob, len(rows))
-	for i, r := range rows {
+	for i := range rows {
+		r := &rows[i]
 		jobs[i] = dueJob{
-			id: r.ID, tenant: r.TenantID, version: int(r.Version), jobType: r.JobType, maxAttempts: int(r.MaxAttempts),
+			id: r.ID, tenant: r.TenantID, version: int(r.Version), name: r.Name, jobType: r.JobType, config: r.Config, maxAttempts: int(r.MaxAttempts),
 			anchor: r.AnchorAt.UTC(), count: r.ExecutionCount, resume: job.MisfirePolicy(column.OrZero(r.ResumePolicy)), due: r.NextExecutionAt.UTC(), until: column.OrZero(r.CatchUpUntil).UTC(),
 			places: job.Places{Taken: int(r.Taken), Waiting: int(r.Waiting)}, crowded: r.Crowded,
 			generation: r.Generation, active: int(r.Taken + r.Waiting), cancelling: r.Cancelling,
-			spec: job.Spec{
-				CronExpression: column.OrZero(r.CronExpression), Interval: job.Duration(time.Duration(column.OrZero(r.IntervalMs)) * time.Millisecond),
-				RunAt: r.RunAt, Timezone: r.Timezone, StartDate: r.StartDate, EndDate: r.EndDate,
-				MaxExecutions: column.OrZero(r.MaxExecutions), JitterSeconds: int(r.JitterSeconds), DSTGap: r.DstGap, DSTOverlap: r.DstOverlap,
-				ConcurrencyKey: r.ConcurrencyKey, Name: r.Name, Type: r.JobType, Config: r.Config,
-				Timeout: int(r.TimeoutSeconds), Priority: int(r.Priority), MaxConcurrent: int(r.MaxConcurrent),
-				Overlap: job.Overlap(r.OverlapPolicy), OverlapQueueLimit: int(r.OverlapQueueLimit),
-				Misfire: job.Misfire{Policy: job.MisfirePolicy(r.MisfirePolicy), Limit: int(r.MisfireLimit), GraceSeconds: int(r.MisfireGraceSeconds)},
-			},
 		}
-		jobs[i].unreadable = schedules.ReadNames(r.Calendars, &jobs[i].spec)
+		jobs[i].unreadable = jobs[i].policy.Read(r)
 	}
 	return jobs
 }
@@ -75,8 +66,8 @@ func insertDue(runs []run, now time.Time) db.InsertDueExecutionsParams {
 	}
 	for i, r := range runs {
 		p.Ids[i], p.TenantIds[i], p.JobIds[i], p.JobVersions[i] = r.id, r.job.tenant, r.job.id, int32(r.job.version)
-		p.ScheduledAt[i], p.JobTypes[i], p.Priorities[i] = r.at, r.job.jobType, int16(r.job.spec.Priority)
-		p.MaxAttempts[i], p.TimeoutsMs[i] = int32(r.job.maxAttempts), int32(r.job.spec.Timeout)*1000
+		p.ScheduledAt[i], p.JobTypes[i], p.Priorities[i] = r.at, r.job.jobType, int16(r.job.policy.Priority)
+		p.MaxAttempts[i], p.TimeoutsMs[i] = int32(r.job.maxAttempts), int32(r.job.policy.Timeout)*1000
 		p.Generations[i] = r.job.generation
 		p.ConcurrencyLimits[i], p.ConcurrencyKeys[i], p.Pooled[i], p.AvailableAt[i] = int16(r.gate), r.key(), r.pooled, r.available
 	}
@@ -92,7 +83,7 @@ func insertUnrun(rows []unrun, now time.Time) db.InsertUnrunExecutionsParams {
 		p.JobVersions = append(p.JobVersions, int32(u.job.version))
 		p.ScheduledAt = append(p.ScheduledAt, u.first)
 		p.JobTypes = append(p.JobTypes, u.job.jobType)
-		p.Priorities = append(p.Priorities, int16(u.job.spec.Priority))
+		p.Priorities = append(p.Priorities, int16(u.job.policy.Priority))
 		p.Reasons = append(p.Reasons, u.reason)
 		p.Statuses = append(p.Statuses, string(u.status))
 		p.MissedCounts = append(p.MissedCounts, int64(u.count))

@@ -44,14 +44,16 @@ func (y *year) add(t *testing.T, i int) {
 func (y *year) draw(i int, now time.Time) *ask {
 	r := y.random
 	a := &ask{spec: job.Spec{
-		Name: fmt.Sprint("job ", i), Timezone: yearZones[i%len(yearZones)], Type: "function", Retry: job.DefaultRetry(),
-		Config:  []byte(`{"modulePath":"builtin","functionName":"noop"}`),
-		DSTGap:  []string{"shift", "skip"}[r.IntN(2)],
-		Overlap: job.OverlapAllow, DSTOverlap: []string{"first", "last", "both"}[r.IntN(3)],
-		Misfire: job.Misfire{
-			Policy:       []job.MisfirePolicy{job.MisfireSkip, job.FireOnce, job.FireAll}[r.IntN(3)],
-			Limit:        []int{0, 1, 2, 5, 1000}[r.IntN(5)],
-			GraceSeconds: []int{0, 0, 1, 600, 7200, 86400}[r.IntN(6)],
+		Name: fmt.Sprint("job ", i), Type: "function", Retry: job.DefaultRetry(),
+		Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`),
+		Policy: job.Policy{
+			Timezone: yearZones[i%len(yearZones)], DSTGap: []string{"shift", "skip"}[r.IntN(2)],
+			Overlap: job.OverlapAllow, DSTOverlap: []string{"first", "last", "both"}[r.IntN(3)],
+			Misfire: job.Misfire{
+				Policy:       []job.MisfirePolicy{job.MisfireSkip, job.FireOnce, job.FireAll}[r.IntN(3)],
+				Limit:        []int{0, 1, 2, 5, 1000}[r.IntN(5)],
+				GraceSeconds: []int{0, 0, 1, 600, 7200, 86400}[r.IntN(6)],
+			},
 		},
 	}}
 	if n := i % 13; n < 4 { // the others run beside each other, which are most

@@ -73,8 +73,9 @@ func (b *bundle) wide(t testing.TB, who tenant.Actor) job.Job {
 		t.Fatal(err)
 	}
 	made, _, err := b.jobs.Create(t.Context(), who, job.Spec{
-		Name: "wide", CronExpression: "0 0 0 1 1 *", Type: "http", Config: json.RawMessage(`{"url":"https://example.com/"}`),
-		Retry: job.DefaultRetry(), Overlap: job.OverlapAllow,
+		Name: "wide", Type: "http", Config: json.RawMessage(`{"url":"https://example.com/"}`),
+		Retry:  job.DefaultRetry(),
+		Policy: job.Policy{CronExpression: "0 0 0 1 1 *", Overlap: job.OverlapAllow},
 	}.WithDefaults(), idempotency.Key{})
 	if err != nil {
 		t.Fatal(err)

@@ -309,7 +309,8 @@ func (b *bundle) makeJob(t testing.TB, who tenant.Actor) job.Job {
 		t.Fatal(err)
 	}
 	made, _, err := b.jobs.Create(t.Context(), who, job.Spec{
-		Name: "stored", CronExpression: "0 0 0 1 1 *", Type: "http", Config: json.RawMessage(`{"url":"https://example.com/"}`), Retry: job.DefaultRetry(),
+		Name: "stored", Type: "http", Config: json.RawMessage(`{"url":"https://example.com/"}`), Retry: job.DefaultRetry(),
+		Policy: job.Policy{CronExpression: "0 0 0 1 1 *"},
 	}.WithDefaults(), idempotency.Key{})
 	if err != nil {
 		t.Fatal(err)

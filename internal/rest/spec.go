@@ -21,17 +21,19 @@ import (
 func (s *server) newSpec(ctx context.Context, body api.JobSpec) (job.Spec, []fault.Field, error) {
 	spec := job.Spec{
 		Name: body.Name, Description: orZero(body.Description), Tags: orZero(body.Tags),
-		CronExpression: orEmpty(body.CronExpression), Timezone: orZero(body.Timezone),
-		RunAt: orNil(body.RunAt), StartDate: orNil(body.StartDate), EndDate: orNil(body.EndDate),
 		Type: string(body.JobType), Config: rawConfig(body.Config),
-		Retry: newRetry(body.RetryConfig), Timeout: orZero(body.Timeout), Priority: orZero(body.Priority),
-		JitterSeconds: orZero(body.JitterSeconds), DSTGap: string(orZero(body.DstGap)), DSTOverlap: string(orZero(body.DstOverlap)),
-		MaxExecutions: orZero(orNil(body.MaxExecutions)), MaxConcurrent: orZero(body.MaxConcurrent), ConcurrencyKey: orZero(orNil(body.ConcurrencyKey)),
-		Overlap: job.Overlap(orZero(body.OverlapPolicy)), OverlapQueueLimit: orZero(body.OverlapQueueLimit),
-		Misfire: job.Misfire{
-			Policy: job.MisfirePolicy(orZero(body.MisfirePolicy)), Limit: orZero(body.MisfireLimit), GraceSeconds: orZero(body.MisfireGraceSeconds),
+		Retry: newRetry(body.RetryConfig), DisableAfterFailures: orZero(orNil(body.DisableAfterFailures)),
+		Policy: job.Policy{
+			CronExpression: orEmpty(body.CronExpression), Timezone: orZero(body.Timezone),
+			RunAt: orNil(body.RunAt), StartDate: orNil(body.StartDate), EndDate: orNil(body.EndDate),
+			Timeout: orZero(body.Timeout), Priority: orZero(body.Priority),
+			JitterSeconds: orZero(body.JitterSeconds), DSTGap: string(orZero(body.DstGap)), DSTOverlap: string(orZero(body.DstOverlap)),
+			MaxExecutions: orZero(orNil(body.MaxExecutions)), MaxConcurrent: orZero(body.MaxConcurrent), ConcurrencyKey: orZero(orNil(body.ConcurrencyKey)),
+			Overlap: job.Overlap(orZero(body.OverlapPolicy)), OverlapQueueLimit: orZero(body.OverlapQueueLimit),
+			Misfire: job.Misfire{
+				Policy: job.MisfirePolicy(orZero(body.MisfirePolicy)), Limit: orZero(body.MisfireLimit), GraceSeconds: orZero(body.MisfireGraceSeconds),
+			},
 		},
-		DisableAfterFailures: orZero(orNil(body.DisableAfterFailures)),
 	}
 	for _, named := range orZero(body.Calendars) {
 		spec.Calendars = append(spec.Calendars, job.Calendar{ID: named.CalendarID, Mode: string(named.Mode)})

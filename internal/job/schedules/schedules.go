@@ -24,7 +24,7 @@ type Job struct {
 	ID      uuid.UUID
 	Version int
 	Anchor  time.Time // where its interval counts from
-	Spec    *job.Spec // its schedule is read, and nothing else
+	Policy  *job.Policy
 }
 
 // Cache keeps compiled schedules, because compiling costs many times what
@@ -47,7 +47,7 @@ func NewCache() *Cache { return &Cache{kept: map[key]*schedule.Schedule{}} }
 // Of returns the compiled schedule of a job whose calendars are among those
 // loaded.
 func (c *Cache) Of(j Job, loaded Calendars) (*schedule.Schedule, error) {
-	calendars, versions, err := loaded.of(j.Spec.Calendars)
+	calendars, versions, err := loaded.of(j.Policy.Calendars)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (c *Cache) Of(j Job, loaded Calendars) (*schedule.Schedule, error) {
 	if s, ok := c.kept[k]; ok {
 		return s, nil
 	}
-	s, err := schedule.Compile(j.Spec.Definition(j.ID.String(), j.Anchor, calendars))
+	s, err := schedule.Compile(j.Policy.Definition(j.ID.String(), j.Anchor, calendars))
 	if err != nil {
 		return nil, err
 	}

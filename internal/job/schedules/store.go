@@ -2,7 +2,6 @@ package schedules
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 
@@ -15,10 +14,10 @@ import (
 
 // Load reads the calendars that jobs name, in one statement and only where one
 // of them names any. It reads them for all tenants, as postgres.Engine.
-func Load(ctx context.Context, tx *postgres.Tx, specs iter.Seq[*job.Spec]) (Calendars, error) {
+func Load(ctx context.Context, tx *postgres.Tx, policies iter.Seq[*job.Policy]) (Calendars, error) {
 	var ids []uuid.UUID
-	for spec := range specs {
-		for _, c := range spec.Calendars {
+	for policy := range policies {
+		for _, c := range policy.Calendars {
 			ids = append(ids, c.ID)
 		}
 	}
@@ -35,16 +34,4 @@ func Load(ctx context.Context, tx *postgres.Tx, specs iter.Seq[*job.Spec]) (Cale
 		found[r.ID] = content{set: set, version: r.Version, unreadable: err}
 	}
 	return found, nil
-}
-
-// ReadNames reads which calendars a job names, as its row has them; nearly all
-// jobs name none.
-func ReadNames(stored json.RawMessage, into *job.Spec) error {
-	if len(stored) <= len("[]") {
-		return nil
-	}
-	if err := json.Unmarshal(stored, &into.Calendars); err != nil {
-		return fmt.Errorf("read the named calendars: %w", err)
-	}
-	return nil
 }

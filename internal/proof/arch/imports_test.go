@@ -64,7 +64,7 @@ secret               | db:store.go fault postgres secret/keyring tenant |  |  |
 calendar             | db:store.go fault idempotency postgres schedule tenant |  |  |
 job                  | calendar db:store.go fault idempotency job/keytemplate postgres schedule secret secret/keyring tenant |  |  |
 job/schedules        | calendar job postgres schedule |  |  |
-execution            | db:store.go fault idempotency job postgres secret tenant |  |  |
+execution            | db:store.go fault idempotency job job/keytemplate postgres secret tenant |  |  |
 backfill             | calendar db:store.go execution fault idempotency job partition postgres schedule secret tenant |  |  |
 executor             | fault |  |  |
 egress               |  | ssrf |  |
@@ -77,7 +77,7 @@ executor/function    | executor fault |  |  |
 parking              | db:store.go fault partition postgres |  |  |
 hint                 | db:store.go postgres queue |  |  |
 maintenance          | clock db:store.go fault fleet hint job job/schedules loop parking partition postgres postgres/column postgres/divide queue schedule telemetry tenant |  |  |
-promoter             | audit backfill clock db:store.go execution fault hint job job/schedules loop partition postgres postgres/column postgres/divide queue schedule telemetry tenant |  | sync |
+promoter             | audit backfill clock db:store.go execution fault hint job job/keytemplate job/schedules loop partition postgres postgres/column postgres/divide queue schedule telemetry tenant |  | sync |
 worker               | clock db:store.go executor fault fleet job parking postgres queue secret telemetry |  |  |
 rest/strictjson      | fault |  |  |
 rest/patch           |  |  |  |
@@ -98,7 +98,7 @@ cmd/worker           | app cmd/internal/program config |  |  |
 # proof
 proof/chaos          | api app clock config devstack devstack/child identity postgres postgres/refusal | oapi pgx:store.go |  |
 cmd/chaos            | proof/chaos |  |  |
-proof/simulation     | execution job schedule |  |  |
+proof/simulation     | execution job job/keytemplate schedule |  |  |
 proof/e2e            |  |  | oapi |
 deploy/probe         |  |  |  |
 `

@@ -36,7 +36,7 @@ var larger = map[string]struct {
 	"postgres":  {19, "the one door to the database: its pool, its roles, its schema, its errors"},
 	"secret":    {24, "named secrets, the references to them, who may make some, and the credentials of definitions meet in one attempt and one mask"},
 	"execution": {20, "the run of a job is the product's other central noun: its states, its attempts, its ids"},
-	"job":       {24, "the definition of a job is the product's central noun: each policy is a type with its decision"},
+	"job":       {25, "the definition of a job is the product's central noun: each policy is a type with its decision"},
 }
 
 // bannedWords name no thing of the field: what is called by one of them has

@@ -107,8 +107,8 @@ func (s *stack) besideBacklogRow(ctx context.Context, backend string, single, ma
 // sleeper makes a job of a tenant that has no schedule.
 func (s *stack) sleeper(ctx context.Context, tenant, priority int, d time.Duration) (uuid.UUID, error) {
 	made, _, err := s.jobs.Create(ctx, s.tenants[tenant], job.Spec{
-		Name: "beside", Type: "function", Priority: priority, Retry: job.DefaultRetry(), MaxConcurrent: 100,
-		Config: fmt.Appendf(nil, `{"modulePath":"builtin","functionName":"sleep","parameters":{"durationMs":%d}}`, d.Milliseconds()),
+		Name: "beside", Type: "function", Retry: job.DefaultRetry(), Config: fmt.Appendf(nil, `{"modulePath":"builtin","functionName":"sleep","parameters":{"durationMs":%d}}`, d.Milliseconds()),
+		Policy: job.Policy{Priority: priority, MaxConcurrent: 100},
 	}.WithDefaults(), idempotency.Key{})
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("create a job: %w", err)

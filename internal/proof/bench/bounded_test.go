@@ -60,7 +60,8 @@ func TestSetUpIsStoredAsTheProductStoresIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	made, _, err := job.NewStore(api).Create(t.Context(), who, job.Spec{
-		Name: "one", CronExpression: "* * * * * *", Type: "function", Retry: job.DefaultRetry(), Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`),
+		Name: "one", Type: "function", Retry: job.DefaultRetry(), Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`),
+		Policy: job.Policy{CronExpression: "* * * * * *"},
 	}.WithDefaults(), idempotency.Key{})
 	if err != nil {
 		t.Fatal(err)

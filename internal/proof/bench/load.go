@@ -40,9 +40,9 @@ func (s *stack) create(ctx context.Context, n, runs int, spread bool) (load, err
 	from := clock.Now().Add(2*time.Second + making).Truncate(time.Second).Add(time.Second)
 	l := load{jobs: make([]uuid.UUID, n), from: from, to: from.Add(time.Duration(runs) * time.Second), spread: spread}
 	spec := job.Spec{
-		Name: "bench", CronExpression: "* * * * * *", StartDate: &l.from, EndDate: &l.to, Type: "function",
+		Name: "bench", Type: "function",
 		Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`), Retry: job.DefaultRetry(),
-		Overlap: job.OverlapAllow, // a backlog is to be seen as lag, not as skipped runs
+		Policy: job.Policy{CronExpression: "* * * * * *", StartDate: &l.from, EndDate: &l.to, Overlap: job.OverlapAllow},
 	}.WithDefaults()
 	if spread {
 		spec.JitterSeconds = 1

@@ -65,8 +65,9 @@ func promotion(ctx context.Context, s *stack) (rows []row, err error) {
 func (s *stack) idle(ctx context.Context, n int) error {
 	who := s.tenants[0]
 	template, _, err := s.jobs.Create(ctx, who, job.Spec{
-		Name: "idle", CronExpression: "0 0 0 1 1 *", Type: "function", Retry: job.DefaultRetry(),
+		Name: "idle", Type: "function", Retry: job.DefaultRetry(),
 		Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`),
+		Policy: job.Policy{CronExpression: "0 0 0 1 1 *"},
 	}.WithDefaults(), idempotency.Key{})
 	if err != nil {
 		return fmt.Errorf("create an idle job: %w", err)

@@ -25,8 +25,9 @@ const historyBatch = 100_000
 func (s *stack) fill(ctx context.Context) error {
 	for _, who := range s.tenants {
 		template, _, err := s.jobs.Create(ctx, who, job.Spec{
-			Name: "nightly", CronExpression: "0 0 2 1 1 *", Type: "http", Retry: job.DefaultRetry(), Tags: []string{"bench"},
+			Name: "nightly", Type: "http", Retry: job.DefaultRetry(), Tags: []string{"bench"},
 			Config: []byte(`{"url":"https://example.com/nightly","method":"POST"}`),
+			Policy: job.Policy{CronExpression: "0 0 2 1 1 *"},
 		}.WithDefaults(), idempotency.Key{})
 		if err != nil {
 			return fmt.Errorf("create a job: %w", err)

@@ -247,8 +247,11 @@ func scripts() []script {
 	at := func(after time.Duration, o op) line { return line{after: after, op: always(o)} }
 	create := func(edit func(s *job.Spec)) line {
 		spec := job.Spec{
-			Type: "function", Interval: job.Duration(10 * time.Second), Timezone: "UTC", Timeout: 1, MaxConcurrent: 1, Overlap: job.OverlapQueue, OverlapQueueLimit: 3,
-			Misfire: job.Misfire{Policy: job.FireAll, Limit: 5, GraceSeconds: 60}, Retry: job.Retry{MaxRetries: 1},
+			Type: "function", Retry: job.Retry{MaxRetries: 1},
+			Policy: job.Policy{
+				Interval: job.Duration(10 * time.Second), Timezone: "UTC", Timeout: 1, MaxConcurrent: 1, Overlap: job.OverlapQueue, OverlapQueueLimit: 3,
+				Misfire: job.Misfire{Policy: job.FireAll, Limit: 5, GraceSeconds: 60},
+			},
 		}
 		edit(&spec)
 		return at(0, createJob{Tenant: mine, Job: jobID, Spec: spec})
@@ -357,8 +360,11 @@ func scripts() []script {
 		)},
 		{"another tenant's runs count for nothing", lines(
 			create(func(s *job.Spec) { s.Overlap, s.ConcurrencyKey = job.OverlapAllow, "press" }), at(0, createJob{Tenant: other, Job: uuid.UUID{2}, Spec: job.Spec{
-				Type: "http", Interval: job.Duration(10 * time.Second), Timezone: "UTC", Timeout: 1, MaxConcurrent: 1, Overlap: job.OverlapAllow, OverlapQueueLimit: 1, ConcurrencyKey: "press",
-				Misfire: job.Misfire{Policy: job.FireAll, Limit: 5, GraceSeconds: 60},
+				Type: "http",
+				Policy: job.Policy{
+					Interval: job.Duration(10 * time.Second), Timezone: "UTC", Timeout: 1, MaxConcurrent: 1, Overlap: job.OverlapAllow, OverlapQueueLimit: 1, ConcurrencyKey: "press",
+					Misfire: job.Misfire{Policy: job.FireAll, Limit: 5, GraceSeconds: 60},
+				},
 			}}), due, due, join(w1), at(0, setLimits{Tenant: mine, Most: counts{1, -1, -1}}), gated(w1, token1), at(0, listPlacedExecutions{Types: types()}),
 			line{time.Second, func(m *tables) op { // only mine
 				i := slices.IndexFunc(m.active, func(r activeRow) bool { return r.Tenant == mine && !r.waits() })

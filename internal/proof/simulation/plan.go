@@ -7,6 +7,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/job/keytemplate"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
@@ -172,7 +173,7 @@ func (j *dueJob) misfire() job.Misfire {
 // newRow is a run as it is inserted.
 func newRow(tenant, of uuid.UUID, spec job.Spec, id uuid.UUID, at, now time.Time) activeRow {
 	return activeRow{
-		ID: id, Job: of, Tenant: tenant, Type: spec.Type, At: at, Status: execution.Pending, Priority: spec.Priority, MaxAttempts: spec.Retry.MaxRetries + 1, Key: spec.KeyOf(of, nil),
+		ID: id, Job: of, Tenant: tenant, Type: spec.Type, At: at, Status: execution.Pending, Priority: spec.Priority, MaxAttempts: spec.Retry.MaxRetries + 1, Key: spec.KeyOf(keytemplate.Run{JobID: of, JobName: spec.Name, JobType: spec.Type, Config: spec.Config}),
 		Timeout: time.Duration(spec.Timeout) * time.Second, AvailableAt: now, SweepAt: now.Add(execution.SweepAfter),
 	}
 }

@@ -351,7 +351,7 @@ func (s *real) command(ctx context.Context, tx *postgres.Tx, o op, at time.Time)
 			}
 			p.ResumePolicy = &policy
 		default:
-			compiled, err := schedule.Compile(job.Spec{Interval: job.Duration(time.Duration(*old.IntervalMs) * time.Millisecond), Timezone: "UTC"}.Definition(id.String(), old.AnchorAt, nil))
+			compiled, err := schedule.Compile(job.Spec{Policy: job.Policy{Interval: job.Duration(time.Duration(*old.IntervalMs) * time.Millisecond), Timezone: "UTC"}}.Definition(id.String(), old.AnchorAt, nil))
 			if err != nil {
 				return a, err
 			}
@@ -402,7 +402,7 @@ func (s *real) trigger(ctx context.Context, tx *postgres.Tx, o triggerJob, j db.
 		return a, err
 	}
 	places := job.Places{Taken: int(active.Taken), Waiting: int(active.Waiting)}
-	admission := job.Spec{Overlap: job.Overlap(j.OverlapPolicy), MaxConcurrent: int(j.MaxConcurrent)}.AdmitTrigger(places)
+	admission := job.Spec{Policy: job.Policy{Overlap: job.Overlap(j.OverlapPolicy), MaxConcurrent: int(j.MaxConcurrent)}}.AdmitTrigger(places)
 	if !admission.Run {
 		return answer{Refused: conflict}, nil
 	}
