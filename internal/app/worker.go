@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"os"
-	"slices"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/config"
@@ -27,7 +25,7 @@ import (
 const hintHandlers = 16
 
 // Worker runs a worker until ctx is cancelled and what it runs is finished or
-// handed back.
+// released.
 func Worker(ctx context.Context, c config.Worker, log *slog.Logger) error {
 	p := newProcess(log)
 	return p.observed(ctx, c.MetricsAddr(), func(ctx context.Context) error { return p.worker(ctx, c, nil) })
@@ -76,12 +74,12 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 	return w.Run(ctx, func(ctx context.Context) error { return together(ctx, intake...) })
 }
 
-// intake makes the worker and the ways in which it learns what to run: it looks
-// for it, and gets hints where there is a Redis.
+// intake makes the worker and the ways in which it learns what to run: it polls, and
+// gets hints where there is a Redis.
 func (p process) intake(c config.Worker, d worker.Deps) (*worker.Worker, []func(context.Context) error, error) {
 	if c.Redis() == "" {
 		w := worker.New(p.workerConfig(c), d)
-		return w, []func(context.Context) error{w.Seek}, nil
+		return w, []func(context.Context) error{w.PollLoop}, nil
 	}
 	var consumer *queue.Consumer // made below; nothing asks before it runs
 	d.Away = func() bool { return consumer.Away() }
@@ -90,7 +88,7 @@ func (p process) intake(c config.Worker, d worker.Deps) (*worker.Worker, []func(
 	if err != nil {
 		return nil, nil, fmt.Errorf("REDIS_URL: %w", err)
 	}
-	return w, []func(context.Context) error{consumer.Run, w.Seek}, nil
+	return w, []func(context.Context) error{consumer.Run, w.PollLoop}, nil
 }
 
 func (p process) workerConfig(c config.Worker) worker.Config {
@@ -106,10 +104,15 @@ func newExecutors(allow []netip.Prefix, endpoints []netip.AddrPort, only ...stri
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the client for outgoing calls: %w", err)
 	}
-	all := map[string]executor.Executor{
+	all := executor.NewRegistry(map[string]executor.Executor{
 		"http":     httpcall.New(client, clock.Now),
 		"function": function.New(nil),
+	})
+	if len(only) > 0 {
+		if all, err = all.Only(only...); err != nil {
+			client.Close()
+			return nil, nil, fmt.Errorf("WORKER_JOB_TYPES: %w", err)
+		}
 	}
-	maps.DeleteFunc(all, func(name string, _ executor.Executor) bool { return len(only) > 0 && !slices.Contains(only, name) })
-	return executor.NewRegistry(all), client.Close, nil
+	return all, client.Close, nil
 }

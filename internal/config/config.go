@@ -150,7 +150,7 @@ type Worker struct {
 	SecretsKeys      Secret         `env:"SECRETS_KEYS" default:"" form:"keys" doc:"see API"`
 	Slots            int            `env:"SCHEDULER_MAX_CONCURRENT_JOBS" default:"100" min:"1" max:"10000" doc:"executions that one worker runs at once"`
 	TenantMaxRunning int            `env:"TENANT_MAX_RUNNING" default:"1000" min:"0" max:"1000000" doc:"see API"`
-	JobTypes         []string       `env:"WORKER_JOB_TYPES" default:"" oneof:"function,http" doc:"job types that this worker runs, the others are left to workers that do; empty: all"`
+	JobTypes         []string       `env:"WORKER_JOB_TYPES" default:"" doc:"job types that this worker runs, the others are left to other workers; empty: all"`
 	DrainTimeout     time.Duration  `env:"SCHEDULER_DRAIN_TIMEOUT_MS" default:"25000" min:"0" max:"600000" doc:"how long a worker told to stop lets running executions finish before it releases them"`
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"see API"`
 }

@@ -102,7 +102,7 @@ func TestAllProblemsAreReportedTogether(t *testing.T) {
 		"TENANT_AUTO_CREATE", "on",
 		"SCHEDULER_MAX_CONCURRENT_JOBS", "0",
 		"SCHEDULER_JOB_TIMEOUT_MS", "5m",
-		"EGRESS_ALLOW", "10.0.0.1/8,nonsense", "WORKER_JOB_TYPES", "http,shell",
+		"EGRESS_ALLOW", "10.0.0.1/8,nonsense", "WORKER_JOB_TYPES", " , ",
 	))
 	if err == nil {
 		t.Fatal("no error")
@@ -123,7 +123,7 @@ func TestAllProblemsAreReportedTogether(t *testing.T) {
 		"SCHEDULER_MAX_CONCURRENT_JOBS: 0 is out of bounds; give a whole number from 1 to 10000",
 		`SCHEDULER_JOB_TIMEOUT_MS: "5m" is not a whole number; give a whole number of milliseconds from 1000`,
 		`EGRESS_ALLOW: "10.0.0.1/8" has bits set behind its mask, 10.0.0.0/8 has not, "nonsense" is no network`,
-		`WORKER_JOB_TYPES: "shell" is not known; give function or http, or several separated by commas`,
+		`WORKER_JOB_TYPES: names nothing; give one word or several, separated by commas`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("missing %q in\n%v", want, err)

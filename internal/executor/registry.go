@@ -15,7 +15,10 @@ import (
 
 // Registry maps a job type to what runs it. It does not change once made, so
 // any number of goroutines may use it.
-type Registry struct{ executors map[string]Executor }
+type Registry struct {
+	executors map[string]Executor
+	left      []string
+}
 
 // NewRegistry makes a registry of the job types that this process runs or
 // checks. Every executor that is also a Checker is asked before a job of its
@@ -24,8 +27,31 @@ func NewRegistry(executors map[string]Executor) *Registry {
 	return &Registry{executors: maps.Clone(executors)}
 }
 
-// Types are the job types that it knows, in alphabetical order.
+// Only is the same registry for a worker that runs these types and leaves the
+// others to other workers. It refuses types that the registry does not have.
+func (r *Registry) Only(types ...string) (*Registry, error) {
+	some := &Registry{executors: make(map[string]Executor, len(types))}
+	for _, name := range types {
+		executor, ok := r.executors[name]
+		if !ok {
+			return nil, fmt.Errorf("%q is not a job type; use some of: %s", name, strings.Join(r.Types(), ", "))
+		}
+		some.executors[name] = executor
+	}
+	for _, name := range r.Types() {
+		if !slices.Contains(types, name) {
+			some.left = append(some.left, name)
+		}
+	}
+	return some, nil
+}
+
+// Types are the job types that it runs, in alphabetical order.
 func (r *Registry) Types() []string { return slices.Sorted(maps.Keys(r.executors)) }
+
+// LeftTypes are the job types that it leaves to other workers. An execution of a type
+// that is in neither list can run nowhere: any worker may claim it, and it fails.
+func (r *Registry) LeftTypes() []string { return r.left }
 
 // Execute runs one attempt of a job type and blocks until it has ended. It never
 // panics: a panic becomes a SYSTEM_ERROR with the stack, a job type that is
@@ -91,7 +117,7 @@ func (r *Registry) ValidateParameters(jobType string, config, parameters json.Ra
 }
 
 func (r *Registry) unknown(jobType string) []fault.Field {
-	known := strings.Join(slices.Sorted(maps.Keys(r.executors)), ", ")
+	known := strings.Join(r.Types(), ", ")
 	return []fault.Field{{
 		Path: "jobType", Rule: "enum",
 		Message: fmt.Sprintf("%q is not a job type that is available here; use one of: %s", text(jobType, 40), known),

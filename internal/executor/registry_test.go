@@ -213,3 +213,24 @@ func rules(faults []fault.Field) []string {
 	}
 	return short
 }
+
+// A worker for some types leaves the others to other workers, and nobody the types
+// that it does not know.
+func TestOnlySomeTypes(t *testing.T) {
+	t.Parallel()
+	e := fails(nil)
+	all := executor.NewRegistry(map[string]executor.Executor{"http": e, "function": e, "wasm": e})
+	if left := all.LeftTypes(); len(left) != 0 {
+		t.Errorf("a worker for all types leaves %v", left)
+	}
+	some, err := all.Only("function")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([][]string{{"function"}, {"http", "wasm"}}, [][]string{some.Types(), some.LeftTypes()}); diff != "" {
+		t.Errorf("runs and leaves (-want +got):\n%s", diff)
+	}
+	if _, err := all.Only("function", "shell"); err == nil || !strings.Contains(err.Error(), "function, http, wasm") {
+		t.Errorf("a type that is not there: %v", err)
+	}
+}

@@ -255,14 +255,14 @@ func TestClaimOfABackfilledRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := db.New(p.engine.Pool())
-	claim := func() (claimed []db.ClaimGatedExecutionsRow) {
+	claim := func() (claimed []db.ClaimLimitedExecutionsRow) {
 		t.Helper()
 		token := uuid.New()
-		params := db.ClaimGatedExecutionsParams{Now: &now, WorkerID: &worker, LeaseToken: &token, JobTypes: []string{"function"}, MaxRunning: 1000}
+		params := db.ClaimLimitedExecutionsParams{Now: &now, WorkerID: &worker, LeaseToken: &token, LeftTypes: []string{}, MaxRunning: 1000}
 		for _, row := range p.rows(t, j) {
 			params.Ids = append(params.Ids, row.ID)
 		}
-		claimed, err := q.ClaimGatedExecutions(t.Context(), params)
+		claimed, err := q.ClaimLimitedExecutions(t.Context(), params)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -64,14 +64,14 @@ func (b *bundle) agent(t *testing.T) agent {
 
 // claim asks for executions in both ways in which a worker does.
 func (a agent) claim(ctx context.Context, ids ...uuid.UUID) (got []uuid.UUID, err error) {
-	rows, err := a.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &a.worker, LeaseToken: &a.token, Ids: ids, JobTypes: []string{"function"}})
+	rows, err := a.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &a.worker, LeaseToken: &a.token, Ids: ids, LeftTypes: []string{}})
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range rows {
 		got = append(got, r.ID)
 	}
-	gated, err := a.q.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{WorkerID: &a.worker, LeaseToken: &a.token, Ids: ids, JobTypes: []string{"function"}})
+	gated, err := a.q.ClaimLimitedExecutions(ctx, db.ClaimLimitedExecutionsParams{WorkerID: &a.worker, LeaseToken: &a.token, Ids: ids, LeftTypes: []string{}})
 	for _, r := range gated {
 		got = append(got, r.ID)
 	}
@@ -90,11 +90,11 @@ func (a agent) claims(t *testing.T, ids ...uuid.UUID) []uuid.UUID {
 // polls asks for whatever may start.
 func (a agent) polls(t *testing.T) []uuid.UUID {
 	t.Helper()
-	found, err := a.q.ListPooledExecutions(t.Context(), db.ListPooledExecutionsParams{BatchSize: 100, Stretch: 96, JobTypes: []string{"function"}})
+	found, err := a.q.ListPooledExecutions(t.Context(), db.ListPooledExecutionsParams{BatchSize: 100, Stretch: 96, LeftTypes: []string{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	placed, err := a.q.ListPlacedExecutions(t.Context(), db.ListPlacedExecutionsParams{BatchSize: 100, Stretch: 96, JobTypes: []string{"function"}})
+	placed, err := a.q.ListUnblockedExecutions(t.Context(), db.ListUnblockedExecutionsParams{BatchSize: 100, Stretch: 96, LeftTypes: []string{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,8 @@ func (a agent) polls(t *testing.T) []uuid.UUID {
 func (a agent) succeeds(t *testing.T, id uuid.UUID) {
 	t.Helper()
 	rows, err := a.q.CompleteExecutions(t.Context(), db.CompleteExecutionsParams{
-		Ids: []uuid.UUID{id}, Attempts: []int32{1}, LeaseTokens: []uuid.UUID{a.token}, Succeeded: []bool{true}, RetryMs: []int64{-1}, DurationsMs: []int64{1},
+		LeftTypes: []string{},
+		Ids:       []uuid.UUID{id}, Attempts: []int32{1}, LeaseTokens: []uuid.UUID{a.token}, Succeeded: []bool{true}, RetryMs: []int64{-1}, DurationsMs: []int64{1},
 		Results: []string{""}, ErrorTypes: []string{""}, ErrorMessages: []string{""}, ErrorStacks: []string{""}, MemoryMb: []float32{0}, CpuMs: []int64{0},
 	})
 	if err != nil || len(rows) != 1 {

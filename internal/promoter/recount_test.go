@@ -29,7 +29,7 @@ func TestRecountCorrectsWhatDiffers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close(t.Context())
-		if err := conn.QueryRow(t.Context(), "SELECT running_function FROM running_counts WHERE running = running_function").Scan(&n); err != nil {
+		if err := conn.QueryRow(t.Context(), "SELECT running FROM running_counts WHERE running = (running_by_type->>'function')::int").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n

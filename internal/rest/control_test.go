@@ -41,7 +41,7 @@ func (b *bundle) claimer(t *testing.T) claimer {
 // claim has executions run.
 func (c claimer) claim(ids ...uuid.UUID) {
 	c.t.Helper()
-	rows, err := c.q.ClaimExecutions(c.t.Context(), db.ClaimExecutionsParams{Ids: ids, WorkerID: &c.id, LeaseToken: &c.token, JobTypes: []string{"http", "function"}})
+	rows, err := c.q.ClaimExecutions(c.t.Context(), db.ClaimExecutionsParams{Ids: ids, WorkerID: &c.id, LeaseToken: &c.token, LeftTypes: []string{}})
 	if err != nil || len(rows) != len(ids) {
 		c.t.Fatalf("claimed %d of %d: %v", len(rows), len(ids), err)
 	}
@@ -51,7 +51,8 @@ func (c claimer) claim(ids ...uuid.UUID) {
 func (c claimer) complete(succeeded bool, ids ...uuid.UUID) {
 	n := len(ids)
 	p := db.CompleteExecutionsParams{
-		Ids: ids, Attempts: make([]int32, n), LeaseTokens: make([]uuid.UUID, n), Succeeded: make([]bool, n), RetryMs: make([]int64, n),
+		LeftTypes: []string{},
+		Ids:       ids, Attempts: make([]int32, n), LeaseTokens: make([]uuid.UUID, n), Succeeded: make([]bool, n), RetryMs: make([]int64, n),
 		DurationsMs: make([]int64, n), Results: make([]string, n), ErrorTypes: make([]string, n), ErrorMessages: make([]string, n),
 		ErrorStacks: make([]string, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
 	}
@@ -194,7 +195,7 @@ func TestCancelMeetsTheOutcome(t *testing.T) {
 			worker.claim(run)
 		} else { // the claim races too
 			claimed.Go(func() {
-				_, err := worker.q.ClaimExecutions(t.Context(), db.ClaimExecutionsParams{Ids: []uuid.UUID{run}, WorkerID: &worker.id, LeaseToken: &worker.token, JobTypes: []string{"http", "function"}})
+				_, err := worker.q.ClaimExecutions(t.Context(), db.ClaimExecutionsParams{Ids: []uuid.UUID{run}, WorkerID: &worker.id, LeaseToken: &worker.token, LeftTypes: []string{}})
 				if err != nil {
 					t.Error(err)
 				}

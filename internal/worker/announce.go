@@ -6,90 +6,92 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
 
 const (
-	// newsWaiting is how many accepted batches may wait to be announced.
-	newsWaiting = 64
+	// announcementsWaiting is how many accepted batches may wait to be announced.
+	announcementsWaiting = 64
 	// announceLimit is how long announcing one batch may take. Hints save the
 	// next in line a poll, and are worth no more.
 	announceLimit = time.Second
 )
 
-// news is what accepted outcomes leave to others.
-type news struct {
-	turns []turn
-	ends  []freed
+// announcement is what a batch of accepted outcomes freed.
+type announcement struct {
+	next  []nextOfJob
+	freed []dispatch.Freed
 }
 
-// turn names runs that waited for a slot of their job, whose turn it is now.
-type turn struct {
+// nextOfJob are executions of one job that get the concurrency slots which its ends
+// freed.
+type nextOfJob struct {
 	lane queue.Lane
 	ids  []uuid.UUID
 }
 
-// announce has the next in line told, beside whatever else the worker does.
-// Where too much waits to be announced already, this worker tries them itself,
-// and a poll finds the others.
-func (w *Worker) announce(n news) {
+// announce has the next in line hinted, beside whatever else the worker does. Where
+// too many announcements wait, this worker tries the executions itself, and a poll
+// finds the others.
+func (w *Worker) announce(a announcement) {
 	select {
-	case w.news <- n:
+	case w.announcements <- a:
 	default:
-		for _, t := range n.turns {
-			w.follow(t.ids)
+		for _, n := range a.next {
+			w.tryHere(n.ids)
 		}
 	}
 }
 
-// announcing tells the next in line, one batch after the other, until stopped is
-// done and nothing is left.
+// announcing hints the next in line, one announcement after the other, until stopped
+// is done and nothing is left.
 func (w *Worker) announcing(ctx context.Context, stopped <-chan struct{}) {
 	for {
 		select {
-		case n := <-w.news:
-			w.tell(ctx, n)
+		case a := <-w.announcements:
+			w.hintNext(ctx, a)
 			continue
 		default:
 		}
 		select {
-		case n := <-w.news:
-			w.tell(ctx, n)
+		case a := <-w.announcements:
+			w.hintNext(ctx, a)
 		case <-stopped:
 			return
 		}
 	}
 }
 
-func (w *Worker) tell(ctx context.Context, n news) {
+func (w *Worker) hintNext(ctx context.Context, a announcement) {
 	ctx, cancel := context.WithTimeout(ctx, announceLimit)
 	defer cancel()
-	for _, t := range n.turns {
-		w.handOn(ctx, t.lane, t.ids)
+	for _, n := range a.next {
+		w.hint(ctx, n.lane, n.ids)
 	}
-	// What waited for a slot of the tenant or for a concurrency key is asked for
-	// once the ends are committed, so that it sees who was left behind until then.
-	next, err := w.store.next(ctx, n.ends)
+	// A statement of its own, once the ends are committed, sees everything that the
+	// tenants' limits left behind until then.
+	next, err := w.store.Next(ctx, a.freed)
 	if err != nil {
-		w.Log.WarnContext(ctx, "the next in line not known, a look finds them", "error", err)
+		w.Log.WarnContext(ctx, "the next in line not known; a poll finds them", "error", err)
 		return
 	}
 	for lane, ids := range lanesOf(next) {
-		w.handOn(ctx, lane, ids)
+		w.hint(ctx, lane, ids)
 	}
 }
 
-// handOn hints runs that waited for what ended; a poll finds them when the hint
-// is lost. While no hints come, this worker tries itself.
-func (w *Worker) handOn(ctx context.Context, lane queue.Lane, next []uuid.UUID) {
+// hint hints executions that may start now; a poll finds them when the hint is lost.
+// While no hints come, this worker tries them itself.
+func (w *Worker) hint(ctx context.Context, lane queue.Lane, next []uuid.UUID) {
 	if len(next) == 0 {
 		return
 	}
 	if w.hintless.Load() || ctx.Err() != nil {
-		w.follow(next)
+		w.tryHere(next)
 		return
 	}
 	if err := w.Hints.Publish(ctx, lane, next); err != nil {
-		w.Log.DebugContext(ctx, "hint of the next in line not sent, a look finds it", "error", err)
+		w.Log.DebugContext(ctx, "hint of the next in line not sent; a poll finds it", "error", err)
 	}
 }

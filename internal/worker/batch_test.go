@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
@@ -89,8 +90,8 @@ func TestBatchIsFlushed(t *testing.T) {
 func TestBatchIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	w := New(Config{Slots: 256}, Deps{DB: &postgres.DB{}, Beat: &postgres.DB{}, Executor: executor.NewRegistry(nil)})
-	largest := ended{outcome: executor.Outcome{
-		Result: make([]byte, executor.MaxResult), Err: &executor.Error{Message: strings.Repeat("m", 4<<10), Stack: strings.Repeat("s", 16<<10)},
+	largest := ended{outcome: dispatch.Outcome{
+		Result: strings.Repeat("r", executor.MaxResult), Message: strings.Repeat("m", 4<<10), Stack: strings.Repeat("s", 16<<10),
 	}}
 	for range completeBatch {
 		w.outcomes.in <- largest

@@ -1,23 +1,24 @@
 package worker
 
-import "github.com/google/uuid"
+import (
+	"github.com/google/uuid"
 
-// candidate is an execution that waits and may start.
-type candidate struct{ id, tenant uuid.UUID }
+	"github.com/scheduler-service/scheduler/internal/dispatch"
+)
 
 // choice is a candidate that is to be claimed.
 type choice struct {
-	candidate
+	dispatch.Candidate
 	kept bool // it may have a slot that is kept
 }
 
 // choose gives slots to candidates, in their order. A tenant of which nothing
 // runs here may have one that is kept; everybody else has the open ones. busy
 // says how many runs of each tenant this worker holds.
-func choose(found []candidate, busy map[uuid.UUID]int, open, kept int) (chosen []choice) {
+func choose(found []dispatch.Candidate, busy map[uuid.UUID]int, open, kept int) (chosen []choice) {
 	here := make(map[uuid.UUID]bool, len(found))
 	for _, c := range found {
-		first := busy[c.tenant] == 0 && !here[c.tenant]
+		first := busy[c.Tenant] == 0 && !here[c.Tenant]
 		switch {
 		case open > 0:
 			open--
@@ -26,8 +27,8 @@ func choose(found []candidate, busy map[uuid.UUID]int, open, kept int) (chosen [
 		default:
 			continue
 		}
-		here[c.tenant] = true
-		chosen = append(chosen, choice{candidate: c, kept: first})
+		here[c.Tenant] = true
+		chosen = append(chosen, choice{Candidate: c, kept: first})
 	}
 	return chosen
 }

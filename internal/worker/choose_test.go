@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 )
 
 func TestChoose(t *testing.T) {
@@ -32,13 +34,13 @@ func TestChoose(t *testing.T) {
 			for name, id := range tenants {
 				busy[id], names[id] = strings.Count(test.busy, string(name)), string(name)
 			}
-			var found []candidate
+			var found []dispatch.Candidate
 			for i := range len(test.found) {
-				found = append(found, candidate{id: uuid.New(), tenant: tenants[test.found[i]]})
+				found = append(found, dispatch.Candidate{ID: uuid.New(), Tenant: tenants[test.found[i]]})
 			}
 			var got string
 			for _, c := range choose(found, busy, test.open, test.kept) {
-				name := names[c.tenant]
+				name := names[c.Tenant]
 				if c.kept {
 					name = strings.ToUpper(name)
 				}

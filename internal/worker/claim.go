@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -11,54 +10,43 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
-// wish is an execution that a hint named and a slot is held for.
-type wish struct {
+// claimRequest asks for the claim of an execution, for which a slot is taken.
+type claimRequest struct {
 	id      uuid.UUID
 	inc     *incarnation
 	decided *decision
 }
 
-// decision is waited for by those who wish.
+// decision lets those who request claims wait until all of them are decided.
 type decision struct {
 	sync.WaitGroup
-	won atomic.Int64 // how many of the wishes became claims
+	won atomic.Int64 // how many of the requests became claims
 }
 
-// claimed is an attempt that is ours.
+// claimed is an attempt that this worker runs.
 type claimed struct {
-	id, tenant, job uuid.UUID
-	version         int
-	scheduledAt     time.Time
-	availableAt     time.Time
-	trigger         string
-	jobType         string
-	priority        int
-	parameters      json.RawMessage
-	attempt         int
-	maxAttempts     int
-	token           uuid.UUID
-	timeout         time.Duration
-	claimedAt       time.Time  // the database's clock
-	asked           clock.Mark // when the claim was sent, so not after it was carried out
+	dispatch.Claimed
+	asked clock.Mark // when the claim was sent, so not after it was carried out
 }
 
-// claim takes what it can of a batch and starts the runs. Without an answer of
+// claim claims what it can of a batch and starts the runs. Without an answer of
 // the database it asks again with the same token, so that a claim whose
 // commit was lost on the way finds its own rows.
-func (w *Worker) claim(ctx context.Context, wishes []wish) {
+func (w *Worker) claim(ctx context.Context, requests []claimRequest) {
 	var inc *incarnation
-	live := wishes[:0:0]
+	live := requests[:0:0]
 	var ids []uuid.UUID
-	for _, x := range wishes {
+	for _, x := range requests {
 		if x.inc.ctx.Err() != nil || w.unclaimable.has(x.id) {
 			x.decided.Done()
 			w.free()
 			continue
 		}
-		inc = x.inc // all live wishes are of the one live incarnation
+		inc = x.inc // all live requests are of the one live incarnation
 		live, ids = append(live, x), append(ids, x.id)
 	}
 	if len(live) == 0 {
@@ -70,27 +58,27 @@ func (w *Worker) claim(ctx context.Context, wishes []wish) {
 	rows, specs := w.claimUntilAnswered(ctx, inc, token, ids)
 	won := make(map[uuid.UUID]claimed, len(rows))
 	for _, r := range rows {
-		won[r.id] = r
+		won[r.ID] = r
 	}
-	var late []heldRow
+	var late []dispatch.Run
 	for _, x := range live {
 		r, ok := won[x.id]
 		delete(won, x.id) // the same id twice in one batch is one claim
 		switch {
 		case !ok:
 			w.free()
-		case allowed(r.timeout, r.asked.Elapsed()) <= 0:
-			late = append(late, heldRow{id: r.id, token: r.token})
+		case remainingTime(r.Timeout, r.asked.Elapsed()) <= 0:
+			late = append(late, dispatch.Run{ID: r.ID, Token: r.Token})
 			w.free()
 		default:
 			x.decided.won.Add(1)
-			w.start(inc, r, specs[versionKey{r.job, r.version}])
+			w.start(inc, r, specs[versionKey{r.Job, r.Version}])
 		}
 		x.decided.Done()
 	}
 	if len(late) > 0 {
-		w.Log.WarnContext(ctx, "a claim was answered so late that the runs could outlive their deadlines, handing them back", "executions", len(late))
-		w.handBack(ctx, late)
+		w.Log.WarnContext(ctx, "a claim was answered so late that the runs could outlive their deadlines; releasing them", "executions", len(late))
+		w.release(ctx, late)
 	}
 }
 
@@ -120,7 +108,7 @@ func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token
 			return append(rows, others...), all
 		}
 		w.Log.WarnContext(ctx, "claim failed, asking again", "error", err, "executions", len(ids))
-		w.doubt()
+		w.compareSoon()
 		pause(inc.ctx, wait)
 		wait = min(2*wait, askAgain)
 	}
@@ -128,14 +116,14 @@ func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token
 
 func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[versionKey]definition, error) {
 	asked := clock.Start()
-	rows, err := w.store.claim(ctx, inc.member.ID, token, ids)
+	found, err := w.store.Claim(ctx, inc.member.ID, token, ids)
 	if err != nil {
 		return nil, nil, err
 	}
-	w.Metrics.Batch("claim", len(rows))
-	keys := make([]versionKey, len(rows))
-	for i, r := range rows {
-		rows[i].asked, keys[i] = asked, versionKey{r.job, r.version}
+	w.Metrics.Batch("claim", len(found))
+	rows, keys := make([]claimed, len(found)), make([]versionKey, len(found))
+	for i, c := range found {
+		rows[i], keys[i] = claimed{Claimed: c, asked: asked}, versionKey{c.Job, c.Version}
 	}
 	specs, err := w.specs.of(ctx, keys)
 	return rows, specs, err
@@ -151,9 +139,6 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// lateness is how long after it was allowed to an attempt was claimed, by the
-// database's clock alone. A retry may start at its availableAt.
-func (c claimed) lateness() time.Duration { return c.claimedAt.Sub(c.availableAt) }
-
-// elapsed measures an attempt.
-func elapsed(m clock.Mark) int64 { return m.Elapsed().Milliseconds() }
+// lateness is how long after it could start an attempt was claimed, by the database's
+// clock alone.
+func (c claimed) lateness() time.Duration { return c.ClaimedAt.Sub(c.AvailableAt) }

@@ -25,7 +25,7 @@ func TestHeartbeatsDoNotReadWhatRuns(t *testing.T) {
 			switch statement {
 			case "RenewWorker":
 				beats.Add(1)
-			case "ListHeldExecutions":
+			case "ListExecutionsOfWorker":
 				reads.Add(1)
 			}
 		},
@@ -50,7 +50,7 @@ func TestAfterTroubleAWorkerCompares(t *testing.T) {
 	lost := b.pending(nil)
 	b.hinted()
 	b.start(func(c *worker.Config) { c.Compare = time.Hour })
-	b.exec("UPDATE running_counts SET running = 1, running_function = 1 WHERE tenant_id = $1", b.who.TenantID)
+	b.exec("UPDATE running_counts SET running = 1, running_by_type = jsonb_build_object('function', 1) WHERE tenant_id = $1", b.who.TenantID)
 	b.exec(`UPDATE active_executions SET status = 'running', attempt = 1, worker_id = (SELECT id FROM workers), lease_token = gen_random_uuid(),
 		attempt_started_at = now(), deadline_at = now() + interval '1 hour', sweep_at = now() WHERE id = $1`, lost.ID)
 	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)

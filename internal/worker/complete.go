@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
@@ -14,29 +15,35 @@ import (
 // ended is an attempt with its outcome.
 type ended struct {
 	claimed
-	inc        *incarnation
-	outcome    executor.Outcome
-	durationMS int64
-	retryMS    int64 // -1: not tried again
-	slotless   bool  // its slot is free already, see straggler
+	inc      *incarnation
+	outcome  dispatch.Outcome
+	slotless bool // its slot is free already, see divider
+}
+
+// outcomeOf is what is stored of an attempt.
+func outcomeOf(o executor.Outcome, duration time.Duration, retryMS int64) dispatch.Outcome {
+	out := dispatch.Outcome{
+		Succeeded: o.Err == nil, RetryMS: retryMS, DurationMS: duration.Milliseconds(), Result: string(o.Result),
+		MemoryMB: float32(o.MemoryPeakMB), CPUMS: o.CPUTime.Milliseconds(),
+	}
+	if err := o.Err; err != nil {
+		out.ErrorType, out.Message, out.Stack = string(err.Type), err.Message, err.Stack
+	}
+	return out
+}
+
+// stored are the outcomes of attempts as package dispatch writes them.
+func stored(batch []ended) []dispatch.Ended {
+	out := make([]dispatch.Ended, len(batch))
+	for i, e := range batch {
+		out[i] = dispatch.Ended{ID: e.ID, Attempt: e.Attempt, Token: e.Token, Outcome: e.outcome}
+	}
+	return out
 }
 
 // size is about how many bytes of a statement it needs.
 func (e ended) size() int {
-	n := 512 + len(e.outcome.Result)
-	if e.outcome.Err != nil {
-		n += len(e.outcome.Err.Message) + len(e.outcome.Err.Stack)
-	}
-	return n
-}
-
-// verdict is what the database made of an outcome.
-type verdict struct {
-	id      uuid.UUID
-	status  string // completed, failed, cancelled, retrying, or parked
-	jobType string
-	next    []uuid.UUID // of the same job, whose turn it is now
-	freed   freed
+	return 512 + len(e.outcome.Result) + len(e.outcome.Message) + len(e.outcome.Stack)
 }
 
 // outcomesDue says when outcomes are written: when a batch of them lingered,
@@ -51,13 +58,13 @@ func (w *Worker) outcomesDue(n int, age time.Duration) bool {
 // complete writes a batch of outcomes until the database accepted it. Repeating
 // it is safe: an outcome that landed is no longer this attempt's to write. Where
 // the database refuses it, or something in it stays locked, the batch goes to
-// the stragglers, so that one outcome never holds up those that come after it.
+// the divider, so that one outcome never holds up those that come after it.
 func (w *Worker) complete(ctx context.Context, batch []ended) {
 	healthy, suspect := w.sorted(batch)
 	w.putAside(ctx, suspect)
 	wait := 100 * time.Millisecond
 	for tries := 1; len(healthy) > 0; tries++ {
-		verdicts, err := w.store.complete(ctx, healthy)
+		verdicts, err := w.store.Complete(ctx, stored(healthy))
 		switch {
 		case err == nil:
 			w.Metrics.Batch("complete", len(healthy))
@@ -72,44 +79,43 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 			return
 		}
 		w.Log.WarnContext(ctx, "outcomes not written, trying again", "error", err, "executions", len(healthy))
-		w.doubt()
+		w.compareSoon()
 		pause(ctx, wait)
 		wait = min(2*wait, askAgain)
 	}
 }
 
-// accept acts on what the database made of a batch. The slots come first: they
-// are free from here on, and nothing that the next in line are told with may
-// hold them.
-func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []verdict) {
-	byID := make(map[uuid.UUID]verdict, len(verdicts))
-	var over news
+// accept acts on the verdicts of a batch. It frees the slots first: nothing that is
+// sent to whoever is next may hold them.
+func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.Verdict) {
+	byID := make(map[uuid.UUID]dispatch.Verdict, len(verdicts))
+	var a announcement
 	for _, v := range verdicts {
-		byID[v.id] = v
-		if v.freed != (freed{}) {
-			over.ends = append(over.ends, v.freed)
+		byID[v.ID] = v
+		if v.Freed != (dispatch.Freed{}) {
+			a.freed = append(a.freed, v.Freed)
 		}
 	}
 	for _, e := range batch {
-		v, accepted := byID[e.id]
+		v, accepted := byID[e.ID]
 		switch {
 		case !accepted:
 			w.Metrics.StaleCompletions(1)
-			w.Log.WarnContext(ctx, "outcome refused: the execution was handed on", "execution_id", e.id, "attempt", e.attempt)
-		case v.status == "retrying", v.status == "parked":
-			// The first is in the pool and may start when its backoff is over, the
-			// other one is the sweeper's.
+			w.Log.WarnContext(ctx, "outcome refused: the execution was reassigned", "execution_id", e.ID, "attempt", e.Attempt)
+		case v.Status == "retrying", v.Status == "parked":
+			// A retry waits in the pool for its backoff; the sweeper tries parked
+			// executions again.
 		default:
-			w.Metrics.ExecutionOver(v.jobType, v.status, time.Duration(e.durationMS)*time.Millisecond)
+			w.Metrics.ExecutionOver(v.JobType, v.Status, time.Duration(e.outcome.DurationMS)*time.Millisecond)
 		}
 		w.done(e)
-		if len(v.next) > 0 {
-			over.turns = append(over.turns, turn{queue.LaneFor(e.priority), v.next})
+		if len(v.Next) > 0 {
+			a.next = append(a.next, nextOfJob{queue.LaneFor(e.Priority), v.Next})
 		}
 	}
 	w.wake() // slots are free
-	if len(over.turns)+len(over.ends) > 0 {
-		w.announce(over)
+	if len(a.next)+len(a.freed) > 0 {
+		w.announce(a)
 	}
 }
 
@@ -123,7 +129,7 @@ func (w *Worker) done(e ended) {
 
 // lose gives outcomes up: the worker ends and could not write them.
 func (w *Worker) lose(ctx context.Context, batch []ended) {
-	w.Log.ErrorContext(ctx, "outcomes lost: the worker ends and the database did not accept them; the runs are handed on", "executions", len(batch))
+	w.Log.ErrorContext(ctx, "outcomes lost: the worker ends and the database did not accept them; the runs are reassigned", "executions", len(batch))
 	for _, e := range batch {
 		w.done(e)
 	}

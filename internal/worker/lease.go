@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
@@ -22,7 +23,7 @@ type incarnation struct {
 	end    context.CancelCauseFunc
 
 	mu      sync.Mutex
-	running map[uuid.UUID]held
+	running map[uuid.UUID]activeRun
 	// good is when the last heartbeat that was answered was sent. Counted from
 	// sending, so that this side always lets go before the database does.
 	good clock.Mark
@@ -33,18 +34,17 @@ type incarnation struct {
 	compared clock.Mark
 	calm     time.Duration
 	// claiming are the lease tokens of claims under way. A claim may take several
-	// round trips and wait for a job's lock: what its first statement took is no
-	// run yet when the heartbeat finds it, and to give it back would have it run
-	// here and elsewhere.
+	// round trips and wait for a job's lock: what its first statement claimed is no
+	// run yet when the heartbeat finds it, and releasing it would have it run here and
+	// elsewhere.
 	claiming map[uuid.UUID]bool
 }
 
-// held is a run under the lease.
-type held struct {
-	token    uuid.UUID
-	tenant   uuid.UUID
-	priority int
-	stop     context.CancelCauseFunc
+// activeRun is a run under the lease.
+type activeRun struct {
+	token  uuid.UUID
+	tenant uuid.UUID
+	stop   context.CancelCauseFunc
 }
 
 // incarnations takes one lease after the other until ctx is cancelled.
@@ -68,7 +68,7 @@ func (w *Worker) incarnations(ctx context.Context) {
 func (w *Worker) incarnate(ctx context.Context) (*incarnation, error) {
 	inc := &incarnation{
 		member:  fleet.Member{ID: uuid.New(), Host: w.Host, PID: w.PID, Slots: w.Slots, Types: w.Executor.Types(), Lease: w.Lease},
-		running: map[uuid.UUID]held{}, claiming: map[uuid.UUID]bool{}, good: clock.Start(),
+		running: map[uuid.UUID]activeRun{}, claiming: map[uuid.UUID]bool{}, good: clock.Start(),
 		// Workers that start together do not compare together.
 		compared: clock.Start(), calm: rand.N(w.Compare),
 	}
@@ -104,7 +104,7 @@ func (w *Worker) fence(inc *incarnation) {
 		left := w.Fence - inc.lastGood().Elapsed()
 		if left <= 0 {
 			w.Metrics.SelfFenced()
-			w.Log.ErrorContext(inc.ctx, "no heartbeat was answered: ending all runs before the database hands them on",
+			w.Log.ErrorContext(inc.ctx, "no heartbeat was answered: ending all runs before the database reassigns them",
 				"worker_id", inc.member.ID, "running", inc.count())
 			inc.end(errLeaseLost)
 			return
@@ -124,7 +124,7 @@ func (w *Worker) beat(inc *incarnation) {
 			return
 		case err != nil:
 			w.Log.WarnContext(inc.ctx, "heartbeat not answered", "error", err)
-			w.doubt()
+			w.compareSoon()
 		case !stands:
 			w.Log.ErrorContext(inc.ctx, "lease lost: the database counts this worker as dead", "worker_id", inc.member.ID)
 			inc.end(errLeaseLost)
@@ -148,10 +148,10 @@ const (
 	// it reads what all workers run, so a hundred of them take a tenth of one of the
 	// database's cores at most, however much runs.
 	compareRest = 1000
-	// doubtWithin is within how many heartbeats a worker compares after a request
+	// compareSoonWithin is within how many heartbeats a worker compares after a request
 	// to the database failed. It draws one of them, because all workers are in
 	// doubt when the database was away.
-	doubtWithin = 5
+	compareSoonWithin = 5
 )
 
 // compare reads the rows that the database says this worker runs, now and then:
@@ -164,72 +164,72 @@ func (w *Worker) compare(inc *incarnation) {
 	ctx, cancel := context.WithTimeout(inc.ctx, w.Heartbeat)
 	defer cancel()
 	mark := clock.Start()
-	rows, err := w.store.held(ctx, inc.member.ID)
+	rows, err := w.beats.RunsOf(ctx, inc.member.ID)
 	if err != nil {
 		w.Log.WarnContext(ctx, "held executions not read; a later heartbeat reads them", "error", err)
-		inc.comparesAfter(doubtWithin * w.Heartbeat)
+		inc.comparesAfter(compareSoonWithin * w.Heartbeat)
 		return
 	}
 	inc.comparesAfter(max(w.Compare, compareRest*mark.Elapsed()))
-	w.giveUp(ctx, inc, rows)
+	w.endAndRelease(ctx, inc, rows)
 }
 
-// doubt has the next comparison come soon: a request to the database failed, and
+// compareSoon has the next comparison come soon: a request to the database failed, and
 // may have been carried out.
-func (w *Worker) doubt() {
+func (w *Worker) compareSoon() {
 	if inc := w.current.Load(); inc != nil {
-		inc.comparesWithin(doubtWithin * w.Heartbeat)
+		inc.comparesWithin(compareSoonWithin * w.Heartbeat)
 	}
 }
 
-// giveUp ends the runs whose cancellation was asked for, and gives back rows
-// that two comparisons in a row found here without a run: a claim whose answer
-// was lost, or what a failover brought back.
-func (w *Worker) giveUp(ctx context.Context, inc *incarnation, rows []heldRow) {
-	var disowned []heldRow
+// endAndRelease ends the runs whose cancellation was asked for, and releases rows that
+// two comparisons in a row found here without a run: a claim whose answer was lost, or
+// what a failover brought back.
+func (w *Worker) endAndRelease(ctx context.Context, inc *incarnation, rows []dispatch.Run) {
+	var disowned []dispatch.Run
 	inc.mu.Lock()
 	unknown := map[uuid.UUID]uuid.UUID{}
 	for _, r := range rows {
-		run, here := inc.running[r.id]
+		run, here := inc.running[r.ID]
 		switch {
-		case here && run.token == r.token:
-			if r.cancelling {
+		case here && run.token == r.Token:
+			if r.Cancelling {
 				run.stop(errCancelled)
 			}
-		case inc.claiming[r.token]: // its run is about to begin
-		case inc.unknown[r.id] == r.token:
+		case inc.claiming[r.Token]: // its run is about to begin
+		case inc.unknown[r.ID] == r.Token:
 			disowned = append(disowned, r)
 		default:
-			unknown[r.id] = r.token
+			unknown[r.ID] = r.Token
 		}
 	}
 	inc.unknown = unknown
 	inc.mu.Unlock()
 	if len(disowned) > 0 {
 		w.Metrics.Disowned(len(disowned))
-		w.Log.WarnContext(ctx, "giving back executions that this worker does not run", "executions", len(disowned))
-		w.handBack(ctx, disowned)
+		w.Log.WarnContext(ctx, "releasing executions that this worker does not run", "executions", len(disowned))
+		w.release(ctx, disowned)
 	}
 }
 
-// handBack makes executions pending again and hints them; one that the database
+// release makes executions pending again and hints them; one that the database
 // refuses holds up none of the others.
-func (w *Worker) handBack(ctx context.Context, rows []heldRow) {
+func (w *Worker) release(ctx context.Context, rows []dispatch.Run) {
 	if len(rows) == 0 {
 		return
 	}
-	released, err := w.store.release(ctx, rows)
+	released, err := w.store.Release(ctx, rows)
 	if half := len(rows) / 2; half > 0 && postgres.Refused(err) {
-		w.handBack(ctx, rows[:half])
-		w.handBack(ctx, rows[half:])
+		w.release(ctx, rows[:half])
+		w.release(ctx, rows[half:])
 		return
 	}
 	if err != nil {
-		w.Log.WarnContext(ctx, "executions not handed back; the next comparison finds them, or the sweeper when the lease ran out", "error", err, "executions", len(rows))
-		w.doubt()
+		w.Log.WarnContext(ctx, "executions not released; the next comparison finds them, or the sweeper when the lease ran out", "error", err, "executions", len(rows))
+		w.compareSoon()
 		return
 	}
-	for lane, ids := range released {
+	for lane, ids := range lanesOf(released) {
 		if err := w.Hints.Publish(ctx, lane, ids); err != nil {
 			w.Log.DebugContext(ctx, "hints not sent, the sweeper sends them", "error", err)
 		}
@@ -243,7 +243,7 @@ func (inc *incarnation) add(c claimed, stop context.CancelCauseFunc) bool {
 	if inc.ctx.Err() != nil {
 		return false
 	}
-	inc.running[c.id] = held{token: c.token, tenant: c.tenant, priority: c.priority, stop: stop}
+	inc.running[c.ID] = activeRun{token: c.Token, tenant: c.Tenant, stop: stop}
 	return true
 }
 
@@ -263,19 +263,19 @@ func (inc *incarnation) claims(token uuid.UUID, underWay bool) {
 func (inc *incarnation) remove(c claimed) {
 	inc.mu.Lock()
 	defer inc.mu.Unlock()
-	if inc.running[c.id].token == c.token {
-		delete(inc.running, c.id)
+	if inc.running[c.ID].token == c.Token {
+		delete(inc.running, c.ID)
 	}
 }
 
-// endAll ends every run and answers which.
-func (inc *incarnation) endAll(why error) []heldRow {
+// endAll ends every run and returns them.
+func (inc *incarnation) endAll(why error) []dispatch.Run {
 	inc.mu.Lock()
 	defer inc.mu.Unlock()
-	rows := make([]heldRow, 0, len(inc.running))
+	rows := make([]dispatch.Run, 0, len(inc.running))
 	for id, h := range inc.running {
 		h.stop(why)
-		rows = append(rows, heldRow{id: id, token: h.token})
+		rows = append(rows, dispatch.Run{ID: id, Token: h.token})
 	}
 	return rows
 }
@@ -330,18 +330,12 @@ func (inc *incarnation) answered(sent clock.Mark) {
 	inc.good = sent
 }
 
-// lanesOf groups released executions by lane.
-func lanesOf(rows []released) map[queue.Lane][]uuid.UUID {
+// lanesOf groups executions by the lane of their hints.
+func lanesOf(waiting []dispatch.Waiting) map[queue.Lane][]uuid.UUID {
 	out := map[queue.Lane][]uuid.UUID{}
-	for _, r := range rows {
-		lane := queue.LaneFor(r.priority)
-		out[lane] = append(out[lane], r.id)
+	for _, w := range waiting {
+		lane := queue.LaneFor(w.Priority)
+		out[lane] = append(out[lane], w.ID)
 	}
 	return out
-}
-
-// released is an execution that waits again.
-type released struct {
-	id       uuid.UUID
-	priority int
 }

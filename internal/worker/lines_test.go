@@ -51,7 +51,7 @@ func newCrowd(t *testing.T, each int) crowd {
 	run(columns+`VALUES ($1, $2, $3, 1, now(), 'manual', 'function', 1, 1, 1000, now() - interval '1 day', now(), 2, NULL, false, 'running', 1, $4, $5, now()),
 		(gen_random_uuid(), $2, $3, 1, now(), 'manual', 'function', 1, 1, 1000, now(), now(), 0, NULL, true, 'pending', 0, NULL, NULL, NULL)`,
 		c.running, c.tenant, c.gated, c.worker, c.token)
-	run(`UPDATE running_counts SET running = 1, running_function = 1, crowded_at = now() WHERE tenant_id = $1`, c.tenant)
+	run(`UPDATE running_counts SET running = 1, running_by_type = jsonb_build_object('function', 1), crowded_at = now() WHERE tenant_id = $1`, c.tenant)
 	run("SET jit = off")
 	run("VACUUM ANALYZE active_executions")
 	rows, err := conn.Query(t.Context(), "SELECT id FROM active_executions WHERE job_id = $1 AND status = 'pending' AND concurrency_limit > 0 LIMIT 20", c.gated)
@@ -67,7 +67,8 @@ func newCrowd(t *testing.T, each int) crowd {
 // complete is what ends the run that has a slot.
 func (c crowd) complete() db.CompleteExecutionsParams {
 	return db.CompleteExecutionsParams{
-		Ids: []uuid.UUID{c.running}, Attempts: []int32{1}, LeaseTokens: []uuid.UUID{c.token}, Succeeded: []bool{true}, RetryMs: []int64{-1},
+		LeftTypes: []string{},
+		Ids:       []uuid.UUID{c.running}, Attempts: []int32{1}, LeaseTokens: []uuid.UUID{c.token}, Succeeded: []bool{true}, RetryMs: []int64{-1},
 		DurationsMs: []int64{1}, Results: []string{""}, ErrorTypes: []string{""}, ErrorMessages: []string{""}, ErrorStacks: []string{""},
 		MemoryMb: []float32{0}, CpuMs: []int64{0},
 	}
@@ -79,7 +80,6 @@ func TestBacklogsCostNothing(t *testing.T) {
 	t.Parallel()
 	const each = 10_000 // of four kinds; they fill some 2,600 pages
 	c := newCrowd(t, each)
-	types := []string{"function"}
 	far := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, test := range []struct {
 		name string
@@ -103,11 +103,11 @@ func TestBacklogsCostNothing(t *testing.T) {
 			return err
 		}},
 		{"a look for places and keys", 1200, func(ctx context.Context, q *db.Queries) error {
-			_, err := q.ListPlacedExecutions(ctx, db.ListPlacedExecutionsParams{BatchSize: 64, Stretch: 256, JobTypes: types})
+			_, err := q.ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{BatchSize: 64, Stretch: 256, LeftTypes: []string{}})
 			return err
 		}},
 		{"a claim of what waits for a slot", 300, func(ctx context.Context, q *db.Queries) error {
-			_, err := q.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{WorkerID: &c.worker, LeaseToken: &c.token, Ids: c.waiting, JobTypes: types})
+			_, err := q.ClaimLimitedExecutions(ctx, db.ClaimLimitedExecutionsParams{WorkerID: &c.worker, LeaseToken: &c.token, Ids: c.waiting, LeftTypes: []string{}})
 			return err
 		}},
 		{"places are counted", 400, func(ctx context.Context, q *db.Queries) error {
@@ -153,7 +153,7 @@ func TestOrdinaryClaimsStayHOT(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claimed, err := db.New(tx).ClaimExecutions(t.Context(), db.ClaimExecutionsParams{WorkerID: &c.worker, LeaseToken: &c.token, Ids: ids, JobTypes: []string{"function"}})
+	claimed, err := db.New(tx).ClaimExecutions(t.Context(), db.ClaimExecutionsParams{WorkerID: &c.worker, LeaseToken: &c.token, Ids: ids, LeftTypes: []string{}})
 	if err != nil || len(claimed) != len(ids) {
 		t.Fatalf("claimed %d of %d: %v", len(claimed), len(ids), err)
 	}
@@ -182,7 +182,7 @@ func TestALineHidesNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found, err := db.New(c.conn).ListPlacedExecutions(t.Context(), db.ListPlacedExecutionsParams{BatchSize: 64, Stretch: 256, JobTypes: []string{"function"}})
+	found, err := db.New(c.conn).ListUnblockedExecutions(t.Context(), db.ListUnblockedExecutionsParams{BatchSize: 64, Stretch: 256, LeftTypes: []string{}})
 	if err != nil || !slices.Equal(found.Ids, []uuid.UUID{want}) {
 		t.Errorf("found %v (%v), want %v alone: of the other job no slot is free", found.Ids, err, want)
 	}

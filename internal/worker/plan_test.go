@@ -32,7 +32,8 @@ func TestStatementsStandBadStatistics(t *testing.T) {
 	}
 	n := make([]int64, asked)
 	done := db.CompleteExecutionsParams{
-		Ids: ids, Attempts: make([]int32, asked), LeaseTokens: tokens, Succeeded: make([]bool, asked), RetryMs: n, DurationsMs: n,
+		LeftTypes: []string{},
+		Ids:       ids, Attempts: make([]int32, asked), LeaseTokens: tokens, Succeeded: make([]bool, asked), RetryMs: n, DurationsMs: n,
 		Results: text, ErrorTypes: text, ErrorMessages: text, ErrorStacks: text, MemoryMb: make([]float32, asked), CpuMs: n,
 	}
 	for _, test := range []struct {
@@ -40,11 +41,11 @@ func TestStatementsStandBadStatistics(t *testing.T) {
 		call func(ctx context.Context, q *db.Queries) error
 	}{
 		{"claim", func(ctx context.Context, q *db.Queries) error {
-			_, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, JobTypes: []string{"function"}, MaxRunning: 1000})
+			_, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, LeftTypes: []string{}, MaxRunning: 1000})
 			return err
 		}},
 		{"claim of what waits for a place", func(ctx context.Context, q *db.Queries) error {
-			_, err := q.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, JobTypes: []string{"function"}, MaxRunning: 1000})
+			_, err := q.ClaimLimitedExecutions(ctx, db.ClaimLimitedExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, LeftTypes: []string{}, MaxRunning: 1000})
 			return err
 		}},
 		{"complete", func(ctx context.Context, q *db.Queries) error {

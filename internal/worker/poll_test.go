@@ -211,7 +211,7 @@ func TestSeekRunsEverythingOnce(t *testing.T) {
 		}
 		return executor.Outcome{}
 	}
-	seek := func(w *worker.Worker, ctx context.Context) error { return w.Seek(ctx) }
+	seek := func(w *worker.Worker, ctx context.Context) error { return w.PollLoop(ctx) }
 	b.many(b.pending(nil), 500, 5, time.Second)
 	b.startWith(nil, seek)
 	b.startWith(func(c *worker.Config) { c.Slots = 30 }, seek)
@@ -245,7 +245,7 @@ func TestSeekLeavesHintedWorkToHints(t *testing.T) {
 	b.away = away.Load
 	hinted := b.pending(nil)
 	b.hinted()
-	b.startWith(nil, func(w *worker.Worker, ctx context.Context) error { return w.Seek(ctx) })
+	b.startWith(nil, func(w *worker.Worker, ctx context.Context) error { return w.PollLoop(ctx) })
 	free := b.pending(nil)
 	b.reaches(free.ID, execution.Completed)
 	if got := b.reached(hinted.ID); got != execution.Pending {
@@ -262,7 +262,7 @@ func TestSeekStartsAndStops(t *testing.T) {
 	ran := b.instantly()
 	b.many(b.pending(nil), 300, 5, time.Second)
 	for i := range 10 {
-		w := b.startWith(nil, func(w *worker.Worker, ctx context.Context) error { return w.Seek(ctx) })
+		w := b.startWith(nil, func(w *worker.Worker, ctx context.Context) error { return w.PollLoop(ctx) })
 		select {
 		case <-time.After(time.Duration(i) * 3 * time.Millisecond):
 		case <-t.Context().Done():

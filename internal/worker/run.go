@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/secret"
@@ -20,19 +21,14 @@ var (
 	errDraining  = errors.New("the worker is stopping")
 )
 
-// grace is how long a run may go on after its context ended before it is
-// given up. With it an outcome still lands before the sweeper takes the row
-// over, 5 s after the deadline.
+// grace is how long a run may go on after its context ended before it is given up.
+// With it an outcome still lands before the sweeper reassigns the execution.
 const grace = 2 * time.Second
 
-// margin is what a claim adds to the time-out for the deadline of a row.
-const margin = 5 * time.Second
-
-// allowed is how long a run may take whose claim was sent so long ago: its
-// time-out, and less where it could otherwise be going on, with grace, when the
-// sweeper hands the row on. Zero or less is not worth a beginning.
-func allowed(timeout, sinceAsked time.Duration) time.Duration {
-	return min(timeout, timeout+margin-grace-sinceAsked)
+// remainingTime is the run's remaining time: its timeout, shortened so that it ends
+// before the sweeper reassigns it. If it is zero or less, don't start.
+func remainingTime(timeout, sinceAsked time.Duration) time.Duration {
+	return min(timeout, timeout+dispatch.DeadlineMargin-grace-sinceAsked)
 }
 
 // attempt is one run under way.
@@ -76,20 +72,20 @@ func (a *attempt) execute(d definition) executor.Outcome {
 			Type: executor.ValidationError, Message: "the definition of this job version cannot be read",
 		}}
 	}
-	timeout := allowed(a.timeout, a.asked.Elapsed())
+	timeout := remainingTime(a.Timeout, a.asked.Elapsed())
 	timed, cancel := context.WithTimeout(a.ctx, timeout)
 	defer cancel()
 	returned := context.AfterFunc(timed, func() { time.AfterFunc(grace, a.giveUp) })
 	defer returned() // before cancel
 	ready, err := a.worker.resolve(timed, secret.Input{
-		Version: secret.Version{Tenant: a.tenant, Job: a.job, Number: a.version},
-		Config:  d.spec.Config, Parameters: a.parameters, Sealed: d.sealed,
+		Version: secret.Version{Tenant: a.Tenant, Job: a.Job, Number: a.Version},
+		Config:  d.spec.Config, Parameters: a.Parameters, Sealed: d.sealed,
 	})
 	if err != nil {
 		return a.worker.unresolved(timed, a.claimed, err)
 	}
-	out := a.worker.Executor.Execute(timed, a.jobType, executor.Run{
-		ExecutionID: a.id, JobID: a.job, TenantID: a.tenant, Attempt: a.attempt, ScheduledAt: a.scheduledAt,
+	out := a.worker.Executor.Execute(timed, a.JobType, executor.Run{
+		ExecutionID: a.ID, JobID: a.Job, TenantID: a.Tenant, Attempt: a.Attempt, ScheduledAt: a.ScheduledAt,
 		Config: ready.Config, Parameters: ready.Parameters, Timeout: timeout,
 	})
 	return masked(ready.Mask, out)
@@ -106,7 +102,7 @@ func (a *attempt) giveUp() {
 		return
 	}
 	w.Metrics.SetStrays(int(w.strays.Load()))
-	w.Log.ErrorContext(a.ctx, "a run does not end when it must and was given up", "execution_id", a.id, "job_id", a.job, "job_type", a.jobType)
+	w.Log.ErrorContext(a.ctx, "a run does not end when it must and was given up", "execution_id", a.ID, "job_id", a.Job, "job_type", a.JobType)
 	a.settle(executor.Outcome{Err: &executor.Error{
 		Type: executor.Timeout, Message: "the run did not end when its time was over; it was given up and may still be going on",
 	}})
@@ -115,9 +111,9 @@ func (a *attempt) giveUp() {
 // settle brings an outcome to the next batch.
 func (a *attempt) settle(outcome executor.Outcome) {
 	w := a.worker
-	e := ended{claimed: a.claimed, inc: a.inc, outcome: outcome, durationMS: elapsed(a.mark), retryMS: -1}
+	retryMS := int64(-1)
 	if outcome.Err != nil {
-		e.retryMS = retryAfter(a.retry, a.claimed, *outcome.Err)
+		retryMS = retryAfter(a.retry, a.claimed, *outcome.Err)
 	}
 	cause := context.Cause(a.ctx)
 	if outcome.Err != nil && (errors.Is(cause, errLeaseLost) || errors.Is(cause, errDraining)) {
@@ -126,7 +122,7 @@ func (a *attempt) settle(outcome executor.Outcome) {
 		w.free()
 		return
 	}
-	w.outcomes.in <- e
+	w.outcomes.in <- ended{claimed: a.claimed, inc: a.inc, outcome: outcomeOf(outcome, a.mark.Elapsed(), retryMS)}
 }
 
 // retryAfter is the distance to the next attempt in milliseconds, and -1 when
@@ -136,9 +132,9 @@ func retryAfter(rule job.Retry, c claimed, e executor.Error) int64 {
 	if e.Retry != nil {
 		again = *e.Retry
 	}
-	if !again || c.attempt >= c.maxAttempts {
+	if !again || c.Attempt >= c.MaxAttempts {
 		return -1
 	}
-	delay := max(rule.Backoff(c.attempt, rand.Float64()), e.RetryAfter)
+	delay := max(rule.Backoff(c.Attempt, rand.Float64()), e.RetryAfter)
 	return min(delay, 24*time.Hour).Milliseconds()
 }

@@ -3,6 +3,8 @@ package worker
 import (
 	"testing"
 	"time"
+
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 )
 
 // A run is over, grace included, before the deadline in its row, which the
@@ -19,11 +21,11 @@ func TestRunEndsBeforeItsDeadline(t *testing.T) {
 		{"answered too late", time.Second, 4 * time.Second, 0},
 		{"answered long after the deadline", time.Second, time.Minute, -56 * time.Second},
 	} {
-		got := allowed(c.timeout, c.asked)
+		got := remainingTime(c.timeout, c.asked)
 		if got != c.want {
-			t.Errorf("%s: allowed %v, want %v", c.name, got, c.want)
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
-		if deadline := c.timeout + margin; c.asked+got+grace > deadline {
+		if deadline := c.timeout + dispatch.DeadlineMargin; c.asked+got+grace > deadline {
 			t.Errorf("%s: the run may go on %v after its deadline", c.name, c.asked+got+grace-deadline)
 		}
 	}

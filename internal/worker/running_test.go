@@ -26,15 +26,15 @@ import (
 // limits exceeded.
 const amiss = `
 WITH ran AS (
-    SELECT tenant_id, count(*) AS running, count(*) FILTER (WHERE job_type = 'http') AS http,
-           count(*) FILTER (WHERE job_type = 'function') AS function, count(*) FILTER (WHERE job_type = 'command') AS command
-    FROM active_executions WHERE status = 'running' GROUP BY tenant_id)
-SELECT format('%s runs %s, counted %s', c.tenant_id, coalesce(r.running, 0), c.running) FROM running_counts c LEFT JOIN ran r USING (tenant_id)
-WHERE (c.running, c.running_http, c.running_function, c.running_command)
-   IS DISTINCT FROM (coalesce(r.running, 0), coalesce(r.http, 0), coalesce(r.function, 0), coalesce(r.command, 0))
+    SELECT t.tenant_id, sum(t.n) AS running, jsonb_object_agg(t.job_type, t.n) AS by_type
+    FROM (SELECT tenant_id, job_type, count(*) AS n FROM active_executions WHERE status = 'running' GROUP BY tenant_id, job_type) t GROUP BY t.tenant_id)
+SELECT format('%s runs %s (%s), counted %s (%s)', c.tenant_id, coalesce(r.running, 0), r.by_type, c.running, c.running_by_type)
+FROM running_counts c LEFT JOIN ran r USING (tenant_id)
+WHERE c.running <> coalesce(r.running, 0)
+   OR (SELECT coalesce(jsonb_object_agg(k.key, k.value), '{}') FROM jsonb_each(c.running_by_type) k WHERE k.value <> '0') <> coalesce(r.by_type, '{}')
 UNION ALL
-SELECT format('%s runs %s of %s, %s of %s of type http', t.id, r.running, t.max_running, r.http, t.max_running_by_type) FROM ran r JOIN tenants t ON t.id = r.tenant_id
-WHERE r.running > t.max_running OR r.http > (t.max_running_by_type->>'http')::int
+SELECT format('%s runs %s of %s, %s of %s by type', t.id, r.running, t.max_running, r.by_type, t.max_running_by_type) FROM ran r JOIN tenants t ON t.id = r.tenant_id
+WHERE r.running > t.max_running OR (r.by_type->>'http')::int > (t.max_running_by_type->>'http')::int
 UNION ALL
 SELECT format('%s run with key %s', count(*), concurrency_key) FROM active_executions
 WHERE status = 'running' AND concurrency_key IS NOT NULL GROUP BY tenant_id, concurrency_key HAVING count(*) > 1
@@ -202,14 +202,14 @@ func (a *actor) claim(ctx context.Context, ids []uuid.UUID) error {
 	for i := range wanted {
 		wanted[i] = ids[rand.N(len(ids))]
 	}
-	token, types := uuid.New(), []string{"function"}
-	rows, err := a.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &a.id, LeaseToken: &token, Ids: wanted, JobTypes: types, MaxRunning: 20})
+	token := uuid.New()
+	rows, err := a.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &a.id, LeaseToken: &token, Ids: wanted, LeftTypes: []string{}, MaxRunning: 20})
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
 	a.running, a.started = append(a.running, rows...), a.started+int64(len(rows))
 	err = a.engine.InTx(ctx, func(tx *postgres.Tx) error {
-		left, err := tx.ListLeftExecutions(ctx, db.ListLeftExecutionsParams{Ids: wanted, JobTypes: types})
+		left, err := tx.ListUnclaimedExecutions(ctx, db.ListUnclaimedExecutionsParams{Ids: wanted, LeftTypes: []string{}})
 		if err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (a *actor) claim(ctx context.Context, ids []uuid.UUID) error {
 		if err := tx.LockJobs(ctx, jobs); err != nil {
 			return err
 		}
-		rows, err := tx.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{WorkerID: &a.id, LeaseToken: &token, Ids: wanted, JobTypes: types, MaxRunning: 20})
+		rows, err := tx.ClaimLimitedExecutions(ctx, db.ClaimLimitedExecutionsParams{WorkerID: &a.id, LeaseToken: &token, Ids: wanted, LeftTypes: []string{}, MaxRunning: 20})
 		for _, r := range rows {
 			a.running = append(a.running, db.ClaimExecutionsRow(r))
 		}
@@ -237,7 +237,8 @@ func (a *actor) end(ctx context.Context) error {
 	some := a.some()
 	n := len(some)
 	p := db.CompleteExecutionsParams{
-		Ids: make([]uuid.UUID, n), Attempts: make([]int32, n), LeaseTokens: make([]uuid.UUID, n), Succeeded: make([]bool, n), RetryMs: make([]int64, n),
+		LeftTypes: []string{},
+		Ids:       make([]uuid.UUID, n), Attempts: make([]int32, n), LeaseTokens: make([]uuid.UUID, n), Succeeded: make([]bool, n), RetryMs: make([]int64, n),
 		DurationsMs: make([]int64, n), Results: make([]string, n), ErrorTypes: make([]string, n), ErrorMessages: make([]string, n),
 		ErrorStacks: make([]string, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
 	}
@@ -286,7 +287,7 @@ func TestNoMoreRunAtOnceThanATenantMayHave(t *testing.T) {
 	var watching sync.WaitGroup
 	watching.Go(func() { b.watch(ctx, new(atomic.Int64)) })
 	for range 8 {
-		b.startWith(func(c *worker.Config) { c.Slots = 50 }, func(w *worker.Worker, ctx context.Context) error { return w.Seek(ctx) })
+		b.startWith(func(c *worker.Config) { c.Slots = 50 }, func(w *worker.Worker, ctx context.Context) error { return w.PollLoop(ctx) })
 	}
 	eventually(t, "all are over", func() bool { return b.counts("SELECT 1, count(*) FROM active_executions")[1] == 0 })
 	stop()

@@ -34,7 +34,7 @@ func (w *Worker) unresolved(ctx context.Context, c claimed, err error) executor.
 		never := false
 		return executor.Outcome{Err: &executor.Error{Type: executor.ValidationError, Message: message, Retry: &never}}
 	}
-	w.Log.WarnContext(ctx, "secrets not resolved", "error", err, "execution_id", c.id, "job_id", c.job, "tenant_id", c.tenant)
+	w.Log.WarnContext(ctx, "secrets not resolved", "error", err, "execution_id", c.ID, "job_id", c.Job, "tenant_id", c.Tenant)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) || fault.KindOf(err) == fault.Unavailable {
 		return executor.Outcome{Err: &executor.Error{Type: executor.Timeout, Message: "the secrets of this job could not be read in time"}}
 	}

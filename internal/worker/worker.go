@@ -1,14 +1,12 @@
-// Package worker is one member of the fleet: it takes executions off the
-// queue and runs them.
+// Package worker is one member of the fleet: it claims executions and runs them.
 //
 // It owns the way of an attempt through a worker: a slot, the claim, the lease
-// that stands behind it, the run under its deadline, and the outcome, written
-// until it is accepted or refused. Its heartbeat keeps the lease of this
-// incarnation, brings back what is to be cancelled, and finds rows that the
-// database says it runs and it does not; without answers it stops itself
-// before the database lets go. It refuses to know how a job type runs (package
-// executor), to retry by itself (the completion sends a row back) and to trust
-// a hint. Started by package app.
+// under which it runs, the run under its deadline, and the outcome, written until it is
+// accepted or refused. Its heartbeat keeps the lease of this incarnation, and it finds
+// runs that somebody asked to end and rows that the database says it runs and it does
+// not; without answers it stops itself before the database reassigns what it runs. It
+// refuses to know how a job type runs (package executor) and which statement moves an
+// execution (package dispatch), to retry by itself and to trust a hint.
 package worker
 
 import (
@@ -21,9 +19,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/fleet"
-	"github.com/scheduler-service/scheduler/internal/parking"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/secret"
@@ -59,8 +57,8 @@ const (
 	lastWords = 5 * time.Second
 )
 
-// hints is what a worker sends: the next in line, what it gives back, and what
-// comes before it may claim.
+// hints is what a worker sends: hints of the next in line, of what it releases, and of
+// what comes before it may claim.
 type hints interface {
 	Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
 	PublishIn(ctx context.Context, lane queue.Lane, ids []uuid.UUID, delay time.Duration) error
@@ -91,7 +89,7 @@ type Deps struct {
 	Executor *executor.Registry
 	Secrets  *secret.Resolver // nil where no job refers to any
 	Hints    hints
-	// Away says that no hints come now; Seek asks it. Nil: there never are any.
+	// Away says that no hints come now; PollLoop asks it. Nil: there never are any.
 	Away    func() bool
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
@@ -102,31 +100,30 @@ type Worker struct {
 	Config
 	Deps
 
-	store       *store
+	store       *dispatch.Store
+	beats       *dispatch.Store // on the heartbeat's connection
 	members     *fleet.Store
 	slots       *slots
 	specs       *specs
-	claims      *batch[wish]
+	claims      *batch[claimRequest]
 	outcomes    *batch[ended]
 	suspects    *recent // jobs of which an outcome was refused lately
 	unclaimable *recent // executions whose claim was
-	parking     *parking.Store
-	// stragglers are outcomes that could not be written with others, and news what
-	// accepted ones leave to others.
-	stragglers chan ended
-	news       chan news
+	// refusedOutcomes could not be written with others; announcements wait to be sent.
+	refusedOutcomes chan ended
+	announcements   chan announcement
 
-	turn     chan struct{}  // held by the hint that takes slots
-	next     chan uuid.UUID // for the next Poll: what got its turn here
-	woken    chan struct{}  // somebody calls for a look
-	hintless atomic.Bool    // no hints come
+	takingSlots chan struct{}  // held by the hint that takes slots
+	next        chan uuid.UUID // for the next Poll: executions that may start now
+	woken       chan struct{}  // somebody calls for a poll
+	hintless    atomic.Bool    // no hints come
 
-	// Of Poll: where the next one goes on to look, when it last looked for
-	// places, and which tenants it leaves alone.
-	afterTenant uuid.UUID
-	afterPlaced stretchEnd
-	placed      clock.Mark
-	refused     map[uuid.UUID]clock.Mark
+	// Of Poll: where the next one goes on, when it last asked for free slots and
+	// keys, and which tenants it leaves alone.
+	afterTenant    uuid.UUID
+	afterUnblocked dispatch.Position
+	unblockedAt    clock.Mark
+	refused        map[uuid.UUID]clock.Mark
 
 	current atomic.Pointer[incarnation] // nil while there is none
 	runs    sync.WaitGroup              // runs whose slot is held
@@ -139,15 +136,16 @@ func New(c Config, d Deps) *Worker {
 	if c.Compare == 0 {
 		c.Compare = 15 * c.Heartbeat
 	}
-	s := &store{db: d.DB, beat: d.Beat, maxRunning: int32(c.TenantMaxRunning), types: d.Executor.Types()}
+	statements := dispatch.Config{TenantMaxRunning: c.TenantMaxRunning, LeftTypes: d.Executor.LeftTypes()}
 	w := &Worker{
-		Config: c, Deps: d, store: s, members: fleet.NewStore(d.Beat), slots: newSlots(c.Slots),
-		suspects: newRecent(suspectFor, suspectFor), unclaimable: newRecent(unclaimableFirst, unclaimableMost), parking: parking.NewStore(d.DB),
-		stragglers: make(chan ended, completeBatch), news: make(chan news, newsWaiting),
-		specs:  &specs{load: s.versions, kept: map[versionKey]definition{}},
-		claims: newBatch[wish](claimBatch, claimLinger, func(_ int, age time.Duration) bool { return age >= claimLinger }),
-		turn:   make(chan struct{}, 1),
-		next:   make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1), refused: map[uuid.UUID]clock.Mark{},
+		Config: c, Deps: d, store: dispatch.NewStore(d.DB, statements), beats: dispatch.NewStore(d.Beat, statements),
+		members: fleet.NewStore(d.Beat), slots: newSlots(c.Slots),
+		suspects: newRecent(suspectFor, suspectFor), unclaimable: newRecent(unclaimableFirst, unclaimableMost),
+		refusedOutcomes: make(chan ended, completeBatch), announcements: make(chan announcement, announcementsWaiting),
+		specs:       &specs{load: versions{d.DB}.load, kept: map[versionKey]definition{}},
+		claims:      newBatch[claimRequest](claimBatch, claimLinger, func(_ int, age time.Duration) bool { return age >= claimLinger }),
+		takingSlots: make(chan struct{}, 1),
+		next:        make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1), refused: map[uuid.UUID]clock.Mark{},
 	}
 	w.outcomes = newBatch[ended](completeBatch, completeStep, w.outcomesDue)
 	w.outcomes.size, w.outcomes.most = ended.size, completeBytes
@@ -158,8 +156,8 @@ func New(c Config, d Deps) *Worker {
 func (w *Worker) Ready() bool { return w.ready.Load() }
 
 // Run works until ctx is cancelled; then it takes nothing more, lets what runs
-// finish for up to Config.Drain, hands the rest back, and returns nil. consume
-// delivers hints to Handle, or is Seek, or both, and returns once its own ctx is
+// finish for up to Config.Drain, releases the rest, and returns nil. consume
+// delivers hints to Handle, or is PollLoop, or both, and returns once its own ctx is
 // cancelled.
 func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) error) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // of everything that must outlive the stop
@@ -167,7 +165,7 @@ func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) erro
 	writing, stopWriting := context.WithCancel(life)
 	defer stopWriting()
 	var background sync.WaitGroup
-	background.Go(func() { w.claims.run(writing, func(wishes []wish) { w.claim(life, wishes) }) })
+	background.Go(func() { w.claims.run(writing, func(requests []claimRequest) { w.claim(life, requests) }) })
 	w.writeOutcomes(life, writing, &background)
 	incarnate, stopIncarnating := context.WithCancel(life)
 	defer stopIncarnating()
@@ -176,7 +174,7 @@ func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) erro
 	err := consume(ctx) // returns when ctx is cancelled: the intake is closed
 	w.ready.Store(false)
 	w.drain(life)
-	stopWriting() // both batches empty themselves first, and what they leave behind
+	stopWriting() // both batches are emptied first, and what follows from them
 	stopIncarnating()
 	patience := time.AfterFunc(lastWords, end)
 	defer patience.Stop()
@@ -184,8 +182,8 @@ func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) erro
 	return err
 }
 
-// writeOutcomes writes outcomes until writing is cancelled: batches first, then
-// what they put aside, then what both leave to others.
+// writeOutcomes writes outcomes until writing is cancelled: batches first, then the
+// outcomes that were refused with others, then the announcements of both.
 func (w *Worker) writeOutcomes(life, writing context.Context, background *sync.WaitGroup) {
 	written, settled := make(chan struct{}), make(chan struct{})
 	background.Go(func() {
@@ -194,12 +192,12 @@ func (w *Worker) writeOutcomes(life, writing context.Context, background *sync.W
 	})
 	background.Go(func() {
 		defer close(settled)
-		w.straggle(life, written)
+		w.writeRefused(life, written)
 	})
 	background.Go(func() { w.announcing(life, settled) })
 }
 
-// drain lets what runs finish, then ends it and hands it back.
+// drain lets what runs finish, then ends and releases it.
 func (w *Worker) drain(ctx context.Context) {
 	idle := make(chan struct{})
 	go func() { w.runs.Wait(); close(idle) }()
@@ -214,8 +212,8 @@ func (w *Worker) drain(ctx context.Context) {
 	case <-timer.C:
 	}
 	if inc := w.current.Load(); inc != nil {
-		w.Log.WarnContext(ctx, "drain time is over, handing back what runs", "running", inc.count())
-		w.handBack(ctx, inc.endAll(errDraining))
+		w.Log.WarnContext(ctx, "drain time is over; releasing what runs", "running", inc.count())
+		w.release(ctx, inc.endAll(errDraining))
 	}
 	hard := time.NewTimer(5 * time.Second)
 	defer hard.Stop()
@@ -226,23 +224,23 @@ func (w *Worker) drain(ctx context.Context) {
 	}
 }
 
-// Handle takes the executions of one hint: those that get an open slot within
-// slotPatience are claimed, the rest goes to the pool, where it is found by
-// whoever has a slot, in fair order. It returns when the claims are decided, so
-// that the hint is acknowledged only then. Hints are served one after the
-// other: served side by side, each would catch a few of the slots.
+// Handle claims the executions of one hint that get an open slot within slotPatience,
+// and puts the rest into the pool, where whoever has a slot finds it, in fair order. It
+// returns when the claims are decided, so that the hint is acknowledged only then. Hints
+// are served one after the other: served side by side, each would catch a few of the
+// slots.
 func (w *Worker) Handle(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error {
 	inc := w.current.Load()
 	if inc == nil {
 		return w.Hints.PublishIn(ctx, lane, ids, time.Second)
 	}
-	defer w.wake() // behind the hint may stand what got none
+	defer w.wake() // executions without a hint may wait behind these
 	patience, cancel := context.WithTimeout(ctx, slotPatience)
 	defer cancel()
 	var decided decision
 	rest := w.admit(patience, inc, ids, &decided)
 	if len(rest) > 0 {
-		if err := w.store.pool(ctx, rest); err != nil {
+		if err := w.store.Pool(ctx, rest); err != nil {
 			return err // the sweeper puts them there
 		}
 	}
@@ -250,11 +248,11 @@ func (w *Worker) Handle(ctx context.Context, lane queue.Lane, ids []uuid.UUID) e
 	return nil
 }
 
-// admit brings ids that get a slot to the next claims, and answers the others.
+// admit requests the claims of ids that get a slot, and returns the others.
 func (w *Worker) admit(patience context.Context, inc *incarnation, ids []uuid.UUID, decided *decision) (rest []uuid.UUID) {
 	select {
-	case w.turn <- struct{}{}:
-		defer func() { <-w.turn }()
+	case w.takingSlots <- struct{}{}:
+		defer func() { <-w.takingSlots }()
 	case <-patience.Done():
 		return ids
 	}
@@ -264,22 +262,22 @@ func (w *Worker) admit(patience context.Context, inc *incarnation, ids []uuid.UU
 			return ids
 		}
 		for _, id := range ids[:n] {
-			w.wish(inc, id, decided)
+			w.requestClaim(inc, id, decided)
 		}
 		ids = ids[n:]
 	}
 	return nil
 }
 
-// wish brings an execution, for which a slot is taken, to the next claim.
-func (w *Worker) wish(inc *incarnation, id uuid.UUID, decided *decision) {
+// requestClaim brings an execution, for which a slot is taken, to the next claim.
+func (w *Worker) requestClaim(inc *incarnation, id uuid.UUID, decided *decision) {
 	decided.Add(1)
 	w.runs.Add(1)
 	// The batch always takes it: claims go on until the worker ends.
-	w.claims.in <- wish{id: id, inc: inc, decided: decided}
+	w.claims.in <- claimRequest{id: id, inc: inc, decided: decided}
 }
 
-// free gives a slot back.
+// free frees a slot.
 func (w *Worker) free() {
 	w.slots.give()
 	w.runs.Done()

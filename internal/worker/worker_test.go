@@ -145,9 +145,10 @@ func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worke
 	if edit != nil {
 		edit(&c)
 	}
-	executors := map[string]executor.Executor{}
-	for _, one := range append(b.types, "function")[:max(1, len(b.types))] {
-		executors[one] = scripted(b.run)
+	all := executor.NewRegistry(map[string]executor.Executor{"function": scripted(b.run), "http": scripted(b.run)})
+	executors, err := all.Only(append(b.types, "function")[:max(1, len(b.types))]...)
+	if err != nil {
+		b.t.Fatal(err)
 	}
 	beat := b.beat
 	if beat == nil {
@@ -155,7 +156,7 @@ func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worke
 	}
 	w := worker.New(c, worker.Deps{
 		DB: b.engine, Beat: beat, Hints: b.hints,
-		Executor: executor.NewRegistry(executors),
+		Executor: executors,
 		Metrics:  telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), Away: b.away,
 		Secrets: secret.NewResolver(b.engine, b.keys),
 	})

@@ -60,6 +60,7 @@ apikey               | clock db:store.go fault identity postgres tenant turn |  
 identity/jwks        | clock fault |  |  |
 audit                | db:store.go postgres tenant |  |  |
 # what runs
+dispatch             | db:store.go postgres |  |  |
 secret               | db:store.go fault postgres secret/keyring tenant |  |  |
 calendar             | db:store.go fault idempotency postgres schedule tenant |  |  |
 job                  | calendar db:store.go fault idempotency job/keytemplate postgres schedule secret secret/keyring tenant |  |  |
@@ -78,7 +79,7 @@ parking              | db:store.go fault partition postgres |  |  |
 hint                 | db:store.go postgres queue |  |  |
 maintenance          | clock db:store.go fault fleet hint job job/schedules loop parking partition postgres postgres/column postgres/divide queue schedule telemetry tenant |  |  |
 promoter             | audit backfill clock db:store.go execution fault hint job job/keytemplate job/schedules loop partition postgres postgres/column postgres/divide queue schedule telemetry tenant |  | sync |
-worker               | clock db:store.go executor fault fleet job parking postgres queue secret telemetry |  |  |
+worker               | clock db:store.go dispatch executor fault fleet job postgres queue secret telemetry |  |  |
 rest/strictjson      | fault |  |  |
 rest/patch           |  |  |  |
 rest/cursor          |  |  |  |
@@ -87,7 +88,7 @@ rest/reference       |  | swgui |  |
 rest                 | api apikey audit backfill calendar clock execution fault idempotency identity job ratelimit rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant turn | chi oapi | kin-openapi |
 # wiring, and the programs
 app                  | apikey audit backfill calendar certificate clock config devstack egress execution executor executor/function executor/httpcall fleet identity identity/jwks job lease loop maintenance partition postgres promoter queue ratelimit rest retention secret secret/keyring statistics statistics/collect telemetry tenant worker | sync |  |
-proof/bench          | app clock config db:store.go devstack devstack/child execution idempotency identity job lease postgres postgres/refusal queue statistics/collect telemetry tenant | pgx:store.go |  |
+proof/bench          | app clock config db:store.go devstack devstack/child dispatch execution idempotency identity job lease postgres postgres/refusal queue statistics/collect telemetry tenant | pgx:store.go |  |
 cmd/internal/program | config telemetry version |  |  |
 cmd/api              | app cmd/internal/program config |  |  |
 cmd/bench            | proof/bench |  |  |

@@ -110,7 +110,7 @@ func (s *setup) lostRuns(ctx context.Context, job uuid.UUID, n int) error {
 	}
 	const sql = `UPDATE active_executions SET status = 'running', pooled = false, attempt = 1, lost_count = 3, worker_id = gen_random_uuid(),
 			lease_token = gen_random_uuid(), started_at = now(), attempt_started_at = now(), deadline_at = now(), sweep_at = now() WHERE job_id = $1`
-	const counted = `UPDATE running_counts SET running = running + $2, running_function = running_function + $2
+	const counted = `UPDATE running_counts SET running = running + $2, running_by_type = add_by_type(running_by_type, array_fill('function'::text, ARRAY[$2::int]), 1)
 		WHERE tenant_id = (SELECT tenant_id FROM scheduled_jobs WHERE id = $1)`
 	return errors.Join(s.do(ctx, "lose runs", sql, job), s.do(ctx, "count them", counted, job, n))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 )
 
@@ -104,17 +105,17 @@ func (s *store) live1(ctx context.Context, worker uuid.UUID, n sizes) error {
 	if err := s.queries().InsertDueExecutions(ctx, p); err != nil {
 		return err
 	}
-	token := uuid.New() // one for a claim, as the worker does
+	token, moves := uuid.New(), dispatch.NewStore(s.db, dispatch.Config{}) // one token for a claim, as the worker does
 	for from := 0; from < len(ids); from += n.claim {
 		to := min(from+n.claim, len(ids))
-		rows, err := s.queries().ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids[from:to], JobTypes: []string{"function"}, MaxRunning: 1_000_000})
+		rows, err := moves.Claim(ctx, worker, token, ids[from:to])
 		if err != nil || len(rows) != to-from {
 			return errors.Join(err, expected("claimed", len(rows), to-from))
 		}
 	}
 	for from := 0; from < len(ids); from += n.complete {
 		to := min(from+n.complete, len(ids))
-		rows, err := s.queries().CompleteExecutions(ctx, succeeded(ids[from:to], token))
+		rows, err := moves.Complete(ctx, succeeded(ids[from:to], token))
 		if err != nil || len(rows) != to-from {
 			return errors.Join(err, expected("completed", len(rows), to-from))
 		}
@@ -154,15 +155,10 @@ func dueNow(n int) ([]uuid.UUID, db.InsertDueExecutionsParams) {
 }
 
 // succeeded are the outcomes of no-op runs.
-func succeeded(ids []uuid.UUID, token uuid.UUID) db.CompleteExecutionsParams {
-	n := len(ids)
-	p := db.CompleteExecutionsParams{
-		Ids: ids, Attempts: make([]int32, n), LeaseTokens: make([]uuid.UUID, n), Succeeded: make([]bool, n), RetryMs: make([]int64, n),
-		DurationsMs: make([]int64, n), Results: make([]string, n), ErrorTypes: make([]string, n), ErrorMessages: make([]string, n),
-		ErrorStacks: make([]string, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
+func succeeded(ids []uuid.UUID, token uuid.UUID) []dispatch.Ended {
+	out := make([]dispatch.Ended, len(ids))
+	for i, id := range ids {
+		out[i] = dispatch.Ended{ID: id, Attempt: 1, Token: token, Outcome: dispatch.Outcome{Succeeded: true, RetryMS: -1}}
 	}
-	for i := range n {
-		p.Attempts[i], p.LeaseTokens[i], p.Succeeded[i], p.RetryMs[i] = 1, token, true, -1
-	}
-	return p
+	return out
 }

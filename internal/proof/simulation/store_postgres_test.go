@@ -197,7 +197,7 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 	}
 	switch o := o.(type) {
 	case claimExecutions:
-		rows, err := s.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, JobTypes: some(o.Types), MaxRunning: int32(o.Limit)})
+		rows, err := s.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, LeftTypes: leftOf(o.Types), MaxRunning: int32(o.Limit)})
 		for _, r := range rows {
 			add(r)
 		}
@@ -213,17 +213,17 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 			if err := tx.LockJobs(ctx, left.Gated); err != nil {
 				return err
 			}
-			rows, err := tx.ClaimGatedExecutions(ctx, db.ClaimGatedExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, JobTypes: some(o.Types), MaxRunning: int32(o.Limit)})
+			rows, err := tx.ClaimLimitedExecutions(ctx, db.ClaimLimitedExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, LeftTypes: leftOf(o.Types), MaxRunning: int32(o.Limit)})
 			for _, r := range rows {
 				add(db.ClaimExecutionsRow(r))
 			}
 			return err
 		})
 	case listPooledExecutions:
-		found, err := s.q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, JobTypes: some(o.Types), MaxRunning: int32(o.Limit)})
+		found, err := s.q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, LeftTypes: leftOf(o.Types), MaxRunning: int32(o.Limit)})
 		return answer{IDs: found.Ids}, err
 	case listPlacedExecutions:
-		found, err := s.q.ListPlacedExecutions(ctx, db.ListPlacedExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, JobTypes: some(o.Types)})
+		found, err := s.q.ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, LeftTypes: leftOf(o.Types)})
 		return answer{IDs: found.Ids}, err
 	case listNextExecutions:
 		p := db.ListNextExecutionsParams{
@@ -239,7 +239,7 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 		}
 		return a, err
 	case listHeldExecutions:
-		rows, err := s.q.ListHeldExecutions(ctx, db.ListHeldExecutionsParams{Now: &at, WorkerID: &o.Worker})
+		rows, err := s.q.ListExecutionsOfWorker(ctx, db.ListExecutionsOfWorkerParams{Now: &at, WorkerID: &o.Worker})
 		for _, r := range rows {
 			a.Held = append(a.Held, heldRow{ID: r.ID, Token: *r.LeaseToken, Cancelling: r.Cancelling})
 		}
@@ -248,8 +248,16 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 	return a, nil
 }
 
-// some is a list that is not NULL.
-func some(types []string) []string { return append([]string{}, types...) }
+// leftOf are the types that a worker which runs these leaves to others.
+func leftOf(runs []string) []string {
+	left := []string{}
+	for _, one := range types() {
+		if !slices.Contains(runs, one) {
+			left = append(left, one)
+		}
+	}
+	return left
+}
 
 // asker is the tenant whose wish an operation is.
 func asker(o op) uuid.UUID {
@@ -269,16 +277,16 @@ func asker(o op) uuid.UUID {
 }
 
 func (s *real) left(ctx context.Context, o listLeftExecutions, at time.Time) (a answer, err error) {
-	rows, err := s.q.ListLeftExecutions(ctx, db.ListLeftExecutionsParams{Now: &at, Ids: o.IDs, JobTypes: some(o.Types)})
+	rows, err := s.q.ListUnclaimedExecutions(ctx, db.ListUnclaimedExecutionsParams{Now: &at, Ids: o.IDs, LeftTypes: leftOf(o.Types)})
 	for _, r := range rows {
-		if r.Unpooled {
+		if !r.Limited {
 			a.Unpooled = append(a.Unpooled, r.ID)
 			continue
 		}
 		if !slices.Contains(a.IDs, r.JobID) {
 			a.IDs = append(a.IDs, r.JobID)
 		}
-		if r.Gated && !slices.Contains(a.Gated, r.JobID) {
+		if r.NeedsSlot && !slices.Contains(a.Gated, r.JobID) {
 			a.Gated = append(a.Gated, r.JobID)
 		}
 	}
@@ -289,7 +297,8 @@ func (s *real) left(ctx context.Context, o listLeftExecutions, at time.Time) (a 
 func (s *real) complete(ctx context.Context, o completeExecutions, at time.Time) (a answer, err error) {
 	n := len(o.Outcomes)
 	p := db.CompleteExecutionsParams{
-		Now: &at, Results: make([]string, n), ErrorMessages: make([]string, n), ErrorStacks: make([]string, n),
+		LeftTypes: []string{},
+		Now:       &at, Results: make([]string, n), ErrorMessages: make([]string, n), ErrorStacks: make([]string, n),
 		DurationsMs: make([]int64, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
 	}
 	for _, d := range o.Outcomes {

@@ -1,3 +1,69 @@
+-- name: CountExecutionsOfJob :one
+-- How many of a job are not over, of at most so many that are counted.
+SELECT count(*) FROM (SELECT 1 FROM active_executions WHERE tenant_id = @tenant_id AND job_id = @job_id LIMIT @most) few;
+
+-- name: LockExecutionsOfJobs :exec
+-- Cross-tenant: the promoter, for jobs whose rows it holds, before it cancels what
+-- is active of several of them: job by job it would lock out of order, and wait in
+-- a circle with a completion, which locks in id order what is of many jobs.
+SELECT id FROM active_executions WHERE job_id = ANY (@job_ids::uuid[]) ORDER BY id FOR UPDATE;
+
+-- name: CancelWaitingByJob :execrows
+-- Ends the waiting executions of one job, or with spare_backfills those that no
+-- backfill made. For a job with few active executions; see OrderCancellation.
+-- Everything of the job that is not over is locked first, in id order, and only
+-- then asked whether it waits: an attempt whose failure is just being written
+-- waits after that, and one that is just being claimed runs. What runs stays
+-- locked, so that a RequestCancelByJob in the same transaction finds it.
+WITH locked AS MATERIALIZED (
+    SELECT e.* FROM active_executions e
+    WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id
+    ORDER BY e.id FOR UPDATE
+),
+waiting AS MATERIALIZED (
+    SELECT l.* FROM locked l WHERE l.status IN ('pending', 'retrying')
+      AND (l.backfill_id IS NULL OR NOT @spare_backfills::boolean)
+),
+moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
+INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+                            status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
+SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
+       'cancelled', @reason::text, @cancelled_by::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, @now::timestamptz, w.created_at
+FROM waiting w
+ON CONFLICT (id, scheduled_at) DO NOTHING;
+
+-- name: RequestCancelByJob :execrows
+-- Asks for the end of what runs of one job: the heartbeat of its worker, the
+-- completion and the sweeper all look at the mark under the row's lock. An
+-- execution whose outcome is parked is not tried again either.
+UPDATE active_executions SET cancel_requested_at = @now::timestamptz, cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
+WHERE tenant_id = @tenant_id AND job_id = @job_id AND status IN ('running', 'parked') AND cancel_requested_at IS NULL;
+
+-- name: LockExecution :one
+-- One run that is not over, locked: a claim or an outcome that is just being
+-- written comes before, or after. No row where it is over.
+SELECT status, job_id, scheduled_at FROM active_executions WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
+-- name: CancelWaitingExecution :execrows
+-- Ends one run that waits, for a row that the caller holds locked.
+WITH waiting AS MATERIALIZED (
+    SELECT e.* FROM active_executions e
+    WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.status IN ('pending', 'retrying')
+),
+moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
+INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
+                            status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
+SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
+       'cancelled', @reason::text, @cancelled_by::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, @now::timestamptz, w.created_at
+FROM waiting w
+ON CONFLICT (id, scheduled_at) DO NOTHING;
+
+-- name: RequestCancelExecution :exec
+-- Asks for the end of one run, as RequestCancelByJob does. A second request
+-- keeps the instant of the first, its reason and who made it.
+UPDATE active_executions SET cancel_requested_at = @now::timestamptz, cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
+WHERE tenant_id = @tenant_id AND id = @id AND status = 'running' AND cancel_requested_at IS NULL;
+
 -- name: OrderCancellation :exec
 -- Orders that everything that a job has by now is cancelled, for a job that the
 -- caller holds locked. From the commit on no claim takes any of it; promoters
@@ -128,12 +194,3 @@ SELECT e.scheduled_at, e.id FROM active_executions e
 WHERE e.tenant_id = @tenant_id AND (e.scheduled_at, e.id) > (@after_at::timestamptz, @after_id::uuid)
   AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL)
 ORDER BY e.scheduled_at, e.id LIMIT 1;
-
--- name: ParkWaitingExecution :exec
--- For one whose cancelling the database refuses: it waits as the outcomes do
--- that cannot be stored, which the sweeper tries again.
-UPDATE active_executions e SET
-    status = 'parked', pooled = false, concurrency_limit = -1 - e.concurrency_limit,
-    cancel_requested_at = now(), cancel_reason = @reason::text, cancelled_by = @cancelled_by::text,
-    parked_at = now(), parked_reason = @why::text, parked_outcome = '{"succeeded": false, "retryMs": -1}', sweep_at = now()
-WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.status IN ('pending', 'retrying');

@@ -9,8 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
-	"github.com/scheduler-service/scheduler/internal/executor"
-	"github.com/scheduler-service/scheduler/internal/parking"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
@@ -88,7 +87,7 @@ func (w *Worker) sorted(batch []ended) (healthy, suspect []ended) {
 		return batch, nil
 	}
 	for _, e := range batch {
-		if w.suspects.has(e.job) {
+		if w.suspects.has(e.Job) {
 			suspect = append(suspect, e)
 		} else {
 			healthy = append(healthy, e)
@@ -97,12 +96,12 @@ func (w *Worker) sorted(batch []ended) (healthy, suspect []ended) {
 	return healthy, suspect
 }
 
-// putAside brings outcomes to the stragglers. While those have enough to do the
-// worker waits, with its slots taken, as for a database that is away.
+// putAside brings outcomes to the divider. While that has enough to do the worker
+// waits, with its slots taken, as for a database that is away.
 func (w *Worker) putAside(ctx context.Context, batch []ended) {
 	for i, e := range batch {
 		select {
-		case w.stragglers <- e:
+		case w.refusedOutcomes <- e:
 		case <-ctx.Done():
 			w.lose(ctx, batch[i:])
 			return
@@ -110,19 +109,19 @@ func (w *Worker) putAside(ctx context.Context, batch []ended) {
 	}
 }
 
-// straggler writes what could not be written together with others: it divides
-// until each outcome that is refused is alone. What passes by itself, such as a
-// row that somebody holds locked, it keeps and tries again.
-type straggler struct {
+// divider writes outcomes that could not be written together with others: it divides
+// them until each refused outcome is alone. An error that passes by itself, such as
+// a row that somebody holds locked, has it try again later.
+type divider struct {
 	worker *Worker
 	later  []ended // to be tried again, after wait
 	wait   time.Duration
 }
 
-// straggle writes what is put aside until stopped is done and nothing is left
+// writeRefused writes what is put aside until stopped is done and nothing is left
 // that holds a slot, or ctx is cancelled.
-func (w *Worker) straggle(ctx context.Context, stopped <-chan struct{}) {
-	s := &straggler{worker: w, wait: askAgain}
+func (w *Worker) writeRefused(ctx context.Context, stopped <-chan struct{}) {
+	s := &divider{worker: w, wait: askAgain}
 	defer func() {
 		if len(s.later) > 0 {
 			w.lose(ctx, s.later)
@@ -134,16 +133,16 @@ func (w *Worker) straggle(ctx context.Context, stopped <-chan struct{}) {
 			again = time.After(s.wait)
 		}
 		var ending <-chan struct{}
-		if !s.holding() && len(w.stragglers) == 0 {
+		if !s.holding() && len(w.refusedOutcomes) == 0 {
 			ending = stopped
 		}
 		select {
-		case e := <-w.stragglers:
+		case e := <-w.refusedOutcomes:
 			s.flush(ctx, w.aside(e))
 		case <-again:
 			s.again(ctx)
 		case <-ending:
-			if len(w.stragglers) == 0 { // what came last came before stopped
+			if len(w.refusedOutcomes) == 0 { // what came last came before stopped
 				return
 			}
 		case <-ctx.Done():
@@ -151,8 +150,8 @@ func (w *Worker) straggle(ctx context.Context, stopped <-chan struct{}) {
 	}
 }
 
-// holding says whether a slot is taken by what is kept.
-func (s *straggler) holding() bool {
+// holding reports whether a kept outcome holds a slot.
+func (s *divider) holding() bool {
 	return slices.ContainsFunc(s.later, func(e ended) bool { return !e.slotless })
 }
 
@@ -162,7 +161,7 @@ func (w *Worker) aside(first ended) []ended {
 	batch, size := []ended{first}, first.size()
 	for len(batch) < completeBatch && size < completeBytes {
 		select {
-		case e := <-w.stragglers:
+		case e := <-w.refusedOutcomes:
 			batch, size = append(batch, e), size+e.size()
 		default:
 			return batch
@@ -173,7 +172,7 @@ func (w *Worker) aside(first ended) []ended {
 
 // again tries what is kept, and rests four times as long as that took: it may
 // have been nothing but waiting for a lock.
-func (s *straggler) again(ctx context.Context) {
+func (s *divider) again(ctx context.Context) {
 	mark, batch := clock.Start(), s.later
 	s.later = nil
 	s.flush(ctx, batch)
@@ -182,37 +181,37 @@ func (s *straggler) again(ctx context.Context) {
 
 // flush divides a batch until each outcome that is refused is alone. That one is
 // stored without what may be to blame, and parked where even that is refused.
-func (s *straggler) flush(ctx context.Context, batch []ended) {
+func (s *divider) flush(ctx context.Context, batch []ended) {
 	w := s.worker
-	refused := s.divide(ctx, batch, w.store.complete)
+	refused := s.divide(ctx, batch, w.completeAll)
 	for _, r := range refused {
-		w.suspects.add(r.job)
+		w.suspects.add(r.Job)
 	}
 	bare := make([]ended, len(refused))
 	whole := make(map[uuid.UUID]refusal, len(refused))
 	for i, r := range refused {
-		bare[i], whole[r.id] = r.bare(), r
+		bare[i], whole[r.ID] = r.bare(), r
 	}
-	still := s.divide(ctx, bare, w.store.complete)
+	still := s.divide(ctx, bare, w.completeAll)
 	for i, e := range s.later { // nothing of it is lost while it waits
-		if r, ok := whole[e.id]; ok {
+		if r, ok := whole[e.ID]; ok {
 			s.later[i] = r.ended
-			delete(whole, e.id)
+			delete(whole, e.ID)
 		}
 	}
 	lonely := make([]ended, 0, len(still))
 	for _, r := range still {
-		lonely = append(lonely, whole[r.id].ended)
-		delete(whole, r.id)
+		lonely = append(lonely, whole[r.ID].ended)
+		delete(whole, r.ID)
 	}
 	for id, r := range whole {
 		w.Log.WarnContext(ctx, "an outcome was refused and is stored without the parts that may be to blame",
-			"execution_id", id, "job_id", r.job, "tenant_id", r.tenant, "error", r.err)
+			"execution_id", id, "job_id", r.Job, "tenant_id", r.Tenant, "error", r.err)
 	}
-	for _, r := range s.divide(ctx, lonely, func(ctx context.Context, batch []ended) ([]verdict, error) {
+	for _, r := range s.divide(ctx, lonely, func(ctx context.Context, batch []ended) ([]dispatch.Verdict, error) {
 		return w.park(ctx, batch, still)
 	}) {
-		s.strand(ctx, r)
+		s.keepInMemory(ctx, r)
 	}
 }
 
@@ -223,8 +222,8 @@ type refusal struct {
 }
 
 // divide writes a batch, and the halves of what is not accepted, down to single
-// outcomes. It answers those that were refused, and keeps the others for later.
-func (s *straggler) divide(ctx context.Context, batch []ended, write func(context.Context, []ended) ([]verdict, error)) (refused []refusal) {
+// outcomes. It returns those that were refused, and keeps the others for later.
+func (s *divider) divide(ctx context.Context, batch []ended, write func(context.Context, []ended) ([]dispatch.Verdict, error)) (refused []refusal) {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -233,54 +232,51 @@ func (s *straggler) divide(ctx context.Context, batch []ended, write func(contex
 		s.worker.accept(ctx, batch, verdicts)
 		return nil
 	}
-	mended := !postgres.Refused(err) // by itself, some time
+	passes := !postgres.Refused(err) // by itself
 	switch {
-	case len(batch) > 1 && (!mended || postgres.TimedOut(err)):
+	case len(batch) > 1 && (!passes || postgres.TimedOut(err)):
 		half := len(batch) / 2
 		return append(s.divide(ctx, batch[:half], write), s.divide(ctx, batch[half:], write)...)
-	case mended:
+	case passes:
 		s.later = append(s.later, batch...)
 		return nil
 	}
 	return []refusal{{batch[0], err}}
 }
 
+// completeAll writes outcomes in one statement.
+func (w *Worker) completeAll(ctx context.Context, batch []ended) ([]dispatch.Verdict, error) {
+	return w.store.Complete(ctx, stored(batch))
+}
+
 // park parks outcomes; refused says why each was refused.
-func (w *Worker) park(ctx context.Context, batch []ended, refused []refusal) ([]verdict, error) {
-	why := make(map[uuid.UUID]error, len(refused))
+func (w *Worker) park(ctx context.Context, batch []ended, refused []refusal) ([]dispatch.Verdict, error) {
+	why := make(map[uuid.UUID]string, len(refused))
 	for _, r := range refused {
-		why[r.id] = r.err
+		why[r.ID] = postgres.Why(r.err)
 	}
-	rows := make([]parking.Ended, len(batch))
-	for i, e := range batch {
-		rows[i] = parking.Ended{ID: e.id, Attempt: e.attempt, Token: e.token, Outcome: e.kept(), Why: postgres.Why(why[e.id])}
-	}
-	parked, err := w.parking.Park(ctx, rows)
+	parked, err := w.store.Park(ctx, stored(batch), why)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]verdict, len(parked))
-	for i, p := range parked {
-		out[i] = verdict{id: p.ID, status: "parked", freed: freed{tenant: p.Tenant, key: p.Key, keyTenant: p.Tenant}}
-	}
 	for _, e := range batch {
 		w.Log.ErrorContext(ctx, "an execution is parked: the database refuses its outcome",
-			"execution_id", e.id, "job_id", e.job, "tenant_id", e.tenant, "error", why[e.id])
+			"execution_id", e.ID, "job_id", e.Job, "tenant_id", e.Tenant, "error", why[e.ID])
 	}
-	return out, nil
+	return parked, nil
 }
 
-// strand keeps an outcome of an execution that not even parking changes: its
-// slot goes to others, and it is tried again. Of more of them than there are
-// slots the worker gives up the first.
-func (s *straggler) strand(ctx context.Context, r refusal) {
+// keepInMemory keeps an outcome whose execution cannot even be parked: its slot is
+// freed, and it is tried again. The worker keeps as many as it has slots and gives up
+// the oldest.
+func (s *divider) keepInMemory(ctx context.Context, r refusal) {
 	w := s.worker
 	if !r.slotless {
 		r.slotless = true
 		w.free()
 	}
 	w.Log.ErrorContext(ctx, "an execution can neither end nor be parked: the database refuses every change of it",
-		"execution_id", r.id, "job_id", r.job, "tenant_id", r.tenant, "error", r.err)
+		"execution_id", r.ID, "job_id", r.Job, "tenant_id", r.Tenant, "error", r.err)
 	s.later = append(s.later, r.ended)
 	if len(s.later) > w.Slots {
 		w.lose(ctx, s.later[:1])
@@ -288,24 +284,9 @@ func (s *straggler) strand(ctx context.Context, r refusal) {
 	}
 }
 
-// kept is what is stored of the outcome while its execution is parked.
-func (e ended) kept() parking.Outcome {
-	o := parking.Outcome{
-		Succeeded: e.outcome.Err == nil, RetryMS: e.retryMS, DurationMS: e.durationMS, Result: string(e.outcome.Result),
-		MemoryMB: float32(e.outcome.MemoryPeakMB), CPUMS: e.outcome.CPUTime.Milliseconds(),
-	}
-	if err := e.outcome.Err; err != nil {
-		o.ErrorType, o.Message, o.Stack = string(err.Type), err.Message, err.Stack
-	}
-	return o
-}
-
 // bare is the same end without the parts that may be why it was refused.
 func (r refusal) bare() ended {
-	e, o := r.ended, r.kept().Bare(postgres.Why(r.err))
-	e.durationMS, e.outcome = o.DurationMS, executor.Outcome{Result: []byte(o.Result)}
-	if !o.Succeeded {
-		e.outcome.Err = &executor.Error{Type: executor.ErrorType(o.ErrorType), Message: o.Message}
-	}
+	e := r.ended
+	e.outcome = e.outcome.Bare(postgres.Why(r.err))
 	return e
 }

@@ -22,29 +22,12 @@ parked AS (
     FROM locked l, clock
     WHERE e.id = ANY (ARRAY(SELECT p.id FROM locked p)) AND e.id = l.id
 ),
-over AS (
-    SELECT l.tenant_id, count(*) AS total, count(*) FILTER (WHERE l.job_type = 'http') AS http,
-           count(*) FILTER (WHERE l.job_type = 'function') AS function, count(*) FILTER (WHERE l.job_type = 'command') AS command
-    FROM locked l GROUP BY l.tenant_id
-),
-held AS MATERIALIZED (
-    SELECT c.tenant_id FROM running_counts c
-    WHERE c.tenant_id = ANY (ARRAY(SELECT o.tenant_id FROM over o))
-    ORDER BY c.tenant_id
-    FOR UPDATE
-),
-counted AS (
-    UPDATE running_counts c SET
-        running = c.running - o.total, running_http = c.running_http - o.http,
-        running_function = c.running_function - o.function, running_command = c.running_command - o.command
-    FROM over o
-    WHERE c.tenant_id = o.tenant_id AND c.tenant_id = ANY (ARRAY(SELECT h.tenant_id FROM held h))
-),
-unkeyed AS (
-    DELETE FROM running_keys k
-    WHERE k.execution_id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.concurrency_key IS NOT NULL AND (SELECT count(*) FROM held) >= 0))
+ended AS MATERIALIZED (
+    SELECT (r.tenant)::uuid AS tenant
+    FROM end_runs(ARRAY(SELECT l.tenant_id FROM locked l), ARRAY(SELECT l.job_type FROM locked l), ARRAY(SELECT l.id FROM locked l WHERE l.concurrency_key IS NOT NULL)) r
 )
-SELECT l.id, l.tenant_id, l.concurrency_key FROM locked l;
+-- The join is what has end_runs called.
+SELECT l.id, l.tenant_id, l.concurrency_key FROM locked l LEFT JOIN ended n ON n.tenant = l.tenant_id;
 
 -- name: ParkLostExecutions :many
 -- Cross-tenant: the sweeper, for executions that it should reassign or end and
@@ -76,29 +59,21 @@ parked AS (
     FROM lost l, given g, clock
     WHERE e.id = ANY (ARRAY(SELECT p.id FROM lost p)) AND e.id = l.id AND g.id = l.id
 ),
-over AS (
-    SELECT l.tenant_id, count(*) AS total, count(*) FILTER (WHERE l.job_type = 'http') AS http,
-           count(*) FILTER (WHERE l.job_type = 'function') AS function, count(*) FILTER (WHERE l.job_type = 'command') AS command
-    FROM lost l GROUP BY l.tenant_id
-),
-held AS MATERIALIZED (
-    SELECT c.tenant_id FROM running_counts c
-    WHERE c.tenant_id = ANY (ARRAY(SELECT o.tenant_id FROM over o))
-    ORDER BY c.tenant_id
-    FOR UPDATE
-),
-counted AS (
-    UPDATE running_counts c SET
-        running = c.running - o.total, running_http = c.running_http - o.http,
-        running_function = c.running_function - o.function, running_command = c.running_command - o.command
-    FROM over o
-    WHERE c.tenant_id = o.tenant_id AND c.tenant_id = ANY (ARRAY(SELECT h.tenant_id FROM held h))
-),
-unkeyed AS (
-    DELETE FROM running_keys k
-    WHERE k.execution_id = ANY (ARRAY(SELECT l.id FROM lost l WHERE l.concurrency_key IS NOT NULL AND (SELECT count(*) FROM held) >= 0))
+ended AS MATERIALIZED (
+    SELECT (r.tenant)::uuid AS tenant
+    FROM end_runs(ARRAY(SELECT l.tenant_id FROM lost l), ARRAY(SELECT l.job_type FROM lost l), ARRAY(SELECT l.id FROM lost l WHERE l.concurrency_key IS NOT NULL)) r
 )
-SELECT l.id, l.tenant_id, l.concurrency_key FROM lost l;
+-- The join is what has end_runs called.
+SELECT l.id, l.tenant_id, l.concurrency_key FROM lost l LEFT JOIN ended n ON n.tenant = l.tenant_id;
+
+-- name: ParkWaitingExecution :exec
+-- For one whose cancelling the database refuses: it waits as the outcomes do
+-- that cannot be stored, which the sweeper tries again.
+UPDATE active_executions e SET
+    status = 'parked', pooled = false, concurrency_limit = -1 - e.concurrency_limit,
+    cancel_requested_at = now(), cancel_reason = @reason::text, cancelled_by = @cancelled_by::text,
+    parked_at = now(), parked_reason = @why::text, parked_outcome = '{"succeeded": false, "retryMs": -1}', sweep_at = now()
+WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.status IN ('pending', 'retrying');
 
 -- name: ListParkedExecutions :many
 -- Cross-tenant: the sweeper. What is parked and to be tried now, in turns by

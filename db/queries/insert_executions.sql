@@ -1,0 +1,27 @@
+-- name: InsertDueExecutions :exec
+-- Cross-tenant: the promoter. Inserting a run twice is a no-op, in this table
+-- by its key and in the history by the look-up, which touches one partition.
+INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority,
+                               max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, pooled, available_at, sweep_at, created_at)
+SELECT u.id, u.tenant_id, u.job_id, u.job_version, u.scheduled_at, 'scheduled', u.job_type, u.priority,
+       u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), u.generation, u.pooled, greatest(u.available_at, n.at),
+       -- What is in the pool has no hint that could be lost.
+       CASE WHEN u.pooled THEN 'infinity' ELSE greatest(u.available_at, n.at) + interval '5 seconds' END, n.at
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@job_ids::uuid[]) AS job_id,
+             unnest(@job_versions::int[]) AS job_version, unnest(@scheduled_at::timestamptz[]) AS scheduled_at,
+             unnest(@job_types::text[]) AS job_type, unnest(@priorities::smallint[]) AS priority,
+             unnest(@max_attempts::int[]) AS max_attempts, unnest(@timeouts_ms::int[]) AS timeout_ms,
+             unnest(@concurrency_limits::smallint[]) AS concurrency_limit, unnest(@concurrency_keys::text[]) AS concurrency_key,
+             unnest(@generations::int[]) AS generation, unnest(@pooled::boolean[]) AS pooled, unnest(@available_at::timestamptz[]) AS available_at) u,
+     (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at) n
+WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: InsertRequestedExecution :exec
+-- It is in the pool and gets a hint too, if there is room: whoever is the
+-- first claims it. So the API need not know what the queue is like.
+INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority,
+                               parameters, max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, pooled, available_at, sweep_at, created_at)
+VALUES (@id, @tenant_id, @job_id, @job_version, @scheduled_at, @trigger_type, @triggered_by, @job_type, @priority,
+        sqlc.narg(parameters), @max_attempts, @timeout_ms, @concurrency_limit, sqlc.narg(concurrency_key), @generation, @pooled, @now,
+        CASE WHEN @pooled THEN 'infinity' ELSE @sweep_at::timestamptz END, @now);

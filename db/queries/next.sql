@@ -1,0 +1,104 @@
+-- name: ListNextExecutions :many
+-- Cross-tenant: the worker and the sweeper, once runs ended. Who is next: of tenants
+-- whose limits left something behind, executions that fit now, and the first in line
+-- of each key that became free. Locks nothing, the claim decides. It names no
+-- execution that waits for a concurrency slot or key that is taken, and none whose type no
+-- live worker runs.
+-- It steps through a tenant's backlog by type and priority: in the pool, where
+-- everything stands that a limit of its tenant left behind (index
+-- active_executions_pool), and among the executions that wait for a slot or key
+-- (active_executions_turn_lines). Of each type and priority it reads as many as may
+-- be named, and of the latter window_size: one that could start and stands behind so
+-- many that cannot is found by ListUnblockedExecutions.
+-- Longer than 60 lines: it reads two backlogs and the keys, and a round trip for each
+-- would delay whoever is next.
+WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+room AS MATERIALIZED (
+    SELECT c.tenant_id, coalesce(t.max_running, nullif(@max_running::int, 0), 1000000) - c.running AS free, t.max_running_by_type, c.running_by_type
+    FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
+    WHERE c.tenant_id = ANY (@tenant_ids::uuid[]) AND NOT c.suspended
+),
+pool AS (
+    SELECT m.tenant_id, f.priority, f.job_type FROM room m CROSS JOIN LATERAL (
+        SELECT e.priority, e.job_type FROM active_executions e WHERE e.pooled AND e.tenant_id = m.tenant_id ORDER BY e.priority, e.job_type LIMIT 1
+    ) f WHERE m.free > 0
+    UNION ALL
+    SELECT w.tenant_id, f.priority, f.job_type FROM pool w CROSS JOIN LATERAL (
+        SELECT e.priority, e.job_type FROM active_executions e
+        WHERE e.pooled AND e.tenant_id = w.tenant_id AND (e.priority, e.job_type) > (w.priority, w.job_type) ORDER BY e.priority, e.job_type LIMIT 1
+    ) f
+),
+limited AS (
+    SELECT m.tenant_id, f.job_type, f.priority FROM room m CROSS JOIN LATERAL (
+        SELECT e.job_type, e.priority FROM active_executions e WHERE e.awaits_turn AND e.tenant_id = m.tenant_id ORDER BY e.job_type, e.priority LIMIT 1
+    ) f WHERE m.free > 0
+    UNION ALL
+    SELECT w.tenant_id, f.job_type, f.priority FROM limited w CROSS JOIN LATERAL (
+        SELECT e.job_type, e.priority FROM active_executions e
+        WHERE e.awaits_turn AND e.tenant_id = w.tenant_id AND (e.job_type, e.priority) > (w.job_type, w.priority) ORDER BY e.job_type, e.priority LIMIT 1
+    ) f
+),
+lines AS MATERIALIZED (
+    SELECT w.pooled, w.tenant_id, w.job_type, w.priority, least(m.free, @most::int) AS free, f.free_type, least(m.free, f.free_type, @most::int) AS most
+    FROM (SELECT true AS pooled, p.tenant_id, p.job_type, p.priority FROM pool p
+          UNION ALL SELECT false, l.tenant_id, l.job_type, l.priority FROM limited l) w
+    JOIN room m ON m.tenant_id = w.tenant_id
+    CROSS JOIN LATERAL (SELECT coalesce((m.max_running_by_type->>w.job_type)::int - coalesce((m.running_by_type->>w.job_type)::int, 0), 1000000) AS free_type) f
+    WHERE f.free_type > 0 AND is_served(w.job_type, (SELECT at FROM clock))
+),
+-- Executions that may have to wait for a slot or key too.
+front AS MATERIALIZED (
+    SELECT o.*, l.tenant_id, l.job_type, l.priority, l.free, l.free_type
+    FROM lines l CROSS JOIN LATERAL (
+        SELECT e.id, e.job_id, e.available_at, e.concurrency_limit, e.concurrency_key, e.cancel_requested_at, e.generation, e.backfill_id FROM active_executions e
+        WHERE e.awaits_turn AND e.tenant_id = l.tenant_id AND e.job_type = l.job_type AND e.priority = l.priority
+          AND e.available_at <= (SELECT at FROM clock)
+        ORDER BY e.available_at LIMIT @window_size::int
+    ) o
+    WHERE NOT l.pooled
+),
+slots AS MATERIALIZED (
+    SELECT j.job_id, taken_slots(j.job_id) AS taken FROM (SELECT DISTINCT f.job_id FROM front f WHERE f.concurrency_limit > 0) j
+),
+startable AS MATERIALIZED (
+    SELECT w.id, l.tenant_id, l.job_type, l.priority, w.available_at, l.free, l.free_type
+    FROM lines l CROSS JOIN LATERAL (
+        SELECT e.id, e.job_id, e.available_at, e.generation, e.backfill_id FROM active_executions e
+        WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
+          AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
+        ORDER BY e.available_at LIMIT l.most
+    ) w
+    WHERE l.pooled
+      AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL))
+    UNION ALL
+    SELECT o.id, o.tenant_id, o.job_type, o.priority, o.available_at, o.free, o.free_type
+    FROM front o
+    WHERE o.cancel_requested_at IS NULL
+      AND NOT EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = o.job_id AND c.generation >= o.generation AND NOT (c.spare_backfills AND o.backfill_id IS NOT NULL))
+      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key)
+      AND (o.concurrency_limit = 0 OR o.concurrency_limit > (SELECT s.taken FROM slots s WHERE s.job_id = o.job_id))
+),
+fitting AS (
+    SELECT o.id, o.tenant_id, o.priority, o.available_at, o.free, o.free_type,
+           row_number() OVER (PARTITION BY o.tenant_id, o.job_type ORDER BY o.priority DESC, o.available_at, o.id) AS nth_of_type
+    FROM startable o
+),
+ranked AS (
+    SELECT f.id, f.priority, f.free,
+           row_number() OVER (PARTITION BY f.tenant_id ORDER BY f.priority DESC, f.available_at, f.id) AS nth
+    FROM fitting f WHERE f.nth_of_type <= f.free_type
+)
+SELECT r.id, r.priority::smallint AS priority FROM ranked r WHERE r.nth <= r.free
+UNION
+SELECT (n.id)::uuid AS id, (n.priority)::smallint AS priority
+FROM (SELECT unnest(@key_tenant_ids::uuid[]) AS tenant_id, unnest(@keys::text[]) AS key) freed
+CROSS JOIN clock CROSS JOIN LATERAL next_for_key(freed.tenant_id, freed.key, '{}', true, clock.at) n
+WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = freed.tenant_id AND c.suspended);
+
+-- name: ListNextInLine :many
+-- Who is next when a concurrency slot of a job was freed other than by an outcome; a
+-- hint only, the claim counts.
+SELECT (n.id)::uuid AS id, (n.priority)::smallint AS priority
+FROM (SELECT @tenant_id::uuid AS tenant_id, @job_id::uuid AS job_id) of_one
+CROSS JOIN LATERAL next_for_slot(of_one.job_id, '{}', now(), 0, @page_size::int) n
+WHERE n.tenant_id = of_one.tenant_id;

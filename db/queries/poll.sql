@@ -1,0 +1,196 @@
+-- name: ListPooledExecutions :one
+-- Cross-tenant: the worker. What waits in the pool and may start, in the order
+-- in which it should. It locks nothing, the claim decides; each place in a line
+-- is moved by up to spread, so that workers that ask at one time ask for
+-- different rows.
+-- A line is what a tenant has of one priority and type. One step into
+-- active_executions_pool finds the next, so that a long line costs no more than
+-- a short one. Each look takes the next stretch of lines, without the tenant in
+-- which it ends, and says where the one after it begins. Lines of tenants whose
+-- limits are met, and of types that the worker does not run, are passed over.
+-- Fair between tenants: each has its turns beside the others, and first those
+-- of which the fewest run at this worker (busy_tenants, busy_runs).
+-- Fair within a tenant: lanes share 6:3:1 as they do in Redis, and within a lane
+-- each step of priority counts as ten seconds of waiting.
+-- A line gives what a few lines can use: 8 where many are short, all that is
+-- wanted where one is long.
+-- While executions of a tenant are being cancelled, its lines may hold nothing
+-- else for long. A poll reads the first thousand of such a line and the first
+-- thousand made since, and returns those that are not being cancelled.
+WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at, @batch_size::int AS wanted),
+walk AS (
+    (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled AND e.tenant_id > @after_tenant::uuid
+     ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.priority, n.job_type FROM walk w CROSS JOIN LATERAL (
+        SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e
+        WHERE e.pooled AND (e.tenant_id, e.priority, e.job_type) > (w.tenant_id, w.priority, w.job_type)
+        ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1
+    ) n
+),
+stretch AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type, row_number() OVER () AS place FROM walk w LIMIT @stretch::int),
+-- The last tenant all of whose lines are seen, when there may be more.
+ending AS MATERIALIZED (
+    SELECT s.tenant_id FROM stretch s
+    WHERE s.tenant_id < (SELECT l.tenant_id FROM stretch l WHERE l.place = @stretch::int)
+    ORDER BY s.tenant_id DESC LIMIT 1
+),
+cancelling AS MATERIALIZED (
+    SELECT o.tenant_id, min(o.requested_at) - interval '5 seconds' AS since FROM cancellations o GROUP BY o.tenant_id
+),
+lines AS MATERIALIZED (
+    SELECT t.tenant_id, t.priority, t.job_type, p.seen, (SELECT c.since FROM cancelling c WHERE c.tenant_id = t.tenant_id) AS since
+    FROM stretch t CROSS JOIN LATERAL (
+        SELECT count(*) AS seen FROM (
+            SELECT 1 FROM active_executions e
+            WHERE e.pooled AND e.tenant_id = t.tenant_id AND e.priority = t.priority AND e.job_type = t.job_type
+              AND e.available_at <= (SELECT at FROM clock)
+            LIMIT 8
+        ) few
+    ) p
+    WHERE p.seen > 0 AND t.job_type <> ALL (@left_types::text[])
+      AND NOT EXISTS (
+          SELECT 1 FROM running_counts c LEFT JOIN tenants f ON f.id = c.tenant_id
+          WHERE c.tenant_id = t.tenant_id
+            AND (c.suspended OR c.running >= coalesce(f.max_running, nullif(@max_running::int, 0), 1000000)
+                 OR coalesce((c.running_by_type->>t.job_type)::int, 0) >= (f.max_running_by_type->>t.job_type)::int)
+      )
+),
+depth AS MATERIALIZED (SELECT greatest(8, (SELECT 2 * c.wanted FROM clock c) / greatest(count(*), 1)) AS most FROM lines l WHERE l.seen = 8),
+found AS (
+    SELECT l.tenant_id, w.id, w.available_at - l.priority * interval '10 seconds' AS since,
+           CASE WHEN l.priority >= 7 THEN 6 WHEN l.priority >= 3 THEN 3 ELSE 1 END AS weight
+    FROM lines l CROSS JOIN LATERAL (
+        SELECT e.id, e.available_at FROM active_executions e
+        WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
+          AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
+        ORDER BY e.available_at
+        LIMIT (SELECT d.most FROM depth d)
+    ) w
+    WHERE l.since IS NULL
+    UNION ALL
+    SELECT l.tenant_id, w.id, w.available_at - l.priority * interval '10 seconds' AS since,
+           CASE WHEN l.priority >= 7 THEN 6 WHEN l.priority >= 3 THEN 3 ELSE 1 END AS weight
+    FROM lines l CROSS JOIN LATERAL (
+        SELECT e.id, e.available_at FROM (
+            (SELECT n.* FROM active_executions n
+             WHERE n.pooled AND n.tenant_id = l.tenant_id AND n.priority = l.priority AND n.job_type = l.job_type
+               AND n.available_at <= (SELECT at FROM clock) AND n.available_at < l.since
+             ORDER BY n.available_at LIMIT 1000)
+            UNION ALL
+            (SELECT n.* FROM active_executions n
+             WHERE n.pooled AND n.tenant_id = l.tenant_id AND n.priority = l.priority AND n.job_type = l.job_type
+               AND n.available_at <= (SELECT at FROM clock) AND n.available_at >= l.since
+             ORDER BY n.available_at LIMIT 1000)
+        ) e
+        WHERE e.cancel_requested_at IS NULL
+          AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
+        LIMIT (SELECT d.most FROM depth d)
+    ) w
+    WHERE l.since IS NOT NULL
+),
+aged AS (
+    SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since, f.id) + random() * @spread::int AS place
+    FROM found f
+),
+shared AS (
+    SELECT a.tenant_id, a.id, row_number() OVER (PARTITION BY a.tenant_id, a.weight ORDER BY a.place)::float8 / a.weight AS share FROM aged a
+),
+turns AS (
+    SELECT s.tenant_id, s.id, row_number() OVER (PARTITION BY s.tenant_id ORDER BY s.share, s.id) + coalesce(b.runs, 0) AS turn
+    FROM shared s
+    LEFT JOIN (SELECT unnest(@busy_tenants::uuid[]) AS tenant_id, unnest(@busy_runs::int[]) AS runs) b ON b.tenant_id = s.tenant_id
+),
+chosen AS MATERIALIZED (
+    SELECT t.tenant_id, t.id, row_number() OVER (ORDER BY t.turn, random()) AS place FROM turns t ORDER BY 3 LIMIT (SELECT wanted FROM clock)
+)
+SELECT ARRAY(SELECT c.id FROM chosen c ORDER BY c.place)::uuid[] AS ids,
+       ARRAY(SELECT c.tenant_id FROM chosen c ORDER BY c.place)::uuid[] AS tenant_ids,
+       coalesce((SELECT n.tenant_id FROM ending n), '00000000-0000-0000-0000-000000000000')::uuid AS next_after;
+
+-- name: ListUnblockedExecutions :one
+-- Cross-tenant: the worker. Executions that wait for a concurrency slot while one
+-- is free, and the first execution that waits for each free key: those whose turn
+-- nobody announced, or announced to a worker that does not run their type. Each look takes the next stretch of jobs, by
+-- active_executions_slot_lines, and of keys, by active_executions_key_lines; it
+-- says where the one after it begins. next_of_job and next_of_key say who is next,
+-- at a cost that no backlog raises. The lines of keys are asked for those alone
+-- that need no place: the others are found by their jobs.
+WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+walk AS (
+    (SELECT e.job_id FROM active_executions e WHERE e.awaits_slot AND e.job_id > @after_job::uuid ORDER BY e.job_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.job_id FROM active_executions e WHERE e.awaits_slot AND e.job_id > w.job_id ORDER BY e.job_id LIMIT 1)
+    FROM walk w WHERE w.job_id IS NOT NULL
+),
+jobs AS MATERIALIZED (SELECT w.job_id FROM walk w LIMIT @stretch::int),
+keyed AS (
+    (SELECT e.tenant_id, e.concurrency_key FROM active_executions e
+     WHERE e.awaits_turn AND e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > (@after_tenant::uuid, @after_key::text)
+     ORDER BY e.tenant_id, e.concurrency_key LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.concurrency_key FROM keyed w CROSS JOIN LATERAL (
+        SELECT e.tenant_id, e.concurrency_key FROM active_executions e
+        WHERE e.awaits_turn AND e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > (w.tenant_id, w.concurrency_key)
+        ORDER BY e.tenant_id, e.concurrency_key LIMIT 1
+    ) n
+),
+keys AS MATERIALIZED (SELECT w.tenant_id, w.concurrency_key FROM keyed w LIMIT @stretch::int),
+found AS (
+    SELECT (n.id)::uuid AS id, (n.tenant_id)::uuid AS tenant_id
+    FROM jobs j CROSS JOIN clock CROSS JOIN LATERAL next_for_slot(j.job_id, @left_types::text[], clock.at, 0, @batch_size::int) n
+    WHERE j.job_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = n.tenant_id AND c.suspended)
+    UNION
+    SELECT (n.id)::uuid AS id, y.tenant_id
+    FROM keys y CROSS JOIN clock CROSS JOIN LATERAL next_for_key(y.tenant_id, y.concurrency_key, @left_types::text[], false, clock.at) n
+    WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = y.tenant_id AND c.suspended)
+),
+-- The last key of this stretch, when there may be more.
+last_key AS MATERIALIZED (
+    SELECT n.tenant_id, n.concurrency_key
+    FROM (SELECT y.tenant_id, y.concurrency_key, row_number() OVER (ORDER BY y.tenant_id, y.concurrency_key) AS place FROM keys y) n
+    WHERE n.place = @stretch::int
+),
+placed AS MATERIALIZED (SELECT f.id, f.tenant_id, row_number() OVER (ORDER BY random()) AS place FROM found f ORDER BY 3 LIMIT @batch_size::int)
+SELECT ARRAY(SELECT p.id FROM placed p ORDER BY p.place)::uuid[] AS ids,
+       ARRAY(SELECT p.tenant_id FROM placed p ORDER BY p.place)::uuid[] AS tenant_ids,
+       coalesce((SELECT l.job_id FROM (SELECT j.job_id, row_number() OVER (ORDER BY j.job_id) AS n FROM jobs j) l WHERE l.n = @stretch::int),
+                '00000000-0000-0000-0000-000000000000')::uuid AS next_after,
+       coalesce((SELECT l.tenant_id FROM last_key l), '00000000-0000-0000-0000-000000000000')::uuid AS next_tenant,
+       coalesce((SELECT l.concurrency_key FROM last_key l), '')::text AS next_key;
+
+-- name: PoolExecutions :execrows
+-- Cross-tenant: the promoter for hints that could not be sent, and the worker
+-- for those that it has no slot for. Skips what is locked: it is being claimed.
+WITH waiting AS MATERIALIZED (
+    SELECT e.id FROM active_executions e
+    WHERE e.id = ANY (@ids::uuid[]) AND e.status IN ('pending', 'retrying') AND NOT e.pooled AND e.concurrency_limit = 0 AND e.concurrency_key IS NULL
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE active_executions e SET pooled = true, sweep_at = 'infinity'
+WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w));
+
+-- name: PoolLateExecutions :execrows
+-- Cross-tenant: the sweeper. What waits although its hint should have come
+-- within ahead_ms goes to the pool, where workers look for themselves. What
+-- waits for a place is found without; it is only put out of the way. With ids, of
+-- these alone.
+WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+late AS MATERIALIZED (
+    SELECT e.id FROM active_executions e, clock
+    WHERE e.sweep_at <= clock.at + interval '1 millisecond' * @ahead_ms::int
+      AND e.status IN ('pending', 'retrying') AND (sqlc.narg(ids)::uuid[] IS NULL OR e.id = ANY (sqlc.narg(ids)::uuid[]))
+    ORDER BY e.sweep_at
+    LIMIT @batch_size
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE active_executions e SET pooled = (e.concurrency_limit = 0 AND e.concurrency_key IS NULL), sweep_at = 'infinity'
+WHERE e.id = ANY (ARRAY(SELECT l.id FROM late l));
+
+-- name: ListLateExecutions :many
+-- Cross-tenant: the sweeper, where the database refuses one of those that
+-- PoolLateExecutions finds.
+SELECT e.id, e.tenant_id, e.job_id FROM active_executions e
+CROSS JOIN (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at) clock
+WHERE e.sweep_at <= clock.at + interval '1 millisecond' * @ahead_ms::int AND e.status IN ('pending', 'retrying')
+ORDER BY random() LIMIT @batch_size;

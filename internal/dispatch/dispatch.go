@@ -1,0 +1,135 @@
+// Package dispatch owns the protocol by which an execution moves: claim,
+// complete, release, reassign, poll, next in line, cancel and park.
+//
+// It is the only caller of the statements that do so, and holds the periods that
+// they share. A statement moves executions only as far as their fence, the limits of
+// their tenant, their concurrency slot and their concurrency key allow. It refuses to
+// decide when something is due, what an outcome is, how often to poll and whom to hint.
+package dispatch
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// The periods that the statements state too; a test compares both.
+const (
+	// HintPatience is how long a hint may take. A waiting execution that is not in
+	// the pool is put there after it.
+	HintPatience = 5 * time.Second
+	// DeadlineMargin is how long after its timeout the deadline of a run is. The
+	// sweeper reassigns a run that passed its deadline.
+	DeadlineMargin = 5 * time.Second
+	// sweepAhead is the most that sweep_at of a running execution may lie ahead, so
+	// that whoever looks for running executions reads no further.
+	sweepAhead = 5 * time.Second
+	// cancelSkew is by how much clocks may differ: what was made so long before
+	// somebody ordered a cancellation may have been made after it.
+	cancelSkew = 5 * time.Second
+	// crowdedFor is how long after a claim left something behind, because of its
+	// tenant's limits, the ends of runs ask who is next, and crowdedEvery how often
+	// a claim notes that it did.
+	crowdedFor   = 2 * time.Minute
+	crowdedEvery = 10 * time.Second
+	// parkedMin and parkedMax bound how long a parked execution is left alone.
+	parkedMin = time.Second
+	parkedMax = 10 * time.Minute
+	// priorityWorth is how many seconds of waiting one step of priority counts for.
+	priorityWorth = 10 * time.Second
+)
+
+const (
+	// MaxLost is how many workers one execution may lose before it fails: one that
+	// kills its worker must not go round the fleet for ever, and three losses by
+	// chance are rare.
+	MaxLost = 3
+	// SweepBatch is how many executions one statement of a sweep takes.
+	SweepBatch = 1000
+	// nextWindow is how many executions of one type and priority are read that wait
+	// for a slot or key too, and nextMost how many of a tenant are named as the next.
+	nextWindow = 32
+	nextMost   = 64
+)
+
+// Claimed is an attempt that the caller's worker runs.
+type Claimed struct {
+	ID, Tenant, Job uuid.UUID
+	Version         int
+	ScheduledAt     time.Time
+	AvailableAt     time.Time // of a first scheduled attempt: ScheduledAt
+	Trigger         string
+	JobType         string
+	Priority        int
+	Parameters      json.RawMessage
+	Attempt         int
+	MaxAttempts     int
+	Token           uuid.UUID // of the lease that it runs under
+	Timeout         time.Duration
+	ClaimedAt       time.Time // the database's clock
+}
+
+// Run is an execution that the database says a worker runs.
+type Run struct {
+	ID, Token  uuid.UUID
+	Cancelling bool // somebody asked for its end
+}
+
+// Candidate is an execution that waits and may start.
+type Candidate struct{ ID, Tenant uuid.UUID }
+
+// Position is where a poll for executions with a free slot or key ended; zero where
+// there were no more.
+type Position struct {
+	job, tenant uuid.UUID
+	key         string
+}
+
+// Waiting is an execution that waits and that a hint may name.
+type Waiting struct {
+	ID       uuid.UUID
+	Priority int
+}
+
+// Ended is an attempt with its outcome.
+type Ended struct {
+	ID      uuid.UUID
+	Attempt int
+	Token   uuid.UUID // of the lease that it ran under
+	Outcome Outcome
+}
+
+// Verdict is what became of an accepted outcome.
+type Verdict struct {
+	ID      uuid.UUID
+	Status  string // completed, failed, cancelled, retrying or parked
+	JobType string
+	Next    []uuid.UUID // executions of the same job that may start now
+	Freed   Freed
+}
+
+// Freed says for whom room was made. Any field may be empty.
+type Freed struct {
+	Tenant    uuid.UUID // whose limits left something behind lately
+	KeyTenant uuid.UUID // whose key it is
+	Key       string
+}
+
+// Found is an execution that a sweep concerns.
+type Found struct{ ID, Tenant, Job uuid.UUID }
+
+// String names it for the log.
+func (f Found) String() string {
+	return fmt.Sprintf("execution %s (job %s, tenant %s)", f.ID, f.Job, f.Tenant)
+}
+
+// Lost is an execution that was taken from a worker.
+type Lost struct {
+	Waiting
+	JobType    string
+	Verdict    string // pending, failed, cancelled or parked
+	WorkerLost bool   // otherwise its deadline passed
+	Freed      Freed
+}

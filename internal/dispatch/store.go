@@ -1,0 +1,72 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+// Config is what the statements must know of a process.
+type Config struct {
+	// TenantMaxRunning is how many executions a tenant may run at once where it has
+	// no limit of its own; 0: any number. The same in every process.
+	TenantMaxRunning int
+	// LeftTypes are the job types that this worker leaves to others.
+	LeftTypes []string
+}
+
+// Store moves executions of all tenants, as postgres.Engine.
+type Store struct {
+	db         *postgres.DB
+	maxRunning int32
+	leftTypes  []string // never nil: no type differs from all of NULL
+}
+
+// NewStore makes a store.
+func NewStore(db *postgres.DB, c Config) *Store {
+	return &Store{db: db, maxRunning: int32(c.TenantMaxRunning), leftTypes: append([]string{}, c.LeftTypes...)}
+}
+
+func (s *Store) queries() *db.Queries { return db.New(s.db.Pool()) }
+
+// Next lists who may start now that runs ended.
+func (s *Store) Next(ctx context.Context, ends []Freed) ([]Waiting, error) {
+	p := db.ListNextExecutionsParams{MaxRunning: s.maxRunning, WindowSize: nextWindow, Most: nextMost, TenantIds: []uuid.UUID{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{}}
+	seen := map[uuid.UUID]bool{uuid.Nil: true}
+	for _, f := range ends {
+		if !seen[f.Tenant] {
+			seen[f.Tenant] = true
+			p.TenantIds = append(p.TenantIds, f.Tenant)
+		}
+		if f.Key != "" {
+			p.KeyTenantIds, p.Keys = append(p.KeyTenantIds, f.KeyTenant), append(p.Keys, f.Key)
+		}
+	}
+	if len(p.TenantIds)+len(p.Keys) == 0 {
+		return nil, nil
+	}
+	rows, err := s.queries().ListNextExecutions(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("list the next in line: %w", postgres.Fault(err))
+	}
+	out := make([]Waiting, len(rows))
+	for i, r := range rows {
+		out[i] = Waiting{ID: r.ID, Priority: int(r.Priority)}
+	}
+	return out, nil
+}
+
+// freed says for whom a row makes room.
+func freed(crowded bool, tenant uuid.UUID, key *string) (f Freed) {
+	if crowded {
+		f.Tenant = tenant
+	}
+	if key != nil {
+		f.Key, f.KeyTenant = *key, tenant
+	}
+	return f
+}

@@ -1,0 +1,103 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+const (
+	// poolStep is how many parts of the pool one poll reads (a tenant has one for
+	// each priority and type), and unblockedStep of how many jobs, and of how many
+	// keys, it looks for executions with a free slot or key.
+	poolStep      = 96
+	unblockedStep = 256
+)
+
+// Poll lists executions in the pool that may start, in the order in which they
+// should, and the tenant after which the next poll goes on. busy is how many
+// executions of each tenant this worker runs.
+func (s *Store) Poll(ctx context.Context, most int, after uuid.UUID, busy map[uuid.UUID]int) ([]Candidate, uuid.UUID, error) {
+	p := db.ListPooledExecutionsParams{
+		BatchSize: int32(most), Spread: int32(most), Stretch: poolStep, AfterTenant: after, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning,
+		BusyTenants: make([]uuid.UUID, 0, len(busy)), BusyRuns: make([]int32, 0, len(busy)),
+	}
+	for tenant, runs := range busy {
+		p.BusyTenants, p.BusyRuns = append(p.BusyTenants, tenant), append(p.BusyRuns, int32(runs))
+	}
+	found, err := s.queries().ListPooledExecutions(ctx, p)
+	if err != nil {
+		return nil, uuid.Nil, fmt.Errorf("poll the pool: %w", postgres.Fault(err))
+	}
+	return candidates(found.Ids, found.TenantIds), found.NextAfter, nil
+}
+
+// PollUnblocked lists executions whose concurrency slot or key is free, and where the
+// next poll goes on.
+func (s *Store) PollUnblocked(ctx context.Context, most int, after Position) ([]Candidate, Position, error) {
+	found, err := s.queries().ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{
+		BatchSize: int32(most), Stretch: unblockedStep, AfterJob: after.job, AfterTenant: after.tenant, AfterKey: after.key, LeftTypes: s.leftTypes,
+	})
+	if err != nil {
+		return nil, Position{}, fmt.Errorf("poll for free slots and keys: %w", postgres.Fault(err))
+	}
+	return candidates(found.Ids, found.TenantIds), Position{job: found.NextAfter, tenant: found.NextTenant, key: found.NextKey}, nil
+}
+
+func candidates(ids, tenants []uuid.UUID) []Candidate {
+	out := make([]Candidate, len(ids))
+	for i, id := range ids {
+		out[i] = Candidate{ID: id, Tenant: tenants[i]}
+	}
+	return out
+}
+
+// Pool puts executions into the pool.
+func (s *Store) Pool(ctx context.Context, ids []uuid.UUID) error {
+	if _, err := s.queries().PoolExecutions(ctx, ids); err != nil {
+		return fmt.Errorf("pool executions: %w", postgres.Fault(err))
+	}
+	return nil
+}
+
+// PoolLate puts into the pool up to so many executions whose hint should have come
+// until so long after now, and returns how many they were. A zero now means the
+// database's clock. Where some is not nil it takes these alone.
+func (s *Store) PoolLate(ctx context.Context, now time.Time, ahead time.Duration, most int, some []Found) (int, error) {
+	n, err := s.queries().PoolLateExecutions(ctx, db.PoolLateExecutionsParams{
+		Now: postgres.At(now), AheadMs: int32(ahead.Milliseconds()), BatchSize: int32(most), Ids: idsOf(some),
+	})
+	if err != nil {
+		return 0, fmt.Errorf("pool late executions: %w", postgres.Fault(err))
+	}
+	return int(n), nil
+}
+
+// ListLate lists what PoolLate would take, in any order.
+func (s *Store) ListLate(ctx context.Context, now time.Time, ahead time.Duration) ([]Found, error) {
+	rows, err := s.queries().ListLateExecutions(ctx, db.ListLateExecutionsParams{
+		Now: postgres.At(now), AheadMs: int32(ahead.Milliseconds()), BatchSize: SweepBatch,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list late executions: %w", postgres.Fault(err))
+	}
+	out := make([]Found, len(rows))
+	for i, r := range rows {
+		out[i] = Found{ID: r.ID, Tenant: r.TenantID, Job: r.JobID}
+	}
+	return out, nil
+}
+
+// idsOf are the ids of some executions; nil where that is nil.
+func idsOf(some []Found) []uuid.UUID {
+	var ids []uuid.UUID
+	for _, one := range some {
+		ids = append(ids, one.ID)
+	}
+	return ids
+}
