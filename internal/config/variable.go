@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Variable is one row of the table of variables in the README.
+// Variable is one row of the table of variables in docs/reference/configuration.md.
 type Variable struct {
 	Name      string
 	Processes []string // the processes that read it, in the order api … standalone

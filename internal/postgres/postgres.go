@@ -109,7 +109,7 @@ func (d *DB) checkRole(ctx context.Context, role Role) error {
 		return fmt.Errorf("connect to the database: %w", Fault(err))
 	}
 	if loose {
-		return fmt.Errorf("DATABASE_URL logs in as %q, which is a superuser, bypasses row-level security or owns the tables: give the processes a role of their own (see the README, \"Database roles\")", session)
+		return fmt.Errorf("DATABASE_URL logs in as %q, which is a superuser, bypasses row-level security or owns the tables: give the processes a role of their own (see docs/run/databases.md, \"Database roles\")", session)
 	}
 	if acts != string(role) {
 		return fmt.Errorf("the session acts as %q and not as %s, which it was set to: let the pooler keep sessions (PgBouncer: pool_mode = session), or connect to PostgreSQL itself", acts, role)

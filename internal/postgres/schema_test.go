@@ -107,7 +107,7 @@ func TestMigratorsAtOnceApplyOnce(t *testing.T) {
 	}
 }
 
-// Each table of the schema has a line in docs/operations.md that says what bounds it
+// Each table of the schema has a line in docs/run/storage.md that says what bounds it
 // and who removes its rows, and each line a table.
 func TestEveryTableSaysWhatBoundsIt(t *testing.T) {
 	t.Parallel()
@@ -121,7 +121,7 @@ func TestEveryTableSaysWhatBoundsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/run/storage.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestEveryTableSaysWhatBoundsIt(t *testing.T) {
 		lines = append(lines, line[1])
 	}
 	if diff := cmp.Diff(tables, lines); diff != "" {
-		t.Errorf("tables and their lines in docs/operations.md, in order (-schema +docs):\n%s", diff)
+		t.Errorf("tables and their lines in docs/run/storage.md, in order (-schema +docs):\n%s", diff)
 	}
 }
 

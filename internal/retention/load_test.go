@@ -80,7 +80,7 @@ func (b *bundle) readAll(ctx context.Context) error {
 
 // stall is what no statement may take. Who waits behind a removal waits for as
 // long as a reader pleases; a machine that is busy with other tests takes a few
-// seconds. The figures of a quiet one are in docs/operations.md.
+// seconds. The figures of a quiet one are in docs/run/storage.md.
 const stall = 30 * time.Second
 
 func TestWritersAndReadersGoOnWhilePartitionsComeAndGo(t *testing.T) {

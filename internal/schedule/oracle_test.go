@@ -197,7 +197,7 @@ func (c clock) offsets(after, until int64) []int64 {
 	return list
 }
 
-// due is the rule of docs/cron.md, word for word, about one second.
+// due is the rule of docs/reference/cron.md, word for word, about one second.
 func (c clock) due(e *expression, def schedule.Definition, t int64, near []int64) bool {
 	offset := c.offset(t)
 	wall := t + offset

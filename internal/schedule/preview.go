@@ -124,7 +124,7 @@ func wallText(wall int64) string { return time.Unix(wall, 0).UTC().Format("2006-
 
 // Warning is something that is allowed and probably not meant.
 type Warning struct {
-	// Code is stable, for programs; docs/cron.md lists them.
+	// Code is stable, for programs; docs/reference/cron.md lists them.
 	Code string
 	// Message is for a person.
 	Message string

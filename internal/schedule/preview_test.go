@@ -199,7 +199,7 @@ func TestLint(t *testing.T) {
 // TestWarningsAreDocumented keeps the page and the codes together.
 func TestWarningsAreDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/cron.md")
+	page, err := os.ReadFile("../../docs/reference/cron.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestWarningsAreDocumented(t *testing.T) {
 	}
 	for _, code := range codes {
 		if !strings.Contains(string(page), "`"+code[1]+"`") {
-			t.Errorf("docs/cron.md does not list %s", code[1])
+			t.Errorf("docs/reference/cron.md does not list %s", code[1])
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Package arch holds the architecture as tests: who imports whom, what the
 // SQL must name, how large things may grow, which calls have one home, and
-// that the README lists the variables that exist.
+// that the docs list the variables that exist and link to pages that do.
 //
 // It owns no production code and is imported by nobody. It reads the tree as
 // text, so that it sees the files of every platform and needs neither a

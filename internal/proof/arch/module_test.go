@@ -26,10 +26,10 @@ func TestModulesAreThoseThatAreNamed(t *testing.T) {
 	}
 }
 
-// Each proof in docs/security.md names a test that exists.
+// Each proof in docs/how/security.md names a test that exists.
 func TestProofsThatAreNamedExist(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "how", "security.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestProofsThatAreNamedExist(t *testing.T) {
 	}
 	for _, name := range named {
 		if !known[name[1]] {
-			t.Errorf("docs/security.md names %s, which is no test", name[1])
+			t.Errorf("docs/how/security.md names %s, which is no test", name[1])
 		}
 	}
 }

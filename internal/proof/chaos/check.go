@@ -158,7 +158,7 @@ func (e *evidence) checkScheduledTimes(f *findings, w *work) {
 	}
 	for at := w.nextDue(w.createdAt); at.Before(end); at = w.nextDue(at) {
 		n := covered[at.UnixMicro()]
-		// See "Conditions" in docs/guarantees.md for PostgreSQL's own clock.
+		// See "Conditions" in docs/how/guarantees.md for PostgreSQL's own clock.
 		once := n == 1 || n > 1 && e.skewed()
 		f.check("I1", once, w.id, uuid.Nil, "%d rows for the scheduled time %s of %q", n, at.Format(time.RFC3339Nano), w.name)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The commands of docs/operations.md, on separate processes with the default
+// The commands of docs/run/install.md, on separate processes with the default
 // configuration: a tenant, a token, a job of one's own, and its first run.
 func TestFromMigrateToTheFirstRun(t *testing.T) {
 	t.Parallel()

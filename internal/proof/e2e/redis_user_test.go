@@ -19,16 +19,16 @@ import (
 )
 
 // guardedRedis starts a Redis that speaks TLS alone and knows two users: an
-// administrator, and the one that docs/operations.md describes.
+// administrator, and the one that docs/run/databases.md describes.
 func guardedRedis(t *testing.T) (addr, roots string) {
 	t.Helper()
-	documented, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operations.md"))
+	documented, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "run", "databases.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	user := regexp.MustCompile(`(?m)^user scheduler .*$`).FindString(string(documented))
 	if user == "" {
-		t.Fatal("docs/operations.md describes no user of Redis")
+		t.Fatal("docs/run/databases.md describes no user of Redis")
 	}
 	addr = freeAddr(t)
 	chain, private := certify(t, t.TempDir(), 1)

@@ -1,7 +1,7 @@
 // Package cron reads cron expressions and answers, on a wall clock without
 // zones, which moment matches next.
 //
-// It owns the grammar and the calendar arithmetic, both as docs/cron.md states
+// It owns the grammar and the calendar arithmetic, both as docs/reference/cron.md states
 // them. It refuses what it would have to guess, naming the field, and it knows
 // nothing of zones, clock changes, windows or jitter: package schedule, its
 // only caller, adds those. An expression is compiled into bit sets, so that one

@@ -15,15 +15,15 @@ import (
 	"github.com/scheduler-service/scheduler/internal/config"
 )
 
-// update rewrites the lists of variables in README.md, .env.example and
+// update rewrites the lists of variables in docs/reference/configuration.md, .env.example and
 // docker-compose.yml:
 //
 //	go test ./internal/proof/arch -run Variables -update
 var update = flag.Bool("update", false, "rewrite the lists of variables")
 
-func TestREADMEListsTheVariables(t *testing.T) {
+func TestDocsListTheVariables(t *testing.T) {
 	t.Parallel()
-	block(t, "README.md", "<!-- config:begin -->\n", "<!-- config:end -->", variableTable())
+	block(t, "docs/reference/configuration.md", "<!-- config:begin -->\n", "<!-- config:end -->", variableTable())
 }
 
 func TestEnvExampleListsTheVariables(t *testing.T) {
