@@ -46,6 +46,7 @@ var unclean = []string{
 	"app",
 	"audit",
 	"db/queries",
+	"dispatch",
 	"docs/how/decisions.md",
 	"docs/how/guarantees.md",
 	"docs/how/protocol.md",
