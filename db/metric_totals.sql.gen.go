@@ -41,6 +41,27 @@ func (q *Queries) CountOutcomes(ctx context.Context, arg CountOutcomesParams) er
 	return err
 }
 
+const ListWriters = `-- name: ListWriters :one
+SELECT now()::timestamptz AS at, ARRAY(
+    SELECT l.virtualtransaction FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+    WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted AND a.datname = current_database())::text[] AS writers
+`
+
+type ListWritersRow struct {
+	At      time.Time
+	Writers []string
+}
+
+// Cross-tenant: the collector of metrics. The transactions of this database that
+// have written and have not ended, and when that was. A lock on a transaction's id
+// is released after its commit is seen by others.
+func (q *Queries) ListWriters(ctx context.Context) (ListWritersRow, error) {
+	row := q.db.QueryRow(ctx, ListWriters)
+	var i ListWritersRow
+	err := row.Scan(&i.At, &i.Writers)
+	return i, err
+}
+
 const LockMetricCursor = `-- name: LockMetricCursor :one
 SELECT t.counted_to, now()::timestamptz AS at, date_bin('30 seconds', now(), '2000-01-01 00:00:00+00')::timestamptz AS slot,
        (t.taken_at IS NOT NULL AND t.taken_at >= date_bin('30 seconds', now(), '2000-01-01 00:00:00+00'))::boolean AS taken

@@ -24,3 +24,11 @@ ON CONFLICT (tenant_id) DO UPDATE SET
     counted_to = EXCLUDED.counted_to, completed = t.completed + EXCLUDED.completed, failed = t.failed + EXCLUDED.failed,
     cancelled = t.cancelled + EXCLUDED.cancelled, skipped = t.skipped + EXCLUDED.skipped, timed_out = t.timed_out + EXCLUDED.timed_out,
     retried = t.retried + EXCLUDED.retried, timed = t.timed + EXCLUDED.timed, duration_ms = t.duration_ms + EXCLUDED.duration_ms;
+
+-- name: ListWriters :one
+-- Cross-tenant: the collector of metrics. The transactions of this database that
+-- have written and have not ended, and when that was. A lock on a transaction's id
+-- is released after its commit is seen by others.
+SELECT now()::timestamptz AS at, ARRAY(
+    SELECT l.virtualtransaction FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+    WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted AND a.datname = current_database())::text[] AS writers;

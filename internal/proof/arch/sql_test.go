@@ -101,6 +101,7 @@ var crossTenant = map[string]string{
 	"DeleteOldBackfills":    "retention",
 	"DeleteFineMetrics":     "retention",
 	"DeleteOldMetrics":      "retention",
+	"ListWriters":           "the collector of metrics; it reads no tables of ours",
 	"LockMetricCursor":      "the collector of metrics",
 	"CountOutcomes":         "the collector of metrics",
 	"FindStretchEnd":        "the collector of metrics",

@@ -3,6 +3,8 @@ package collect
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,10 +20,14 @@ const (
 	// Every is the distance of two snapshots. They stand on the clock's half
 	// minutes, so whoever takes one, and however often, there is one for each.
 	Every = 30 * time.Second
-	// lag is how far counting stays behind now: an outcome bears the instant at
-	// which its transaction began, and the longest may take a statement's time-out
-	// several times.
+	// lag is how far counting stays behind now: an outcome bears the time at which
+	// its transaction began, and the longest may take a statement's time-out
+	// several times until it writes. How long it takes to commit is not bounded;
+	// see mark.
 	lag = 15 * time.Second
+	// patience is how long transactions that wrote may hold up counting before
+	// that is an error.
+	patience = time.Minute
 	// stretch and stretchRows bound what one transaction counts, and maxStretches
 	// how many a pass does: after an outage of the promoters it catches up with two
 	// days at once, or with 1.2 million outcomes.
@@ -33,26 +39,66 @@ const (
 	backStretches = 4
 )
 
-// Collector counts.
-type Collector struct{ store store }
+// Collector counts. One goroutine at a time calls Pass.
+type Collector struct {
+	store store
+	mark  *mark // nil: the next pass makes one
+}
+
+// mark is a time up to which outcomes may be counted once some transactions have
+// ended: those that had written by then. A commit may take any time, such as one
+// that waits for a standby which is away, and bears its beginning. Every outcome
+// from lag before the mark is of such a transaction or of one that has ended.
+type mark struct {
+	at      time.Time
+	made    clock.Mark
+	writers []string
+}
 
 // NewCollector makes one that acts as postgres.Engine.
 func NewCollector(db *postgres.DB) *Collector { return &Collector{store: store{db: db}} }
 
 // Pass counts the outcomes since the last one, adds them to the roll-ups, and
 // takes the numbers of this half minute, unless somebody has taken them already;
-// it says whether it took them. It is fenced by the lease.
+// it says whether it took them. It is fenced by the lease. It counts nothing while
+// Waiting reports true.
 func (c *Collector) Pass(ctx context.Context, held lease.Lease) (taken bool, err error) {
+	if settled, err := c.settle(ctx); err != nil || !settled {
+		return false, err
+	}
 	for range maxStretches {
 		var done bool
-		if done, taken, err = c.store.advance(ctx, held); err != nil {
+		if done, taken, err = c.store.advance(ctx, held, c.mark.at); err != nil {
 			return false, err
 		}
 		if done {
+			c.mark = nil
 			return taken, c.back(ctx, held)
 		}
 	}
 	return false, nil
+}
+
+// Waiting reports whether the last pass found a transaction that has written and
+// not ended, so that it could not count.
+func (c *Collector) Waiting() bool { return c.mark != nil && len(c.mark.writers) > 0 }
+
+// settle makes a mark, if there is none, and reports whether all transactions
+// that had written by then have ended.
+func (c *Collector) settle(ctx context.Context) (settled bool, err error) {
+	at, writers, err := c.store.writers(ctx)
+	if err != nil {
+		return false, err
+	}
+	if c.mark == nil {
+		c.mark = &mark{at: at, made: clock.Start(), writers: writers}
+	}
+	c.mark.writers = slices.DeleteFunc(c.mark.writers, func(w string) bool { return !slices.Contains(writers, w) })
+	if c.Waiting() && c.mark.made.Elapsed() > patience {
+		return false, fmt.Errorf("outcomes are not counted since %v: a transaction that has written does not end (in pg_locks: virtualtransaction %s)",
+			c.mark.made.Elapsed().Round(time.Second), c.mark.writers[0])
+	}
+	return !c.Waiting(), nil
 }
 
 // back rolls up a piece of what was over before roll-ups were kept. Pass does it
@@ -100,6 +146,9 @@ func (c *Collector) Passes() []loop.Pass {
 		// Often enough that no half minute is left out.
 		{Name: lease.Metrics, Every: Every / 3, Leased: true, Do: func(ctx context.Context, turn *loop.Turn) error {
 			_, err := c.Pass(ctx, turn.Lease)
+			if err == nil && c.Waiting() {
+				turn.Again(loop.Soon)
+			}
 			return err
 		}},
 		{Name: lease.Fold1, Every: Every, Leased: true, Do: c.fold},

@@ -178,7 +178,7 @@ func TestOutcomesCountOnce(t *testing.T) {
 	for _, name := range []string{"one", "two", "three", "four"} { // as if each was late and did not know
 		group.Go(func() {
 			_, err := b.leases.Run(t.Context(), name, func(ctx context.Context, held lease.Lease) error {
-				did, err := b.collector.Pass(ctx, held)
+				did, err := collect.NewCollector(b.engine).Pass(ctx, held)
 				if did {
 					taken.Add(1)
 				}
@@ -203,6 +203,36 @@ func TestOutcomesCountOnce(t *testing.T) {
 	}
 	if got := b.newest(collect.Service).Executions; got != b.newest(b.a).Executions {
 		t.Errorf("the service has %+v", got)
+	}
+}
+
+// TestAnOutcomeThatIsCommittedLateCounts commits an outcome 20 seconds after its
+// time, as a transaction does that waited for a standby. What is committed next to
+// it waits for it.
+func TestAnOutcomeThatIsCommittedLateCounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.countedTo(time.Minute)
+	late, err := b.admin.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = late.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := late.Exec(t.Context(), `INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, attempt, completed_at, created_at)
+		VALUES (gen_random_uuid(), now(), $1, gen_random_uuid(), 1, 'scheduled', 'http', 'completed', 1, now() - interval '20 seconds', now())`, b.a); err != nil {
+		t.Fatal(err)
+	}
+	b.over(b.a, 20*time.Second, "completed", "", 1, 10)
+	b.pass()
+	if got := b.newest(b.a).Executions.Completed; got != 0 || !b.collector.Waiting() {
+		t.Errorf("%d outcomes are counted while a transaction has written and not ended; waiting: %v", got, b.collector.Waiting())
+	}
+	if err := late.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.pass()
+	if got := b.newest(b.a).Executions.Completed; got != 2 || b.collector.Waiting() {
+		t.Errorf("%d outcomes are counted of 2; waiting: %v", got, b.collector.Waiting())
 	}
 }
 

@@ -16,10 +16,23 @@ import (
 // store is the collector's door to the database; it sees all tenants.
 type store struct{ db *postgres.DB }
 
-// advance counts one stretch of time, rolls it up and, when that reaches the
-// present, takes the numbers where nobody has yet; done says that nothing is left
-// for now.
-func (s store) advance(ctx context.Context, held lease.Lease) (done, taken bool, err error) {
+// writers are the transactions that have written and not ended, at a time.
+func (s store) writers(ctx context.Context) (at time.Time, writers []string, err error) {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		row, err := tx.ListWriters(ctx)
+		at, writers = row.At, row.Writers
+		return err
+	})
+	if err != nil {
+		return at, nil, fmt.Errorf("find the transactions that write: %w", postgres.Fault(err))
+	}
+	return at, writers, nil
+}
+
+// advance counts one stretch of time, rolls it up and, when that reaches lag
+// before the mark, takes the numbers where nobody has yet; done says that nothing
+// is left for now.
+func (s store) advance(ctx context.Context, held lease.Lease, mark time.Time) (done, taken bool, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := held.Guard(ctx, tx); err != nil {
 			return err
@@ -33,13 +46,13 @@ func (s store) advance(ctx context.Context, held lease.Lease) (done, taken bool,
 			return fmt.Errorf("find what is rolled up: %w", err)
 		}
 		// Of its own: collectors of the version before leave it behind.
-		rolled, err := reach(ctx, tx, span.RolledTo, c.At)
+		rolled, err := reach(ctx, tx, span.RolledTo, mark)
 		if err != nil {
 			return err
 		}
 		counted := rolled
 		if !c.CountedTo.Equal(span.RolledTo) {
-			if counted, err = reach(ctx, tx, c.CountedTo, c.At); err != nil {
+			if counted, err = reach(ctx, tx, c.CountedTo, mark); err != nil {
 				return err
 			}
 		}
@@ -56,7 +69,7 @@ func (s store) advance(ctx context.Context, held lease.Lease) (done, taken bool,
 				return err
 			}
 		}
-		present := c.At.Add(-lag)
+		present := mark.Add(-lag)
 		done = !counted.Before(present) && !rolled.Before(present)
 		if !done || c.Taken {
 			return nil
@@ -72,8 +85,8 @@ func (s store) advance(ctx context.Context, held lease.Lease) (done, taken bool,
 
 // reach is up to where one stretch goes that begins at an instant: the instant
 // itself where nothing may be counted yet.
-func reach(ctx context.Context, tx *postgres.Tx, from, now time.Time) (to time.Time, err error) {
-	to = now.Add(-lag)
+func reach(ctx context.Context, tx *postgres.Tx, from, mark time.Time) (to time.Time, err error) {
+	to = mark.Add(-lag)
 	if bound := from.Add(stretch); bound.Before(to) {
 		to = bound
 	}
