@@ -1,11 +1,11 @@
 // Package execution is one run of a job: its identity, its states, its
 // attempts and its outcome.
 //
-// It owns the words for them, the arithmetic that gives a run its id, the
-// table of allowed state changes, and the store through which a tenant reads
-// runs and asks for one or for its end. It refuses to decide when a job is due
-// (package schedule), to promote (package promoter) and to run anything
-// (package worker). Called by rest, promoter, worker and job.
+// It owns the words for them, the arithmetic that gives a run its id, the table
+// of allowed state changes, and the store through which a tenant reads runs and
+// asks for one or for its end. It refuses to decide when a job is due (package
+// schedule), to promote (package promoter) and to run anything (package
+// worker).
 package execution
 
 import (
@@ -43,28 +43,6 @@ func (s Status) Terminal() bool {
 	default:
 		return false
 	}
-}
-
-// transitions is the state machine as a table: from one state to those that
-// may follow. An execution comes to life as pending, or directly as skipped or
-// missed. running → pending is a run handed back or taken from a dead worker.
-var transitions = map[Status][]Status{
-	"":       {Pending, Skipped, Missed},
-	Pending:  {Running, Cancelled},
-	Running:  {Completed, Failed, Cancelled, Retrying, Pending, parked},
-	parked:   {Completed, Failed, Cancelled, Retrying},
-	Retrying: {Running, Cancelled},
-}
-
-// MayBecome reports whether the state machine allows the step from s to next.
-// The empty state is that of an execution that does not exist yet.
-func (s Status) MayBecome(next Status) bool {
-	for _, allowed := range transitions[s] {
-		if allowed == next {
-			return true
-		}
-	}
-	return false
 }
 
 // Trigger is what made an execution.

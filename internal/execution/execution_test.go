@@ -34,27 +34,6 @@ func TestScheduledIDIsAFunctionOfJobAndInstant(t *testing.T) {
 	})
 }
 
-func TestStateMachine(t *testing.T) {
-	t.Parallel()
-	all := []execution.Status{
-		"", execution.Pending, execution.Running, execution.Retrying, execution.Completed,
-		execution.Failed, execution.Cancelled, execution.Skipped, execution.Missed,
-	}
-	for _, from := range all {
-		for _, to := range all {
-			if from.Terminal() && from.MayBecome(to) {
-				t.Errorf("%q is terminal and may become %q", from, to)
-			}
-			if to == "" && from.MayBecome(to) {
-				t.Errorf("%q may vanish", from)
-			}
-		}
-	}
-	if !execution.Running.MayBecome(execution.Retrying) || execution.Pending.MayBecome(execution.Completed) {
-		t.Error("the table lost a rule")
-	}
-}
-
 // A backfilled run is another one than the scheduled run of its instant, and
 // than another backfill's, and its id still names its partition.
 func TestBackfillIDIsItsOwn(t *testing.T) {
