@@ -29,7 +29,6 @@ race: ## all tests under the race detector (needs a C compiler)
 lint: ## vet, staticcheck, gofumpt, and whether modules are what their sums say
 	$(GO) mod verify
 	$(GO) vet ./...
-	$(GO) vet -tags chaos ./internal/executor/function
 	$(TOOL) staticcheck ./...
 	@unformatted=$$($(TOOL) gofumpt -l cmd internal migrations); \
 	if [ -n "$$unformatted" ]; then echo "not gofumpt-ed:"; echo "$$unformatted"; exit 1; fi

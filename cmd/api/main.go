@@ -17,7 +17,7 @@ func main() {
 		Name: "api", About: "serves the REST API",
 		Load: config.Load[config.API], Dump: config.Dump[config.API],
 		Run: func(ctx context.Context, c config.API, log *slog.Logger, _ []string) error {
-			return app.API(ctx, c, log)
+			return app.API(ctx, c, log, nil)
 		},
 	}.Main(os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))
 }

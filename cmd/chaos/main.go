@@ -15,6 +15,9 @@ import (
 )
 
 func main() {
+	if code, ok := process(os.Args[1:]); ok {
+		os.Exit(code)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c, err := chaos.Parse(os.Args[1:], os.Stderr)

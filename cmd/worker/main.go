@@ -17,7 +17,7 @@ func main() {
 		Name: "worker", About: "runs executions",
 		Load: config.Load[config.Worker], Dump: config.Dump[config.Worker],
 		Run: func(ctx context.Context, c config.Worker, log *slog.Logger, _ []string) error {
-			return app.Worker(ctx, c, log)
+			return app.Worker(ctx, c, log, nil)
 		},
 	}.Main(os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/executor/function"
 	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/identity/jwks"
@@ -37,8 +38,9 @@ import (
 const requestDrain = 10 * time.Second
 
 // API serves the REST API until ctx is cancelled.
-func API(ctx context.Context, c config.API, log *slog.Logger) error {
+func API(ctx context.Context, c config.API, log *slog.Logger, functions map[string]function.Module) error {
 	p := newProcess(log)
+	p.functions = functions
 	listener, err := net.Listen("tcp", c.HTTPAddr)
 	if err != nil {
 		return fmt.Errorf("HTTP_ADDR: %w", err)
@@ -61,7 +63,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	if err != nil {
 		return err
 	}
-	executors, closeExecutors, err := newExecutors(c.EgressAllow, endpoints)
+	executors, closeExecutors, err := p.executors(c.EgressAllow, endpoints)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,9 @@
 // Package app wires the processes: one file and one function each.
 //
-// It owns the order in which the parts of a process start and stop, and
-// nothing else; production, the standalone program and the end-to-end tests
-// call the same functions with another configuration. It refuses to decide
-// anything that a package below could. Called by the mains under cmd.
+// It owns the order in which the parts of a process start and stop, and nothing
+// else; production, the standalone program and the end-to-end tests call the
+// same functions with another configuration. It refuses to decide anything that
+// a package below could.
 package app
 
 import (
@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/executor/function"
 	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
@@ -40,6 +41,8 @@ type process struct {
 	metrics  *telemetry.Metrics
 	ready    *readiness
 	advice   *advice
+	// functions are the modules that jobs of type function may name beside builtin.
+	functions map[string]function.Module
 }
 
 func newProcess(log *slog.Logger) process {

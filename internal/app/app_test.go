@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 
@@ -46,7 +47,7 @@ func TestPartsEndTogether(t *testing.T) {
 // no others then.
 func TestJobTypesOfAWorker(t *testing.T) {
 	t.Parallel()
-	all, end, err := newExecutors(nil, nil)
+	all, end, err := newProcess(slog.New(slog.DiscardHandler)).executors(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestJobTypesOfAWorker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		some, end, err := newExecutors(nil, nil, c.JobTypes...)
+		some, end, err := newProcess(slog.New(slog.DiscardHandler)).executors(nil, nil, c.JobTypes...)
 		if err != nil {
 			t.Fatal(err)
 		}

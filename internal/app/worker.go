@@ -26,8 +26,9 @@ const hintHandlers = 16
 
 // Worker runs a worker until ctx is cancelled and what it runs is finished or
 // released.
-func Worker(ctx context.Context, c config.Worker, log *slog.Logger) error {
+func Worker(ctx context.Context, c config.Worker, log *slog.Logger, functions map[string]function.Module) error {
 	p := newProcess(log)
+	p.functions = functions
 	return p.observed(ctx, c.MetricsAddr(), func(ctx context.Context) error { return p.worker(ctx, c, nil) })
 }
 
@@ -49,7 +50,7 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 		return err
 	}
 	defer beat.Close()
-	executors, close, err := newExecutors(c.EgressAllow, endpoints, c.JobTypes...)
+	executors, close, err := p.executors(c.EgressAllow, endpoints, c.JobTypes...)
 	if err != nil {
 		return err
 	}
@@ -97,16 +98,16 @@ func (p process) workerConfig(c config.Worker) worker.Config {
 	}
 }
 
-// newExecutors makes the job types that this version has, or only some of them.
+// executors makes the job types that this version has, or only some of them.
 // The API makes them all, to check configurations before they are stored.
-func newExecutors(allow []netip.Prefix, endpoints []netip.AddrPort, only ...string) (*executor.Registry, func(), error) {
+func (p process) executors(allow []netip.Prefix, endpoints []netip.AddrPort, only ...string) (*executor.Registry, func(), error) {
 	client, err := egress.New(egress.Config{Allow: allow, Endpoints: endpoints})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the client for outgoing calls: %w", err)
 	}
 	all := executor.NewRegistry(map[string]executor.Executor{
 		"http":     httpcall.New(client, clock.Now),
-		"function": function.New(nil),
+		"function": function.New(p.functions),
 	})
 	if len(only) > 0 {
 		if all, err = all.Only(only...); err != nil {

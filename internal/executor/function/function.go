@@ -6,7 +6,7 @@
 // refuses functions that it does not know when the job is created, and again
 // when it runs, since the worker may be another build than the API. It does
 // not stop a function that ignores its context: what is compiled in is trusted
-// to honour it. Package executor's registry calls it.
+// to honour it.
 package function
 
 import (
@@ -62,7 +62,6 @@ var _ executor.Checker = (*Executor)(nil)
 func New(modules map[string]Module) *Executor {
 	all := map[string]Module{}
 	maps.Copy(all, modules)
-	maps.Copy(all, trials())
 	all["builtin"] = builtin()
 	return &Executor{modules: all}
 }

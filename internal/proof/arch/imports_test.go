@@ -97,8 +97,8 @@ cmd/promoter         | app cmd/internal/program config |  |  |
 cmd/standalone       | app cmd/internal/program config |  |  |
 cmd/worker           | app cmd/internal/program config |  |  |
 # proof
-proof/chaos          | api app clock config devstack devstack/child identity postgres postgres/refusal | oapi pgx:store.go |  |
-cmd/chaos            | proof/chaos |  |  |
+proof/chaos          | api app clock config devstack devstack/child executor executor/function identity postgres postgres/refusal | oapi pgx:store.go |  |
+cmd/chaos            | app cmd/internal/program config proof/chaos |  |  |
 proof/simulation     | execution job job/keytemplate schedule |  |  |
 proof/e2e            |  |  | oapi |
 deploy/probe         |  |  |  |

@@ -7,7 +7,7 @@
 // from /proc, and one table. It starts the real processes as an operator would
 // and changes nothing in them. It refuses to be a test with a threshold in
 // seconds, and to hide anything: an execution that is lost, repeated or not
-// completed is an error of the whole run. Called by cmd/bench.
+// completed is an error of the whole run.
 //
 // One file per measurement; each is a function from a stack to rows. Beside
 // them, and instead of them with -bounded, adversaries take what they can while

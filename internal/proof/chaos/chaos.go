@@ -5,9 +5,8 @@
 // real Redis, a cutter in front of each, a seeded list of faults, a load over
 // the REST API, the targets of all jobs, whose own log is the truth about what
 // ran, and the checks of the invariants after the last fault. It refuses to
-// trust the product's tables about what ran, or package schedule about what
-// was due: it counts by itself. It ends only what it started. Called by
-// cmd/chaos and, in a short form, by its test.
+// trust the product's tables about what ran, or package schedule about what was
+// due: it counts by itself. It ends only what it started.
 package chaos
 
 import (

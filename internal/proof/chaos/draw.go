@@ -71,7 +71,7 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 }
 
 // function makes of a job that calls its target one whose function does (see
-// package function, built with the tag chaos). Where the target fails, the
+// Modules). Where the target fails, the
 // function may panic, or not listen when its time is up.
 func (l *load) function(spec *api.JobSpec, url string, mayBeDeaf bool) {
 	then := []string{"fail", "panic", "deaf"}[l.random.IntN(3)]

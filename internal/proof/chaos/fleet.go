@@ -21,7 +21,7 @@ import (
 // stores while the operating system's processes under it come and go.
 type member struct {
 	role, name string
-	program    string
+	program    []string
 	env        []string
 	logs       string  // directory
 	db, redis  *cutter // redis is nil where there is none
@@ -57,8 +57,8 @@ func (m *member) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer out.Close()              // the child has its own
-	cmd := exec.Command(m.program) // it lives until it is ended
+	defer out.Close()                                   // the child has its own
+	cmd := exec.Command(m.program[0], m.program[1:]...) // it lives until it is ended
 	cmd.Env = m.env
 	cmd.Stdout, cmd.Stderr = out, out
 	if m.orders != nil {

@@ -116,7 +116,7 @@ func (s *stack) stores(ctx context.Context, c Config, asked devstack.Options) (e
 // machine lacks for that is noted.
 func (s *stack) build(ctx context.Context, c Config) error {
 	s.lacks = c.lacks()
-	args := []string{"build", "-buildvcs=false", "-tags", "chaos", "-o", filepath.Join(s.dir, "bin") + string(filepath.Separator)}
+	args := []string{"build", "-buildvcs=false", "-o", filepath.Join(s.dir, "bin") + string(filepath.Separator)}
 	if s.lacks[needSkew] == "" {
 		list, err := overlay(ctx, s.dir)
 		if err != nil {
@@ -131,9 +131,7 @@ func (s *stack) build(ctx context.Context, c Config) error {
 			s.lacks[needLibrary] = err.Error()
 		}
 	}
-	for _, name := range []string{"api", "promoter", "worker"} {
-		args = append(args, module+"/cmd/"+name)
-	}
+	args = append(args, module+"/cmd/promoter", module+"/cmd/chaos")
 	if err := run(ctx, "go", args...); err != nil || c.Earlier == "" {
 		return err
 	}
@@ -163,7 +161,7 @@ func (s *stack) startProcesses(ctx context.Context, c Config) error {
 		for n := range count {
 			m, err := s.newMember(role, n+1)
 			if c.Earlier != "" {
-				m.program = s.earlier(role)
+				m.program = []string{s.earlier(role)}
 			}
 			if err == nil {
 				err = s.configure(m, c)
@@ -181,9 +179,18 @@ func (s *stack) startProcesses(ctx context.Context, c Config) error {
 	return s.waitForReady(ctx, 30*time.Second)
 }
 
+// program is how a process of this tree is started. The API and the workers are
+// the harness's own program, which knows one module of functions more.
+func (s *stack) program(role string) []string {
+	if role == "promoter" {
+		return []string{filepath.Join(s.dir, "bin", role)}
+	}
+	return []string{filepath.Join(s.dir, "bin", "chaos"), role}
+}
+
 // newMember makes a process with its ways to the stores.
 func (s *stack) newMember(role string, n int) (*member, error) {
-	m := &member{role: role, name: role + "-" + strconv.Itoa(n), program: filepath.Join(s.dir, "bin", role), logs: s.dir}
+	m := &member{role: role, name: role + "-" + strconv.Itoa(n), program: s.program(role), logs: s.dir}
 	s.members = append(s.members, m)
 	var err error
 	if m.db, err = newCutter(filepath.Join(s.servers.link, socketName)); err == nil && s.redis != nil {

@@ -79,7 +79,7 @@ func (s *stack) upgrade(ctx context.Context, c Config, progress io.Writer) (done
 		step("replace", m.name, func() error {
 			m.end(syscall.SIGTERM)
 			m.mu.Lock()
-			m.program = filepath.Join(s.dir, "bin", m.role)
+			m.program = s.program(m.role)
 			m.mu.Unlock()
 			return errors.Join(m.start(ctx), s.waitForReady(ctx, 30*time.Second))
 		})

@@ -1,6 +1,4 @@
-//go:build chaos
-
-package function
+package chaos
 
 import (
 	"context"
@@ -10,7 +8,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/executor/function"
 )
 
 // deafFor is how long a function that does not listen goes on: longer than its
@@ -18,10 +18,10 @@ import (
 // counted.
 const deafFor = 8 * time.Second
 
-// trials are the modules of a build that is made to be disturbed (go run
-// ./cmd/chaos, with -tags chaos). No other build has them.
-func trials() map[string]Module {
-	return map[string]Module{"chaos": {"call": {Run: callTarget}}}
+// Modules are the functions that the harness's own API and workers know beside
+// the product's: the program of the harness runs both, see cmd/chaos.
+func Modules() map[string]function.Module {
+	return map[string]function.Module{"chaos": {"call": {Run: callTarget}}}
 }
 
 // errand is the parameters of call.
@@ -33,7 +33,7 @@ type errand struct {
 // callTarget tells a target of this attempt as a job of type http does, so that
 // the target's log is the truth about functions too. Each call has a connection
 // of its own: what is repeated on a kept one is not ours.
-func callTarget(ctx context.Context, call Call) (any, error) {
+func callTarget(ctx context.Context, call function.Call) (any, error) {
 	var e errand
 	if err := json.Unmarshal(call.Parameters, &e); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func callTarget(ctx context.Context, call Call) (any, error) {
 	case "panic":
 		panic("as it was asked to")
 	case "deaf":
-		<-time.After(deafFor)
+		clock.Sleep(context.WithoutCancel(ctx), deafFor)
 	}
 	return nil, &executor.Error{Type: executor.SystemError, Message: "the target failed"}
 }
