@@ -4,8 +4,7 @@
 // It owns the form of a key, what one may be allowed (no more than who makes
 // it, and never to make keys itself), its expiry, its rotation, and who a
 // request with one acts for. It keeps a hash and never the key: it is shown
-// once. It refuses to write HTTP answers. Called by rest for keys as things,
-// and through Store.Before for each request.
+// once. It refuses to write HTTP answers.
 package apikey
 
 import (

@@ -4,8 +4,7 @@
 // verification of its chain. It refuses to write: triggers of the changed
 // tables do, in the transaction of the change (see the migrations), so that no
 // code path can forget to and the API's role can forge nothing but the name of
-// its caller. Called by rest, which names the caller of each request, and by
-// app for the verification of all chains.
+// its caller.
 package audit
 
 import (

@@ -4,8 +4,7 @@
 // It owns the set, its forms (as a person writes a day, as the database keeps
 // it), its validation and its store. It refuses to decide when a job is due:
 // package schedule does, with the set as a value; and what an edit does to the
-// jobs, which package job does inside the edit's transaction. Called by job,
-// promoter and rest.
+// jobs, which package job does inside the edit's transaction.
 package calendar
 
 import (

@@ -1,9 +1,8 @@
 // Package fleet is which workers live.
 //
 // It owns the lease of a worker's incarnation: registering one, renewing it
-// while it stands, and marking the dead. It refuses to know what a worker
-// runs; that is on the executions themselves. Called by worker, promoter and
-// rest.
+// while it stands, and marking the dead. It refuses to know what a worker runs;
+// that is on the executions themselves.
 package fleet
 
 import (

@@ -5,8 +5,7 @@
 // It owns the key's rules: they are Stripe's (one answer for 24 hours per
 // tenant and key, another body under the same key is refused), with the key
 // written in the transaction of the effect, so that neither stands without the
-// other. It refuses to know what the effect is. Called by the stores of job
-// and execution.
+// other. It refuses to know what the effect is.
 package idempotency
 
 import (

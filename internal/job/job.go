@@ -4,7 +4,6 @@
 // as pure decisions, its states and versions, and the store through which a
 // tenant keeps jobs. It refuses to know when instants fall (package schedule),
 // how a job type runs (package executor) and who may ask (package identity).
-// Called by rest, promoter and worker.
 package job
 
 import (

@@ -2,10 +2,10 @@
 // and not kept for ever.
 //
 // It owns the plan, which is a pure function of the times it must hold, making
-// what is missing and removing what is too old. There is no default partition, so
-// a month without one refuses its rows; that is why some months are made ahead,
-// and those of a running backfill behind. It refuses to remove anything but whole
-// months. Called by cmd/migrate, by the promoter and by package retention.
+// what is missing and removing what is too old. There is no default partition,
+// so a month without one refuses its rows; that is why some months are made
+// ahead, and those of a running backfill behind. It refuses to remove anything
+// but whole months.
 package partition
 
 import "time"

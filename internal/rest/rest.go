@@ -4,8 +4,7 @@
 // from fault to HTTP answer, the translation between the contract's types and
 // the domain's, and the listening server. It refuses decisions: what a job may
 // be is package job's business, who may ask package identity's, what the
-// contract says package contract's. Called by package app, which wires the API
-// and the standalone process.
+// contract says package contract's.
 package rest
 
 import (

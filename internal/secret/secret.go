@@ -1,13 +1,11 @@
 // Package secret keeps what a tenant's jobs need and nobody may read.
 //
 // It owns a tenant's named secrets (written, never read back), how a job's
-// configuration refers to them ({{secret:name}}), the credentials that stand
-// in a configuration itself, and how both come to the one attempt that needs
-// them and are taken out of what it leaves behind. It refuses to hand a value
-// to the API: its role may not even read the sealed ones. Keys and envelopes
-// are package keyring's. Called by rest for the endpoints, by job when a
-// definition is stored, by worker before and after each attempt, and by app to
-// put everything under another key.
+// configuration refers to them ({{secret:name}}), the credentials that stand in
+// a configuration itself, and how both come to the one attempt that needs them
+// and are taken out of what it leaves behind. It refuses to hand a value to the
+// API: its role may not even read the sealed ones. Keys and envelopes are
+// package keyring's.
 package secret
 
 import (

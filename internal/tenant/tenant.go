@@ -3,8 +3,7 @@
 // It owns who acts for a tenant, whether a tenant may act at all, from where,
 // and how much it may have; and what platform administrators do with tenants.
 // It refuses to verify tokens (package identity), to count requests (package
-// quota) and to count what others own: they ask it for the bounds. Called by
-// rest, job and execution.
+// quota) and to count what others own: they ask it for the bounds.
 package tenant
 
 import (

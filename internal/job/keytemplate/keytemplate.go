@@ -4,8 +4,7 @@
 // It owns the template of a job's concurrencyKey: its syntax, its bounds, and
 // what it renders to for one run. It refuses to compute anything (there are no
 // functions in a template) and to count what runs (the worker's claim does, in
-// PostgreSQL). Called by job, which validates it, and by those who make
-// executions: promoter and execution.
+// PostgreSQL).
 package keytemplate
 
 import (

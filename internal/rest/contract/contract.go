@@ -3,7 +3,7 @@
 // It owns what the contract says of each operation (its permission, its
 // parameters, its body) and how a violation reads as fields of a fault. It
 // refuses to authenticate, to read bodies (package strictjson does) and to
-// route. Called by rest for each request that found its route.
+// route.
 package contract
 
 import (

@@ -2,8 +2,8 @@
 // only what it wrote itself, for the same caller and the same list.
 //
 // It owns the format and its signature. It refuses to carry anything but what
-// an item is sorted by and its id: tenant, list, filters and sort are signed and
-// not contained, so a cursor fits nowhere else. Called by rest for each list.
+// an item is sorted by and its id: tenant, list, filters and sort are signed
+// and not contained, so a cursor fits nowhere else.
 package cursor
 
 import (

@@ -3,8 +3,7 @@
 //
 // It owns the merge of RFC 7396 and how a difference is written as paths. It
 // works on documents as encoding/json decodes them into any, refuses to know
-// what they mean, and changes none that it is given. Called by rest for jobs
-// and their versions.
+// what they mean, and changes none that it is given.
 package patch
 
 import (

@@ -3,7 +3,7 @@
 //
 // It owns the page, its content policy and the contract as JSON beside it. The
 // viewer is Swagger UI, compiled into the binary, so the page asks nothing of
-// any other host. It refuses to know what the contract says. Called by rest.
+// any other host. It refuses to know what the contract says.
 package reference
 
 import (

@@ -5,7 +5,7 @@
 // PostgreSQL cannot store (U+0000, half a surrogate pair, invalid UTF-8). It
 // knows no schema and refuses to bind to types: which names are known is the
 // contract's business, and since it hands on names exactly as written, the
-// contract compares them exactly. Called by rest for every body.
+// contract compares them exactly.
 package strictjson
 
 import (

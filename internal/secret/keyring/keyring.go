@@ -2,11 +2,10 @@
 //
 // It owns the keys of SECRETS_KEYS and the envelope: each text is encrypted
 // with a random key of its own (AES-256-GCM), and that key with one of the
-// ring's. A sealed text is bound to its owner (tenant, kind, id and name of
-// the thing), so that a row copied to another does not open. It is the only
-// package that sees a key. It refuses keys that are not 32 bytes, to open what
-// a key it does not hold has sealed, and to print what it opened. It stores
-// nothing. Called by secret and job, and by config to check the variable.
+// ring's. A sealed text is bound to its owner (tenant, kind, id and name of the
+// thing), so that a row copied to another does not open. It is the only package
+// that sees a key. It refuses keys that are not 32 bytes, to open what a key it
+// does not hold has sealed, and to print what it opened. It stores nothing.
 package keyring
 
 import (

@@ -1,12 +1,11 @@
 // Package collect keeps the numbers of each tenant, and of the whole service, as
 // they were, and the roll-ups that statistics are answered from.
 //
-// It owns what is counted, the pass that counts it, and reading the newest and the
-// history. Outcomes are counted once, a stretch of time after the other, into
-// totals that only grow, so that a pass costs what happened since the last one and
-// nothing more; rates are differences of two totals. It refuses to be what alerts
-// run on: those are Prometheus', see package telemetry. Called by the promoter, one
-// process at a time, and by rest.
+// It owns what is counted, the pass that counts it, and reading the newest and
+// the history. Outcomes are counted once, a stretch of time after the other,
+// into totals that only grow, so that a pass costs what happened since the last
+// one and nothing more; rates are differences of two totals. It refuses to be
+// what alerts run on: those are Prometheus', see package telemetry.
 package collect
 
 import (

@@ -2,8 +2,7 @@
 //
 // It owns the form in which counts are stored, how two of them become one, and
 // which part of a tenant's roll-ups a job is in. It refuses to know tables and
-// clocks. Called by the collector of metrics, which writes roll-ups, and by
-// monitor, which answers statistics from them.
+// clocks.
 //
 // A packed roll-up is a version (one byte), and then for each job, in the order of
 // their ids: the id, how many executions are counted, the length in bytes of what
