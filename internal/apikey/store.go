@@ -16,6 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 	"github.com/scheduler-service/scheduler/internal/turn"
 )
@@ -253,22 +254,14 @@ func (s *Store) forget(id uuid.UUID) {
 
 func fromRow(r db.ApiKey) Key {
 	key := Key{
-		Spec: Spec{Name: r.Name, ExpiresAt: utc(r.ExpiresAt), Scopes: make([]identity.Permission, len(r.Scopes))},
+		Spec: Spec{Name: r.Name, ExpiresAt: columns.UTC(r.ExpiresAt), Scopes: make([]identity.Permission, len(r.Scopes))},
 		ID:   r.ID, TenantID: r.TenantID, Prefix: r.Prefix, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.UTC(),
-		RotatedAt: utc(r.RotatedAt), LastUsedAt: utc(r.LastUsedAt),
+		RotatedAt: columns.UTC(r.RotatedAt), LastUsedAt: columns.UTC(r.LastUsedAt),
 	}
 	for i, scope := range r.Scopes {
 		key.Scopes[i] = identity.Permission(scope)
 	}
 	return key
-}
-
-func utc(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	at := t.UTC()
-	return &at
 }
 
 // plain is the scopes in order, each once.

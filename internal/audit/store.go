@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -32,8 +32,8 @@ const scanRows = 10_000
 // a page is short, or empty, although there is more.
 func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []Entry, next *Position, err error) {
 	p := db.ListAuditEntriesParams{
-		TenantID: who.TenantID, BeforeAt: farFuture, PageSize: int32(f.Limit) + 1, ScanRows: scanRows, FromAt: f.From, ToAt: f.To,
-		Actor: orNil(f.Actor), Action: orNil(f.Action), ObjectType: orNil(f.ObjectType), ObjectID: orNil(f.ObjectID),
+		TenantID: who.TenantID, BeforeAt: columns.Never, PageSize: int32(f.Limit) + 1, ScanRows: scanRows, FromAt: f.From, ToAt: f.To,
+		Actor: columns.OrNull(f.Actor), Action: columns.OrNull(f.Action), ObjectType: columns.OrNull(f.ObjectType), ObjectID: columns.OrNull(f.ObjectID),
 	}
 	if f.After != nil {
 		p.BeforeAt, p.BeforeStrand, p.BeforeSeq = f.After.At, int16(f.After.Strand), f.After.Seq
@@ -227,14 +227,4 @@ func toEnd(ctx context.Context, q *db.Queries, tenant uuid.UUID, r *Report, anch
 		r.Problem = at.Problem
 	}
 	return nil
-}
-
-// farFuture lies after every instant that is stored.
-var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-
-func orNil(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
 }

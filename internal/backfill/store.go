@@ -18,6 +18,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -186,7 +187,7 @@ func contents(ctx context.Context, tx *postgres.Tx, who tenant.Actor, named []jo
 // A deleted job still has its own.
 func (s *Store) List(ctx context.Context, who tenant.Actor, jobID uuid.UUID, limit int, after *Position) (list []Backfill, err error) {
 	params := db.ListBackfillsByJobParams{
-		TenantID: who.TenantID, JobID: jobID, PageSize: int32(limit), BeforeCreatedAt: farFuture, BeforeID: uuid.Max,
+		TenantID: who.TenantID, JobID: jobID, PageSize: int32(limit), BeforeCreatedAt: columns.Never, BeforeID: uuid.Max,
 	}
 	if after != nil {
 		params.BeforeCreatedAt, params.BeforeID = after.CreatedAt, after.ID
@@ -298,6 +299,3 @@ func fromRow(r db.Backfill, active int64) Backfill {
 	}
 	return b
 }
-
-// farFuture lies after every scheduled time that is stored.
-var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)

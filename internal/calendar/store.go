@@ -13,6 +13,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -102,7 +103,7 @@ func (s *Store) Get(ctx context.Context, who tenant.Actor, id uuid.UUID) (found 
 // List reads a page of calendars without their days, newest first, from after
 // a position on (nil: from the first).
 func (s *Store) List(ctx context.Context, who tenant.Actor, limit int, after *Position) (list []Calendar, err error) {
-	params := db.ListCalendarsParams{TenantID: who.TenantID, PageSize: int32(limit), BeforeCreatedAt: farFuture, BeforeID: uuid.Max}
+	params := db.ListCalendarsParams{TenantID: who.TenantID, PageSize: int32(limit), BeforeCreatedAt: columns.Never, BeforeID: uuid.Max}
 	if after != nil {
 		params.BeforeCreatedAt, params.BeforeID = after.CreatedAt, after.ID
 	}
@@ -250,6 +251,3 @@ func taken(err error) error {
 	}
 	return fmt.Errorf("write calendar: %w", err)
 }
-
-// farFuture lies after every scheduled time that is stored.
-var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)

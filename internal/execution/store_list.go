@@ -9,8 +9,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -40,7 +42,6 @@ type Filter struct {
 // The range of a list that names no bounds of its own.
 var (
 	beginning = time.Unix(0, 0).UTC()
-	farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
 const (
@@ -197,7 +198,7 @@ func newest(all span, now time.Time) span {
 		last = now
 	}
 	from := time.Date(last.Year(), last.Month()-1, 1, 0, 0, 0, 0, time.UTC)
-	return span{later(all.from, from), all.to}
+	return span{clock.Later(all.from, from), all.to}
 }
 
 // divide cuts a range where months begin, into windows of a few months each, in
@@ -270,7 +271,7 @@ func alike[R any](rows []R, as func(R) db.ListExecutionsByJobRow) []db.ListExecu
 
 func listParams(who tenant.Actor, f Filter) db.ListExecutionsByJobParams {
 	p := db.ListExecutionsByJobParams{
-		WithResult: f.WithResult, TenantID: who.TenantID, FromAt: beginning, ToAt: farFuture, PlaceAt: farFuture, PlaceID: uuid.Max,
+		WithResult: f.WithResult, TenantID: who.TenantID, FromAt: beginning, ToAt: columns.Never, PlaceAt: columns.Never, PlaceID: uuid.Max,
 		JobTypes: f.JobTypes, CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo,
 	}
 	if f.OldestFirst {
@@ -290,7 +291,7 @@ func listParams(who tenant.Actor, f Filter) db.ListExecutionsByJobParams {
 		// that earlier pages read.
 		p.PlaceAt, p.PlaceID = f.After.ScheduledAt, f.After.ID
 		if next := p.PlaceAt.Add(time.Microsecond); f.OldestFirst {
-			p.FromAt = later(p.FromAt, p.PlaceAt)
+			p.FromAt = clock.Later(p.FromAt, p.PlaceAt)
 		} else if next.Before(p.ToAt) {
 			p.ToAt = next
 		}
@@ -305,11 +306,4 @@ func listParams(who tenant.Actor, f Filter) db.ListExecutionsByJobParams {
 		p.TriggeredBy = &f.TriggeredBy
 	}
 	return p
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

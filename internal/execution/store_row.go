@@ -3,9 +3,9 @@ package execution
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 )
 
 // Rows stop here: nulls, enumerations and JSON columns become domain values.
@@ -14,9 +14,9 @@ func fromRow(r db.Execution) (Execution, error) {
 	e := Execution{
 		ID: r.ID, TenantID: r.TenantID, JobID: r.JobID, JobVersion: int(r.JobVersion), JobType: r.JobType,
 		Trigger: Trigger(r.TriggerType), TriggeredBy: r.TriggeredBy, Priority: int(r.Priority), Parameters: r.Parameters,
-		Status: Status(r.Status), Reason: r.Reason, MissedUntil: utc(r.MissedUntil), Progress: int(r.Progress),
-		ScheduledAt: r.ScheduledAt.UTC(), StartedAt: utc(r.StartedAt), CompletedAt: utc(r.CompletedAt), DurationMS: r.DurationMs,
-		Result: r.Result, Attempt: int(r.Attempt), MaxAttempts: int(r.MaxAttempts), AvailableAt: utc(r.AvailableAt),
+		Status: Status(r.Status), Reason: r.Reason, MissedUntil: columns.UTC(r.MissedUntil), Progress: int(r.Progress),
+		ScheduledAt: r.ScheduledAt.UTC(), StartedAt: columns.UTC(r.StartedAt), CompletedAt: columns.UTC(r.CompletedAt), DurationMS: r.DurationMs,
+		Result: r.Result, Attempt: int(r.Attempt), MaxAttempts: int(r.MaxAttempts), AvailableAt: columns.UTC(r.AvailableAt),
 		Cancelling: r.CancelRequestedAt != nil, WorkerID: r.WorkerID, CreatedAt: r.CreatedAt.UTC(), BackfillID: r.BackfillID,
 		CancelledBy: r.CancelledBy,
 	}
@@ -43,14 +43,6 @@ func fromListed(r db.ListExecutionsByJobRow) (Execution, error) {
 		CpuTimeMs: r.CpuTimeMs, CreatedAt: r.CreatedAt, AvailableAt: r.AvailableAt, CancelRequestedAt: r.CancelRequestedAt,
 		BackfillID: r.BackfillID, CancelledBy: r.CancelledBy,
 	})
-}
-
-func utc(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	u := t.UTC()
-	return &u
 }
 
 func textOf(text *string) string {

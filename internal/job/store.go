@@ -286,6 +286,3 @@ func missing(err error) error {
 	}
 	return fmt.Errorf("read job: %w", err)
 }
-
-// farFuture lies after every instant that is stored.
-var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)

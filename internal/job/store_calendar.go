@@ -13,6 +13,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -268,7 +269,7 @@ func listed(jobs []string) string {
 // orNever writes "no next instant" as the statement has it.
 func orNever(next *time.Time) time.Time {
 	if next == nil {
-		return farFuture
+		return columns.Never
 	}
 	return *next
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 )
 
 // A setting is spelled once, in Spec or Policy with its column: the functions here
@@ -118,7 +120,7 @@ func reader(setting, column reflect.Type) func(to, from reflect.Value) error {
 	switch {
 	case setting == typeOfTime:
 		return func(to, from reflect.Value) error {
-			to.Set(reflect.ValueOf(utc(from.Interface().(*time.Time))))
+			to.Set(reflect.ValueOf(columns.UTC(from.Interface().(*time.Time))))
 			return nil
 		}
 	case column.Kind() == reflect.Pointer:

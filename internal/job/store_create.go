@@ -13,6 +13,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -175,7 +176,7 @@ func (s *Store) insertVersions(ctx context.Context, tx *postgres.Tx, rows []db.S
 		}
 		params[i] = db.InsertJobVersionParams{
 			JobID: row.ID, Version: row.Version, TenantID: row.TenantID, Spec: spec, CreatedBy: from.by, Now: tx.At,
-			RestoredFrom: orNil(int32(from.restored)), ChangedFields: changed,
+			RestoredFrom: columns.OrNull(int32(from.restored)), ChangedFields: changed,
 		}
 	}
 	errs := make([]error, len(rows))

@@ -11,6 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -156,9 +157,9 @@ func sorted(ctx context.Context, tx *postgres.Tx, f Filter, p db.ListJobsParams)
 
 func listParams(who tenant.Actor, f Filter) db.ListJobsParams {
 	p := db.ListJobsParams{
-		TenantID: who.TenantID, PageSize: int32(f.Limit) + 1, ScanRows: scanRows, BeforeCreatedAt: farFuture, BeforeID: uuid.Max,
-		JobTypes: f.Types, AllTags: f.Tags, Contained: orNil(f.Text), CreatedBy: orNil(f.CreatedBy),
-		CreatedFrom: beginning, CreatedTo: farFuture, NextFrom: f.UpcomingFrom, NextTo: f.UpcomingTo,
+		TenantID: who.TenantID, PageSize: int32(f.Limit) + 1, ScanRows: scanRows, BeforeCreatedAt: columns.Never, BeforeID: uuid.Max,
+		JobTypes: f.Types, AllTags: f.Tags, Contained: columns.OrNull(f.Text), CreatedBy: columns.OrNull(f.CreatedBy),
+		CreatedFrom: beginning, CreatedTo: columns.Never, NextFrom: f.UpcomingFrom, NextTo: f.UpcomingTo,
 	}
 	for _, status := range f.Statuses {
 		p.Statuses = append(p.Statuses, string(status))

@@ -2,9 +2,9 @@ package job
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 )
 
 // Rows stop here: nulls, enumerations and JSON columns become domain values.
@@ -14,9 +14,9 @@ func fromRow(r db.ScheduledJob) (Job, error) {
 		ID: r.ID, TenantID: r.TenantID, Version: int(r.Version), CreatedBy: r.CreatedBy,
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), AnchorAt: r.AnchorAt.UTC(),
 		Status: Status(r.Status), StatusReason: r.StatusReason,
-		StatusBy: r.StatusBy, StatusAt: r.StatusAt.UTC(), PausedUntil: utc(r.PausedUntil),
-		NextExecutionAt: utc(r.NextExecutionAt), LastExecutionAt: utc(r.LastExecutionAt), ExecutionCount: r.ExecutionCount,
-		AuditedAt: utc(r.AuditedAt), AuditDifference: r.AuditDifference,
+		StatusBy: r.StatusBy, StatusAt: r.StatusAt.UTC(), PausedUntil: columns.UTC(r.PausedUntil),
+		NextExecutionAt: columns.UTC(r.NextExecutionAt), LastExecutionAt: columns.UTC(r.LastExecutionAt), ExecutionCount: r.ExecutionCount,
+		AuditedAt: columns.UTC(r.AuditedAt), AuditDifference: r.AuditDifference,
 	}
 	if err := readColumns(&j.Spec, &r); err != nil {
 		return Job{}, fmt.Errorf("read job %s: %w", r.ID, err)
@@ -27,26 +27,3 @@ func fromRow(r db.ScheduledJob) (Job, error) {
 // Read fills the policy from a row of any statement, given by its address. The row
 // has a column for each setting.
 func (p *Policy) Read(row any) error { return readColumns(p, row) }
-
-func orZero[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
-}
-
-func orNil[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
-}
-
-func utc(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	u := t.UTC()
-	return &u
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -57,7 +58,7 @@ func (s *Store) Versions(ctx context.Context, who tenant.Actor, id uuid.UUID, be
 				return nil
 			}
 			v := Version{
-				Number: int(r.Version), By: r.CreatedBy, At: r.CreatedAt.UTC(), RestoredFrom: int(orZero(r.RestoredFrom)), Changed: r.ChangedFields,
+				Number: int(r.Version), By: r.CreatedBy, At: r.CreatedAt.UTC(), RestoredFrom: int(columns.OrZero(r.RestoredFrom)), Changed: r.ChangedFields,
 			}
 			if r.ChangedFields == nil {
 				var bytes int
@@ -118,7 +119,7 @@ func (s *Store) Version(ctx context.Context, who tenant.Actor, id uuid.UUID, num
 				v.Previous = &spec
 				continue
 			}
-			v.Spec, v.Number, v.By, v.At, v.RestoredFrom = spec, number, r.CreatedBy, r.CreatedAt.UTC(), int(orZero(r.RestoredFrom))
+			v.Spec, v.Number, v.By, v.At, v.RestoredFrom = spec, number, r.CreatedBy, r.CreatedAt.UTC(), int(columns.OrZero(r.RestoredFrom))
 		}
 		if v.Number == 0 {
 			return fault.New(fault.NotFound, "VERSION_NOT_FOUND", "the job has no version with this number, or has it no more: old versions that nothing runs are removed")

@@ -11,7 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/hint"
 	"github.com/scheduler-service/scheduler/internal/parking"
 	"github.com/scheduler-service/scheduler/internal/postgres"
-	"github.com/scheduler-service/scheduler/internal/postgres/column"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 )
 
 // lost is an execution that was taken from a worker.
@@ -65,7 +65,7 @@ func (s *store) reclaim(ctx context.Context, now time.Time, some []found) ([]los
 	}
 	out := make([]lost, len(rows))
 	for i, r := range rows {
-		out[i] = lost{Execution: hint.Execution{ID: r.ID, Priority: int(r.Priority)}, jobType: r.JobType, verdict: r.Verdict, workerLost: r.WorkerLost, tenant: r.TenantID, key: column.OrZero(r.ConcurrencyKey)}
+		out[i] = lost{Execution: hint.Execution{ID: r.ID, Priority: int(r.Priority)}, jobType: r.JobType, verdict: r.Verdict, workerLost: r.WorkerLost, tenant: r.TenantID, key: columns.OrZero(r.ConcurrencyKey)}
 	}
 	return out, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
-	"github.com/scheduler-service/scheduler/internal/postgres/column"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 )
 
 // Rows stop here. Statements take one array per column, all of one length.
@@ -47,7 +47,7 @@ func dueJobs(rows []db.ClaimDueJobsRow) []dueJob {
 		r := &rows[i]
 		jobs[i] = dueJob{
 			id: r.ID, tenant: r.TenantID, version: int(r.Version), name: r.Name, jobType: r.JobType, config: r.Config, maxAttempts: int(r.MaxAttempts),
-			anchor: r.AnchorAt.UTC(), count: r.ExecutionCount, resume: job.MisfirePolicy(column.OrZero(r.ResumePolicy)), due: r.NextExecutionAt.UTC(), until: column.OrZero(r.CatchUpUntil).UTC(),
+			anchor: r.AnchorAt.UTC(), count: r.ExecutionCount, resume: job.MisfirePolicy(columns.OrZero(r.ResumePolicy)), due: r.NextExecutionAt.UTC(), until: columns.OrZero(r.CatchUpUntil).UTC(),
 			places: job.Places{Taken: int(r.Taken), Waiting: int(r.Waiting)}, crowded: r.Crowded,
 			generation: r.Generation, active: int(r.Taken + r.Waiting), cancelling: r.Cancelling,
 		}
@@ -101,10 +101,10 @@ func advanceJobs(advances []advance, now time.Time) db.AdvanceJobsParams {
 	for i, a := range advances {
 		p.Ids[i], p.NextAt[i], p.LastAt[i], p.Runs[i], p.Reasons[i] = a.job.id, a.next, a.last, int64(a.runs), a.reason
 		if a.next.IsZero() {
-			p.NextAt[i] = column.Never
+			p.NextAt[i] = columns.Never
 		}
 		if p.UntilAt[i] = a.until; a.until.IsZero() {
-			p.UntilAt[i] = column.Never
+			p.UntilAt[i] = columns.Never
 		}
 	}
 	return p

@@ -10,6 +10,7 @@ import (
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -124,7 +125,7 @@ func (s *Store) Get(ctx context.Context, who tenant.Actor, name string) (found S
 // List reads a page of secrets, newest first, from after a position on (nil:
 // from the first).
 func (s *Store) List(ctx context.Context, who tenant.Actor, limit int, after *Position) (list []Secret, err error) {
-	p := db.ListSecretsParams{TenantID: who.TenantID, PageSize: int32(limit), BeforeCreatedAt: farFuture, BeforeID: uuid.Max}
+	p := db.ListSecretsParams{TenantID: who.TenantID, PageSize: int32(limit), BeforeCreatedAt: columns.Never, BeforeID: uuid.Max}
 	if after != nil {
 		p.BeforeCreatedAt, p.BeforeID = after.CreatedAt, after.ID
 	}
@@ -179,6 +180,3 @@ func missing(err error) error {
 	}
 	return fmt.Errorf("read secret: %w", err)
 }
-
-// farFuture lies after every scheduled time that is stored.
-var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)

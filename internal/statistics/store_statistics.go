@@ -10,6 +10,7 @@ import (
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 	"github.com/scheduler-service/scheduler/internal/statistics/rollup"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -212,7 +213,7 @@ func (c *counter) each(ctx context.Context, p db.SummarizeOutcomesParams) error 
 	if !p.FromAt.Before(p.ToAt) {
 		return nil
 	}
-	p.TenantID, p.JobID, p.JobType, p.TriggerType = c.tenant, c.JobID, orNil(c.JobType), orNil(c.Trigger)
+	p.TenantID, p.JobID, p.JobType, p.TriggerType = c.tenant, c.JobID, columns.OrNull(c.JobType), columns.OrNull(c.Trigger)
 	p.ByJob, p.ByType, p.ByTrigger = c.Group == ByJob, c.Group == ByType, c.Group == ByTrigger
 	p.Starts = make([]time.Time, len(c.periods))
 	for i, one := range c.periods {
@@ -232,11 +233,4 @@ func (c *counter) each(ctx context.Context, p db.SummarizeOutcomesParams) error 
 		}
 	}
 	return nil
-}
-
-func orNil(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
 }

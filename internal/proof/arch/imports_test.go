@@ -37,7 +37,7 @@ config               | secret/keyring |  |  |
 telemetry            | version | prometheus |  |
 turn                 | fault |  |  |
 postgres             | db fault migrations turn | goose pgx | sync |
-postgres/column      |  |  |  |
+postgres/columns      |  |  |  |
 postgres/divide      | postgres |  |  |
 certificate          |  |  |  |
 devstack/child       |  |  |  |
@@ -56,29 +56,29 @@ postgres/refusal     |  |  |  |
 postgres/pgtest      | devstack devstack/leaktest migrations partition postgres | pgx |  |
 idempotency          | db:store.go fault |  |  |
 identity             | clock fault tenant | jwt |  |
-apikey               | clock db:store.go fault identity postgres tenant turn |  |  |
+apikey               | clock db:store.go fault identity postgres postgres/columns tenant turn |  |  |
 identity/jwks        | clock fault |  |  |
-audit                | db:store.go postgres tenant |  |  |
+audit                | db:store.go postgres postgres/columns tenant |  |  |
 # what runs
 dispatch             | db:store.go postgres |  |  |
-secret               | db:store.go fault postgres secret/keyring tenant |  |  |
-calendar             | db:store.go fault idempotency postgres schedule tenant |  |  |
-job                  | calendar db:store.go fault idempotency job/keytemplate postgres schedule secret secret/keyring tenant |  |  |
+secret               | db:store.go fault postgres postgres/columns secret/keyring tenant |  |  |
+calendar             | db:store.go fault idempotency postgres postgres/columns schedule tenant |  |  |
+job                  | calendar db:store.go fault idempotency job/keytemplate postgres postgres/columns schedule secret secret/keyring tenant |  |  |
 job/schedules        | calendar job postgres schedule |  |  |
-execution            | db:store.go fault idempotency job job/keytemplate postgres secret tenant |  |  |
-backfill             | calendar db:store.go execution fault idempotency job partition postgres schedule secret tenant |  |  |
+execution            | clock db:store.go fault idempotency job job/keytemplate postgres postgres/columns secret tenant |  |  |
+backfill             | calendar db:store.go execution fault idempotency job partition postgres postgres/columns schedule secret tenant |  |  |
 executor             | fault |  |  |
 egress               |  | ssrf |  |
 ratelimit            | clock | go-redis |  |
 queue                | clock fault | asynq go-redis |  |
-statistics           | db:store.go fault postgres queue statistics/rollup tenant |  |  |
+statistics           | db:store.go fault postgres postgres/columns queue statistics/rollup tenant |  |  |
 executor/httpcall    | clock egress executor fault version |  |  |
 executor/function    | executor fault |  |  |
 # the processes: the three of them never import one another
 parking              | db:store.go fault partition postgres |  |  |
 hint                 | db:store.go postgres queue |  |  |
-maintenance          | clock db:store.go fault fleet hint job job/schedules loop parking partition postgres postgres/column postgres/divide queue schedule telemetry tenant |  |  |
-promoter             | audit backfill clock db:store.go execution fault hint job job/keytemplate job/schedules loop partition postgres postgres/column postgres/divide queue schedule telemetry tenant |  | sync |
+maintenance          | clock db:store.go fault fleet hint job job/schedules loop parking partition postgres postgres/columns postgres/divide queue schedule telemetry tenant |  |  |
+promoter             | audit backfill clock db:store.go execution fault hint job job/keytemplate job/schedules loop partition postgres postgres/columns postgres/divide queue schedule telemetry tenant |  | sync |
 worker               | clock db:store.go dispatch executor fault fleet job postgres queue secret telemetry |  |  |
 rest/strictjson      | fault |  |  |
 rest/patch           |  |  |  |
@@ -99,7 +99,7 @@ cmd/worker           | app cmd/internal/program config |  |  |
 # proof
 proof/chaos          | api app clock config devstack devstack/child executor executor/function identity postgres postgres/refusal | oapi pgx:store.go |  |
 cmd/chaos            | app cmd/internal/program config proof/chaos |  |  |
-proof/simulation     | execution job job/keytemplate schedule |  |  |
+proof/simulation     | clock execution job job/keytemplate schedule |  |  |
 proof/e2e            |  |  | oapi |
 deploy/probe         |  |  |  |
 `

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
 )
 
 // lag is how late runs started, in seconds.
@@ -105,7 +107,7 @@ func (e *evidence) recoveryLimits(t times, members []*member) (out []recoveryLim
 			all[noFault] = append(all[noFault], recovery{late.Seconds(), true})
 		}
 	}
-	all[allFinished] = []recovery{{max(0, t.drained.Sub(later(t.healed, t.end)).Seconds()), true}}
+	all[allFinished] = []recovery{{max(0, t.drained.Sub(clock.Later(t.healed, t.end)).Seconds()), true}}
 	for _, m := range members {
 		all[memory] = append(all[memory], recovery{float64(m.maxRSS) / 1024, true})
 	}
@@ -204,13 +206,6 @@ func (e *evidence) firstStart(after time.Time) (first time.Time) {
 		}
 	}
 	return first
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // startedAgain is how long after a kill the runs that it interrupted started

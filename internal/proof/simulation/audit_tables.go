@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
 )
@@ -151,7 +152,7 @@ func (a *audit) covered(t *tables, id uuid.UUID) {
 	}
 	for i := range t.over {
 		if o := &t.over[i]; o.Job == id && o.Trigger == execution.Scheduled {
-			mark(o.At, later(o.At, o.MissedUntil))
+			mark(o.At, clock.Later(o.At, o.MissedUntil))
 		}
 	}
 	for k, n := range have {

@@ -217,10 +217,3 @@ func (o poolExecutions) do(t *tables, _ time.Time) (a answer) {
 	}
 	return a
 }
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}

@@ -2,7 +2,7 @@
 //
 // It owns that a zero value is null and the reverse, that a time is in UTC, and
 // the time that statements write for "never". It refuses to know any table.
-package column
+package columns
 
 import "time"
 
