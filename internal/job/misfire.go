@@ -9,13 +9,13 @@ import (
 // promoters were down, or the database was.
 type Misfire struct {
 	// Policy is one of the three below.
-	Policy MisfirePolicy `json:"policy" column:"misfire_policy"`
+	Policy MisfirePolicy `json:"policy" column:"misfire_policy" api:"misfirePolicy"`
 	// Limit bounds how many instants run at one catching up, 1 to 1,000; of
 	// more, the newest run.
-	Limit int `json:"limit" column:"misfire_limit"`
+	Limit int `json:"limit" column:"misfire_limit" api:"misfireLimit"`
 	// GraceSeconds is how late an instant may be and still run as if on time,
 	// 1 to one day.
-	GraceSeconds int `json:"graceSeconds" column:"misfire_grace_seconds"`
+	GraceSeconds int `json:"graceSeconds" column:"misfire_grace_seconds" api:"misfireGraceSeconds"`
 }
 
 // withDefaults fills in what is left out: the newest of the instants that are

@@ -12,46 +12,19 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/job"
-	"github.com/scheduler-service/scheduler/internal/schedule"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 // newSpec translates the contract's definition of a job into the domain's, with
 // defaults, and lists everything that the domain and the job type find wrong.
 func (s *server) newSpec(ctx context.Context, body api.JobSpec) (job.Spec, []fault.Field, error) {
-	spec := job.Spec{
-		Name: body.Name, Description: orZero(body.Description), Tags: orZero(body.Tags),
-		Type: string(body.JobType), Config: rawConfig(body.Config),
-		Retry: newRetry(body.RetryConfig), DisableAfterFailures: orZero(orNil(body.DisableAfterFailures)),
-		Policy: job.Policy{
-			CronExpression: orEmpty(body.CronExpression), Timezone: orZero(body.Timezone),
-			RunAt: orNil(body.RunAt), StartDate: orNil(body.StartDate), EndDate: orNil(body.EndDate),
-			Timeout: orZero(body.Timeout), Priority: orZero(body.Priority),
-			JitterSeconds: orZero(body.JitterSeconds), DSTGap: string(orZero(body.DstGap)), DSTOverlap: string(orZero(body.DstOverlap)),
-			MaxExecutions: orZero(orNil(body.MaxExecutions)), MaxConcurrent: orZero(body.MaxConcurrent), ConcurrencyKey: orZero(orNil(body.ConcurrencyKey)),
-			Overlap: job.Overlap(orZero(body.OverlapPolicy)), OverlapQueueLimit: orZero(body.OverlapQueueLimit),
-			Misfire: job.Misfire{
-				Policy: job.MisfirePolicy(orZero(body.MisfirePolicy)), Limit: orZero(body.MisfireLimit), GraceSeconds: orZero(body.MisfireGraceSeconds),
-			},
-		},
-	}
-	for _, named := range orZero(body.Calendars) {
-		spec.Calendars = append(spec.Calendars, job.Calendar{ID: named.CalendarID, Mode: string(named.Mode)})
+	spec := job.Spec{Retry: job.DefaultRetry()}
+	fields, err := fieldsOf(carry(&spec, &body))
+	if err != nil {
+		return job.Spec{}, nil, err
 	}
 	if spec.Timeout == 0 {
 		spec.Timeout = int(s.DefaultTimeout / time.Second)
-	}
-	var fields []fault.Field
-	if text := orEmpty(body.Interval); text != "" {
-		interval, err := schedule.ParseInterval(text)
-		if err != nil {
-			more, err := fieldsOf(err)
-			if err != nil {
-				return job.Spec{}, nil, err
-			}
-			fields = append(fields, more...)
-		}
-		spec.Interval = job.Duration(interval)
 	}
 	spec = spec.WithDefaults()
 	more, err := s.faultsOf(ctx, callOf(ctx).who.Actor, spec)
@@ -116,103 +89,24 @@ func viewConfig(raw json.RawMessage) (config api.JobConfig) {
 	return config
 }
 
-func newRetry(config *api.RetryConfig) job.Retry {
-	retry := job.DefaultRetry()
-	if config == nil {
-		return retry
-	}
-	override(&retry.MaxRetries, config.MaxRetries)
-	override(&retry.DelayMS, config.RetryDelayMs)
-	override(&retry.Exponential, config.ExponentialBackoff)
-	override(&retry.MaxDelayMS, config.MaxRetryDelayMs)
-	override(&retry.Jitter, config.Jitter)
-	if config.RetryOnErrorTypes != nil {
-		retry.OnErrorTypes = []string{}
-		for _, errorType := range *config.RetryOnErrorTypes {
-			retry.OnErrorTypes = append(retry.OnErrorTypes, string(errorType))
-		}
-	}
-	return retry
-}
-
-func viewJob(j job.Job) api.Job {
-	tags := j.Tags
-	if tags == nil {
-		tags = []string{}
-	}
-	var cancelling *api.JobCancelling
+func viewJob(j job.Job) (view api.Job) {
+	mustCarry(&view, &j.Spec)
 	if j.Cancelling != nil {
-		cancelling = &api.JobCancelling{RequestedAt: j.Cancelling.RequestedAt, Remaining: j.Cancelling.Remaining}
+		view.Cancelling = &api.JobCancelling{RequestedAt: j.Cancelling.RequestedAt, Remaining: j.Cancelling.Remaining}
 	}
-	return api.Job{
-		ID: j.ID, TenantID: j.TenantID, Version: j.Version, Cancelling: cancelling,
-		Name: j.Name, Description: j.Description, Tags: tags,
-		CronExpression: textOrNull(j.CronExpression), Interval: intervalOrNull(j.Interval), RunAt: orNull(j.RunAt),
-		Timezone: j.Timezone, StartDate: orNull(j.StartDate), EndDate: orNull(j.EndDate),
-		JobType: api.JobType(j.Type), Config: viewConfig(j.Config), RetryConfig: viewRetry(j.Retry), Timeout: j.Timeout, Priority: j.Priority,
-		JitterSeconds: j.JitterSeconds, DstGap: api.DstGap(j.DSTGap), DstOverlap: api.DstOverlap(j.DSTOverlap), Calendars: viewNamed(j.Calendars),
-		MaxExecutions: numberOrNull(j.MaxExecutions), MaxConcurrent: j.MaxConcurrent, ConcurrencyKey: textOrNull(j.ConcurrencyKey),
-		OverlapPolicy: api.OverlapPolicy(j.Overlap), OverlapQueueLimit: j.OverlapQueueLimit,
-		MisfirePolicy: api.MisfirePolicy(j.Misfire.Policy), MisfireLimit: j.Misfire.Limit, MisfireGraceSeconds: j.Misfire.GraceSeconds,
-		DisableAfterFailures: numberOrNull(j.DisableAfterFailures),
-		CreatedBy:            j.CreatedBy, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt,
-		Status: api.JobStatus(j.Status), StatusReason: textOrNull(j.StatusReason), StatusBy: textOrNull(j.StatusBy), StatusAt: j.StatusAt,
-		PausedUntil: orNull(j.PausedUntil), NextExecutionAt: orNull(j.Upcoming()), LastExecutionAt: orNull(j.LastExecutionAt),
-		ExecutionCount: j.ExecutionCount, ReconciledAt: orNull(j.AuditedAt), ReconciledDifference: orNull(j.AuditDifference),
-	}
-}
-
-// definitionOf is a definition as the contract writes it, all fields given, with
-// which the same definition could be sent again.
-func definitionOf(s job.Spec) api.JobSpec {
-	tags, calendars, retry := append([]string{}, s.Tags...), viewNamed(s.Calendars), viewRetry(s.Retry)
-	gap, overlap := api.DstGap(s.DSTGap), api.DstOverlap(s.DSTOverlap)
-	policy, misfire := api.OverlapPolicy(s.Overlap), api.MisfirePolicy(s.Misfire.Policy)
-	return api.JobSpec{
-		Name: s.Name, Description: &s.Description, Tags: &tags,
-		CronExpression: given(textOrNull(s.CronExpression)), Interval: given(intervalOrNull(s.Interval)), RunAt: given(orNull(s.RunAt)),
-		Timezone: &s.Timezone, StartDate: given(orNull(s.StartDate)), EndDate: given(orNull(s.EndDate)),
-		JobType: api.JobType(s.Type), Config: viewConfig(s.Config), RetryConfig: &retry, Timeout: &s.Timeout, Priority: &s.Priority,
-		JitterSeconds: &s.JitterSeconds, DstGap: &gap, DstOverlap: &overlap, Calendars: &calendars,
-		MaxExecutions: given(numberOrNull(s.MaxExecutions)), MaxConcurrent: &s.MaxConcurrent, ConcurrencyKey: given(textOrNull(s.ConcurrencyKey)),
-		OverlapPolicy: &policy, OverlapQueueLimit: &s.OverlapQueueLimit,
-		MisfirePolicy: &misfire, MisfireLimit: &s.Misfire.Limit, MisfireGraceSeconds: &s.Misfire.GraceSeconds,
-		DisableAfterFailures: given(numberOrNull(s.DisableAfterFailures)),
-	}
-}
-
-// given leaves out what is null.
-func given[T any](n nullable.Nullable[T]) nullable.Nullable[T] {
-	if n.IsNull() {
-		return nil
-	}
-	return n
-}
-
-func viewNamed(named []job.Calendar) []api.JobCalendar {
-	view := make([]api.JobCalendar, len(named))
-	for i, c := range named {
-		view[i] = api.JobCalendar{CalendarID: c.ID, Mode: api.JobCalendarMode(c.Mode)}
-	}
+	view.ID, view.TenantID, view.Version = j.ID, j.TenantID, j.Version
+	view.CreatedBy, view.CreatedAt, view.UpdatedAt = j.CreatedBy, j.CreatedAt, j.UpdatedAt
+	view.Status, view.StatusReason, view.StatusBy, view.StatusAt = api.JobStatus(j.Status), textOrNull(j.StatusReason), textOrNull(j.StatusBy), j.StatusAt
+	view.PausedUntil, view.NextExecutionAt, view.LastExecutionAt = orNull(j.PausedUntil), orNull(j.Upcoming()), orNull(j.LastExecutionAt)
+	view.ExecutionCount, view.ReconciledAt, view.ReconciledDifference = j.ExecutionCount, orNull(j.AuditedAt), orNull(j.AuditDifference)
 	return view
 }
 
-func viewRetry(r job.Retry) api.RetryConfig {
-	types := make([]api.ErrorType, len(r.OnErrorTypes))
-	for i, errorType := range r.OnErrorTypes {
-		types[i] = api.ErrorType(errorType)
-	}
-	return api.RetryConfig{
-		MaxRetries: &r.MaxRetries, RetryDelayMs: &r.DelayMS, ExponentialBackoff: &r.Exponential,
-		MaxRetryDelayMs: &r.MaxDelayMS, RetryOnErrorTypes: &types, Jitter: &r.Jitter,
-	}
-}
-
-func intervalOrNull(d job.Duration) nullable.Nullable[string] {
-	if d == 0 {
-		return nullable.NewNullNullable[string]()
-	}
-	return nullable.NewNullableWithValue(d.ISO())
+// definitionOf is a definition as the contract writes it, all fields given that are
+// not null, with which the same definition could be sent again.
+func definitionOf(s job.Spec) (definition api.JobSpec) {
+	mustCarry(&definition, &s)
+	return definition
 }
 
 // The contract's optional and nullable values against the domain's zero values
@@ -259,5 +153,3 @@ func orNil[T any](n nullable.Nullable[T]) *T {
 	}
 	return &value
 }
-
-func orEmpty(n nullable.Nullable[string]) string { return orZero(orNil(n)) }
