@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -20,19 +24,60 @@ type echo struct{ listener net.Listener }
 // maxEcho bounds the body that is read and sent back, in bytes.
 const maxEcho = 16 << 10
 
-// echoAddr is the same at each start where it can be, so that a job of the last
-// one still finds it.
+// echoAddr is where the echo endpoint listens at the first start, if it can.
 const echoAddr = "127.0.0.1:3010"
 
-func listenEcho() (echo, error) {
-	listener, err := net.Listen("tcp", echoAddr)
-	if err != nil { // somebody else's: any port will do
-		listener, err = net.Listen("tcp", "127.0.0.1:0")
+// listenEcho listens at the configured address, or at the one of the first start,
+// which a file below dir names, so that jobs made then still find it. At the first
+// start any free port will do. Where another program has the port later, it warns
+// and listens elsewhere.
+func listenEcho(configured, dir string, log *slog.Logger) (echo, error) {
+	if configured != "" {
+		return listenAt(configured)
 	}
+	path := filepath.Join(dir, "echo-address")
+	kept, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		address := strings.TrimSpace(string(kept))
+		e, err := listenAt(address)
+		if err != nil {
+			log.Warn("another program has the address of the echo endpoint, so jobs of earlier starts that call it fail: end that program, or set ECHO_ADDR", "address", address)
+			return listenAt("127.0.0.1:0")
+		}
+		return e, nil
+	case !errors.Is(err, os.ErrNotExist):
+		return echo{}, fmt.Errorf("read the echo endpoint's address: %w", err)
+	}
+	e, err := listenAt(echoAddr)
+	if err != nil {
+		e, err = listenAt("127.0.0.1:0")
+	}
+	if err != nil {
+		return echo{}, err
+	}
+	if err = os.MkdirAll(dir, 0o700); err == nil {
+		err = os.WriteFile(path, []byte(e.endpoint().String()+"\n"), 0o600)
+	}
+	if err != nil {
+		_ = e.listener.Close()
+		return echo{}, fmt.Errorf("keep the echo endpoint's address: %w", err)
+	}
+	return e, nil
+}
+
+// listenAt listens at an address that only this machine reaches.
+func listenAt(address string) (echo, error) {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return echo{}, fmt.Errorf("listen for the echo endpoint: %w", err)
 	}
-	return echo{listener}, nil
+	e := echo{listener}
+	if !e.endpoint().Addr().IsLoopback() {
+		_ = listener.Close()
+		return echo{}, fmt.Errorf("ECHO_ADDR: %s is not a loopback address, and jobs of every tenant could call it", address)
+	}
+	return e, nil
 }
 
 func (e echo) endpoint() netip.AddrPort {

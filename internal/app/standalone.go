@@ -25,6 +25,7 @@ import (
 // endpoint to call, and with a word about what to do next on out.
 func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, out io.Writer) error {
 	took := clock.Start()
+	fmt.Fprintln(out, "The scheduler starts. How to use it stands below when it is ready.")
 	listener, err := net.Listen("tcp", c.API.HTTPAddr)
 	if err != nil {
 		return fmt.Errorf("HTTP_ADDR: %w", err)
@@ -59,7 +60,7 @@ func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, out 
 	if err := Migrate(ctx, c.Migrate, log); err != nil {
 		return err
 	}
-	echo, err := listenEcho()
+	echo, err := listenEcho(c.EchoAddr, c.DataDir, log)
 	if err != nil {
 		return err
 	}

@@ -27,12 +27,16 @@ import (
 // Process is what every long-running process has, whatever it does.
 type Process struct {
 	LogLevel       slog.Level `env:"LOG_LEVEL" default:"info" doc:"least level of the log lines that are written"`
+	LogFormat      string     `env:"LOG_FORMAT" default:"auto" oneof:"auto,json,text" doc:"how log lines are written, on standard error; auto: text on a terminal, and json elsewhere"`
 	MetricsEnabled bool       `env:"METRICS_ENABLED" default:"true" doc:"serve Prometheus metrics on their own port"`
 	PrometheusPort int        `env:"PROMETHEUS_PORT" default:"9464" min:"1" max:"65535" doc:"port of /metrics, on every interface"`
 }
 
 // Level is the least level of the log lines that are written.
 func (p Process) Level() slog.Level { return p.LogLevel }
+
+// Format is how log lines are written: auto, json or text.
+func (p Process) Format() string { return p.LogFormat }
 
 // MetricsAddr is the address to serve metrics on, or the empty text when they
 // are off, as telemetry.Serve takes it.
@@ -160,6 +164,7 @@ type Worker struct {
 // makes it a member of the roles that the processes act as.
 type Migrate struct {
 	LogLevel        slog.Level `env:"LOG_LEVEL" default:"info" doc:"least level of the log lines that are written"`
+	LogFormat       string     `env:"LOG_FORMAT" default:"auto" oneof:"auto,json,text" doc:"see Process"`
 	OwnerURL        URL        `env:"DATABASE_OWNER_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the owner of the schema; in standalone set together with DATABASE_URL"`
 	DatabaseURL     URL        `env:"DATABASE_URL" scheme:"postgres,postgresql" default:"" doc:"see Stores"`
 	SecretsKeys     Secret     `env:"SECRETS_KEYS" default:"" form:"keys" doc:"see API"`
@@ -173,6 +178,9 @@ type Migrate struct {
 // Level is the least level of the log lines that are written.
 func (m Migrate) Level() slog.Level { return m.LogLevel }
 
+// Format is how log lines are written: auto, json or text.
+func (m Migrate) Format() string { return m.LogFormat }
+
 // Standalone is the configuration of cmd/standalone: the other processes in
 // one, each with the value that it would get alone. Variables in common
 // is the same in each.
@@ -182,10 +190,14 @@ type Standalone struct {
 	Worker   Worker
 	Migrate  Migrate
 	DataDir  string `env:"DATA_DIR" default:".data" doc:"folder of the private PostgreSQL and Redis that are started when their URLs are left out"`
+	EchoAddr string `env:"ECHO_ADDR" default:"" form:"address" doc:"address of the echo endpoint, for first jobs to call; empty: 127.0.0.1:3010, or where that is taken at the first start a free port, which stays"`
 }
 
 // Level is the least level of the log lines that are written.
 func (s Standalone) Level() slog.Level { return s.API.LogLevel }
+
+// Format is how log lines are written: auto, json or text.
+func (s Standalone) Format() string { return s.API.LogFormat }
 
 // WithJWTSecret returns the configuration with the signing key that standalone
 // made.
