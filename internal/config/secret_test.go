@@ -74,7 +74,7 @@ func TestDumpNamesEveryVariableOnce(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"DATABASE_URL":"postgres://app:......@db:5432/scheduler"`, `"REDIS_URL":"redis://:......@cache:6379/0"`,
-		`"JWT_SECRET":"......"`, `"SCHEDULER_JOB_TIMEOUT_MS":300000`, `"EGRESS_ALLOW":"[10.0.0.0/8]"`, `"LOG_LEVEL":"INFO"`,
+		`"JWT_SECRET":"set"`, `"SCHEDULER_JOB_TIMEOUT_MS":300000`, `"EGRESS_ALLOW":"[10.0.0.0/8]"`, `"LOG_LEVEL":"INFO"`,
 	} {
 		if !strings.Contains(line.String(), want) {
 			t.Errorf("missing %s in %s", want, line.String())

@@ -61,8 +61,8 @@ func joinDefaults(processes, defaults []string) string {
 }
 
 // Dump is the configuration as attributes named like the variables, for the
-// one line that a process logs when it starts. Secrets are dots and URLs have
-// lost their passwords.
+// one line that a process logs when it starts. Secrets are set or unset, and URLs
+// have lost their passwords.
 func Dump[T process](loaded T) []slog.Attr {
 	var attrs []slog.Attr
 	seen := make(map[string]bool)
@@ -78,6 +78,10 @@ func Dump[T process](loaded T) []slog.Attr {
 // printable is a value as the operator would have written it.
 func printable(value any) any {
 	switch value := value.(type) {
+	case Secret:
+		return setOrUnset(value)
+	case []Secret:
+		return setOrUnset(slices.Concat(value, []Secret{{}})[0])
 	case time.Duration:
 		return value.Milliseconds()
 	case []netip.Prefix:
@@ -85,6 +89,13 @@ func printable(value any) any {
 	default:
 		return value
 	}
+}
+
+func setOrUnset(s Secret) string {
+	if s.Reveal() == "" {
+		return "unset"
+	}
+	return "set"
 }
 
 // variable is what the tags of a field say.

@@ -147,7 +147,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 			b.hinted = append(b.hinted, id)
 		},
 		Vitals: b.vitals, CursorSecret: secret, Port: 3009, Clock: now,
-		Log:     telemetry.NewLogger(b.log, slog.LevelDebug),
+		Log:     telemetry.NewLogger(b.log, slog.LevelDebug, false),
 		Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
 	}
 	for _, alter := range change {

@@ -40,11 +40,21 @@ func IDsFrom(ctx context.Context) IDs {
 	return ids
 }
 
-// NewLogger writes one line of JSON per record of at least level, which may
-// be a *slog.LevelVar to change it while running. Records written with a
-// context carry its IDs, and nothing that looks like a secret is written.
-func NewLogger(w io.Writer, level slog.Leveler) *slog.Logger {
-	return slog.New(idHandler{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: redact})})
+// NewLogger writes one line per record of at least level, which may be a
+// *slog.LevelVar to change it while running: for a person to read where text is
+// set, and of JSON otherwise. Records written with a context carry its IDs, and
+// nothing that looks like a secret is written. Durations are written as 1.5s.
+func NewLogger(w io.Writer, level slog.Leveler, text bool) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, attr slog.Attr) slog.Attr {
+		if attr.Value.Kind() == slog.KindDuration {
+			return slog.String(attr.Key, attr.Value.Duration().String())
+		}
+		return redact(groups, attr)
+	}}
+	if text {
+		return slog.New(idHandler{slog.NewTextHandler(w, options)})
+	}
+	return slog.New(idHandler{slog.NewJSONHandler(w, options)})
 }
 
 // idHandler adds the IDs of the context to each record.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -16,7 +17,7 @@ import (
 func logged(t *testing.T, call func(*slog.Logger)) map[string]any {
 	t.Helper()
 	var out bytes.Buffer
-	call(NewLogger(&out, slog.LevelInfo))
+	call(NewLogger(&out, slog.LevelInfo, false))
 	if n := strings.Count(out.String(), "\n"); n != 1 || !strings.HasSuffix(out.String(), "\n") {
 		t.Fatalf("%d lines: %q", n, out.String())
 	}
@@ -64,7 +65,7 @@ func TestLogLevelMayChangeWhileRunning(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	var level slog.LevelVar
-	logger := NewLogger(&out, &level)
+	logger := NewLogger(&out, &level, false)
 	logger.DebugContext(t.Context(), "no")
 	level.Set(slog.LevelDebug)
 	logger.DebugContext(t.Context(), "yes")
@@ -152,5 +153,18 @@ func TestLogKeepsWhatIsNotSecret(t *testing.T) {
 	})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// On a terminal lines are text, and durations are readable everywhere.
+func TestLogForPeople(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	NewLogger(&out, slog.LevelInfo, true).Info("waited", "took", 1500*time.Millisecond, "password", "hunter2")
+	if line := out.String(); !strings.Contains(line, "msg=waited took=1.5s") || strings.Contains(line, "hunter2") || strings.HasPrefix(line, "{") {
+		t.Error(line)
+	}
+	if line := logged(t, func(l *slog.Logger) { l.Info("waited", "took", 1500*time.Millisecond) }); line["took"] != "1.5s" {
+		t.Error(line)
 	}
 }

@@ -28,11 +28,14 @@ const (
 )
 
 // Program is one process; T is its configuration.
-type Program[T interface{ Level() slog.Level }] struct {
+type Program[T interface {
+	Level() slog.Level
+	Format() string
+}] struct {
 	Name  string // as it is called
 	About string // what it does, one sentence that begins with a verb
 	Load  func(lookup func(name string) (string, bool)) (T, error)
-	Dump  func(T) []slog.Attr // for the log; secrets are dots
+	Dump  func(T) []slog.Attr // for the log; secrets are set or unset
 	// Run does the work until ctx ends, and returns nil when it stopped as asked.
 	// args are what follows the program's name, one of Tasks first.
 	Run func(ctx context.Context, c T, log *slog.Logger, args []string) error
@@ -54,7 +57,7 @@ func (p Program[T]) Main(args []string, out, problems io.Writer, lookup func(str
 		fmt.Fprintf(problems, "%s --help lists every variable.\n", p.Name)
 		return misuse
 	}
-	log := telemetry.NewLogger(problems, c.Level())
+	log := telemetry.NewLogger(problems, c.Level(), forPeople(c.Format(), problems))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	said := make(chan struct{})
@@ -63,7 +66,8 @@ func (p Program[T]) Main(args []string, out, problems io.Writer, lookup func(str
 		log.Info("stopping; a second signal ends "+p.Name+" at once", "process", p.Name)
 		close(said)
 	})
-	log.LogAttrs(ctx, slog.LevelInfo, "configuration", append([]slog.Attr{slog.String("version", version.String())}, p.Dump(c)...)...)
+	log.Info("starting", "process", p.Name, "version", version.String())
+	log.LogAttrs(ctx, slog.LevelDebug, "configuration", p.Dump(c)...)
 	if err := p.Run(ctx, c, log, args); err != nil {
 		log.Error(p.Name+" failed", "error", err)
 		return failed
@@ -73,6 +77,19 @@ func (p Program[T]) Main(args []string, out, problems io.Writer, lookup func(str
 		log.Info("stopped", "process", p.Name)
 	}
 	return done
+}
+
+// forPeople reports whether log lines are text.
+func forPeople(format string, w io.Writer) bool {
+	if format != "auto" {
+		return format == "text"
+	}
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	about, err := file.Stat()
+	return err == nil && about.Mode()&os.ModeCharDevice != 0
 }
 
 // answer is for arguments that need no configuration: questions, and mistakes.

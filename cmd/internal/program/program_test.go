@@ -123,7 +123,7 @@ func TestSignals(t *testing.T) {
 			sent := 0
 			for lines := bufio.NewScanner(out); lines.Scan(); {
 				last = lines.Text()
-				if sent < test.signals && (strings.Contains(last, "configuration") || strings.Contains(last, "stopping")) {
+				if sent < test.signals && (strings.Contains(last, "starting") || strings.Contains(last, "stopping")) {
 					sent++
 					if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 						t.Error(err)
