@@ -70,12 +70,12 @@ again AS (
     WHERE e.id = ANY (ARRAY(SELECT a.id FROM locked a WHERE a.verdict = 'retrying')) AND e.id = l.id
     RETURNING e.id
 ),
-written AS MATERIALIZED (
-    SELECT l.id, l.tenant_id, l.job_type, l.concurrency_key FROM locked l WHERE (SELECT count(*) FROM recorded) + (SELECT count(*) FROM again) >= 0
+over AS (
+    SELECT array_agg(l.tenant_id) AS tenant_ids, array_agg(l.job_type) AS job_types, array_agg(l.id) FILTER (WHERE l.concurrency_key IS NOT NULL) AS keyed_ids
+    FROM locked l WHERE (SELECT count(*) FROM recorded) + (SELECT count(*) FROM again) >= 0
 ),
 ended AS MATERIALIZED (
-    SELECT (r.tenant)::uuid AS tenant, (r.crowded_since)::timestamptz AS crowded_since
-    FROM end_runs(ARRAY(SELECT w.tenant_id FROM written w), ARRAY(SELECT w.job_type FROM written w), ARRAY(SELECT w.id FROM written w WHERE w.concurrency_key IS NOT NULL)) r
+    SELECT (r.tenant)::uuid AS tenant, (r.crowded_since)::timestamptz AS crowded_since FROM over o, end_runs(o.tenant_ids, o.job_types, o.keyed_ids) r
 )
 SELECT l.id, l.verdict::text AS verdict, l.job_type, l.tenant_id, l.concurrency_key,
        -- The tenant's limits left something behind lately.
@@ -128,8 +128,8 @@ type CompleteExecutionsRow struct {
 // locked for as short as can be.
 // Longer than 60 lines: the row as it ends has 30 columns, and everything that an end
 // changes is committed at once and in one round trip.
-// PostgreSQL runs a part that writes and that nobody reads at the very end. This one
-// reads both, so that they are written before the counts are locked.
+// PostgreSQL runs a part that writes and that nobody reads at the very end. The
+// condition reads both, so that they are written before the counts are locked.
 func (q *Queries) CompleteExecutions(ctx context.Context, arg CompleteExecutionsParams) ([]CompleteExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, CompleteExecutions,
 		arg.LeftTypes,

@@ -30,88 +30,94 @@ $$;
 -- Counts executions that the caller holds locked as running, as far as the limits
 -- of their tenants allow, and returns those that may start. The counts are locked
 -- in the order of tenants, here and in end_runs, so no two statements wait for one
--- another in a circle. Volatile, so an update reads the row as it is under its lock
--- and not as the caller's snapshot has it. Nearly always everything fits, and one
--- update of a tenant's row decides; start_some_runs decides the rest.
+-- another in a circle. Volatile, so it reads a row as it is under its lock and not as
+-- the caller's snapshot has it. Nearly always all executions of a tenant may start;
+-- start_some_runs decides about the others.
 -- +goose StatementBegin
 CREATE FUNCTION start_runs(ids uuid[], tenant_ids uuid[], job_types text[], keys text[], default_max integer, at timestamptz) RETURNS SETOF uuid
     LANGUAGE plpgsql VOLATILE ROWS 64 SET search_path = pg_catalog, public, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    asked record;
+    started uuid[];
+    others  uuid[];
 BEGIN
-    FOR asked IN
-        SELECT a.*, coalesce(t.max_running, nullif(default_max, 0), 1000000) AS most, coalesce(t.max_running_by_type, '{}') AS most_by_type
+    WITH held AS MATERIALIZED (
+        SELECT a.tenant_id, a.ids, a.runs,
+               CASE WHEN a.types[1] = ALL (a.types) THEN jsonb_build_object(a.types[1], coalesce((c.running_by_type->>a.types[1])::integer, 0) + a.runs)
+                    ELSE (SELECT jsonb_object_agg(k.name, coalesce((c.running_by_type->>k.name)::integer, 0) + k.runs)
+                          FROM (SELECT u.name, count(*) AS runs FROM unnest(a.types) AS u(name) GROUP BY u.name) k) END AS by_type,
+               NOT a.keyed AND c.cancelling = 0 AND c.running + a.runs <= coalesce(t.max_running, nullif(default_max, 0), 1000000)
+               AND (coalesce(t.max_running_by_type, '{}') = '{}' OR NOT EXISTS (
+                    SELECT 1 FROM unnest(a.types) AS u(name) GROUP BY u.name
+                    HAVING coalesce((c.running_by_type->>u.name)::integer, 0) + count(*) > (t.max_running_by_type->>u.name)::integer)) AS all_start
         FROM (SELECT u.tenant_id, count(*)::integer AS runs, array_agg(u.id) AS ids, array_agg(u.job_type) AS types, bool_or(u.key IS NOT NULL) AS keyed
-              FROM unnest(start_runs.ids, tenant_ids, job_types, keys) AS u(id, tenant_id, job_type, key) GROUP BY u.tenant_id) a
-        LEFT JOIN LATERAL (SELECT * FROM public.tenants t WHERE t.id = a.tenant_id) t ON true
-        ORDER BY a.tenant_id
-    LOOP
-        IF NOT asked.keyed AND asked.most_by_type = '{}' THEN
-            UPDATE public.running_counts c
-            SET running = c.running + asked.runs, running_by_type = public.add_by_type(c.running_by_type, asked.types, 1)
-            WHERE c.tenant_id = asked.tenant_id AND NOT c.suspended AND c.cancelling = 0 AND c.running + asked.runs <= asked.most;
-            IF FOUND THEN
-                RETURN QUERY SELECT unnest(asked.ids);
-                CONTINUE;
-            END IF;
-        END IF;
-        RETURN QUERY SELECT public.start_some_runs(asked.tenant_id, asked.ids, asked.most, asked.most_by_type, at);
-    END LOOP;
+              FROM unnest(start_runs.ids, tenant_ids, job_types, keys) AS u(id, tenant_id, job_type, key) GROUP BY u.tenant_id ORDER BY u.tenant_id) a
+        CROSS JOIN LATERAL (SELECT * FROM public.running_counts r WHERE r.tenant_id = a.tenant_id AND NOT r.suspended FOR UPDATE) c
+        LEFT JOIN LATERAL (SELECT * FROM public.tenants r WHERE r.id = a.tenant_id OFFSET 0) t ON true
+    ),
+    counted AS (
+        UPDATE public.running_counts c SET running = c.running + h.runs, running_by_type = c.running_by_type || h.by_type
+        FROM held h WHERE c.tenant_id = h.tenant_id AND h.all_start
+    )
+    SELECT array_agg(e.id) FILTER (WHERE e.all_start), array_agg(e.id) FILTER (WHERE NOT e.all_start) INTO started, others
+    FROM (SELECT unnest(h.ids) AS id, h.all_start FROM held h) e;
+    RETURN QUERY SELECT unnest(started);
+    IF others IS NOT NULL THEN
+        RETURN QUERY SELECT public.start_some_runs(others, default_max, at);
+    END IF;
 END
 $$;
 -- +goose StatementEnd
 
--- start_runs for one tenant of which not all may start. Nothing of a suspended
--- tenant starts, and nothing that is being cancelled. Of the rest those start that
--- fit, most urgent and then oldest first; the others leave a mark, so that whoever
--- ends a run looks for the next. A key is taken by inserting it: its primary key
--- decides, and nobody waits for it, because whoever writes a key holds the counts
+-- start_runs for executions of tenants whose executions may not all start, and whose
+-- counts it holds locked. Nothing that is being cancelled starts. Of the rest those
+-- start that fit, most urgent and then oldest first; the others leave a mark, so that
+-- whoever ends a run looks for the next. A key is taken by inserting it: its primary
+-- key decides, and nobody waits for it, because whoever writes a key holds the counts
 -- of its tenant locked.
 -- +goose StatementBegin
-CREATE FUNCTION start_some_runs(tenant uuid, ids uuid[], most integer, most_by_type jsonb, at timestamptz) RETURNS SETOF uuid
+CREATE FUNCTION start_some_runs(ids uuid[], default_max integer, at timestamptz) RETURNS SETOF uuid
     LANGUAGE plpgsql VOLATILE ROWS 64 SET search_path = pg_catalog, public, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
-DECLARE
-    counts     public.running_counts;
-    started    uuid[];
-    types      text[];
-    some_stay  boolean;
 BEGIN
-    SELECT * INTO counts FROM public.running_counts c WHERE c.tenant_id = tenant AND NOT c.suspended FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
+    RETURN QUERY
     WITH asked AS MATERIALIZED (
-        SELECT e.id, e.job_type, e.concurrency_key, e.priority, e.available_at,
-               row_number() OVER (PARTITION BY e.job_type ORDER BY e.priority DESC, e.available_at, e.id)
-                 <= coalesce((most_by_type->>e.job_type)::int, 1000000) - coalesce((counts.running_by_type->>e.job_type)::int, 0) AS fits
+        SELECT e.id, e.tenant_id, e.job_type, e.concurrency_key, e.priority, e.available_at,
+               coalesce(t.max_running, nullif(default_max, 0), 1000000) - c.running AS free,
+               row_number() OVER (PARTITION BY e.tenant_id, e.job_type ORDER BY e.priority DESC, e.available_at, e.id)
+                 <= coalesce((t.max_running_by_type->>e.job_type)::integer, 1000000) - coalesce((c.running_by_type->>e.job_type)::integer, 0) AS fits
         FROM public.active_executions e
-        WHERE e.id = ANY (start_some_runs.ids) AND (counts.cancelling = 0 OR NOT public.is_cancelled(e.job_id, e.generation, e.backfill_id IS NOT NULL))
+        CROSS JOIN LATERAL (SELECT * FROM public.running_counts r WHERE r.tenant_id = e.tenant_id OFFSET 0) c
+        LEFT JOIN LATERAL (SELECT * FROM public.tenants r WHERE r.id = e.tenant_id OFFSET 0) t ON true
+        WHERE e.id = ANY (start_some_runs.ids)
+          AND CASE WHEN c.cancelling > 0 THEN NOT public.is_cancelled(e.job_id, e.generation, e.backfill_id IS NOT NULL) ELSE true END
     ),
     admitted AS MATERIALIZED (
-        SELECT a.id, a.job_type, a.concurrency_key,
-               a.fits AND count(*) FILTER (WHERE a.fits) OVER (ORDER BY a.priority DESC, a.available_at, a.id) <= most - counts.running AS admitted
+        SELECT a.id, a.tenant_id, a.job_type, a.concurrency_key,
+               a.fits AND count(*) FILTER (WHERE a.fits) OVER (PARTITION BY a.tenant_id ORDER BY a.priority DESC, a.available_at, a.id) <= a.free AS admitted
         FROM asked a
     ),
     taken AS (
         INSERT INTO public.running_keys (tenant_id, key, execution_id)
-        SELECT tenant, a.concurrency_key, a.id FROM admitted a WHERE a.admitted AND a.concurrency_key IS NOT NULL ORDER BY a.concurrency_key
+        SELECT a.tenant_id, a.concurrency_key, a.id FROM admitted a WHERE a.admitted AND a.concurrency_key IS NOT NULL ORDER BY a.tenant_id, a.concurrency_key
         ON CONFLICT DO NOTHING
         RETURNING execution_id
     ),
-    decided AS (
-        SELECT a.id, a.job_type, a.admitted AND (a.concurrency_key IS NULL OR a.id IN (SELECT t.execution_id FROM taken t)) AS starts FROM admitted a
+    decided AS MATERIALIZED (
+        SELECT a.id, a.tenant_id, a.job_type,
+               a.admitted AND (a.concurrency_key IS NULL OR a.id IN (SELECT t.execution_id FROM taken t)) AS starts
+        FROM admitted a
+    ),
+    counted AS (
+        UPDATE public.running_counts c
+        SET running = c.running + n.runs, running_by_type = public.add_by_type(c.running_by_type, n.types, 1),
+            crowded_at = CASE WHEN n.some_stay THEN at ELSE c.crowded_at END
+        FROM (SELECT d.tenant_id, count(*) FILTER (WHERE d.starts) AS runs, bool_or(NOT d.starts) AS some_stay,
+                     coalesce(array_agg(d.job_type) FILTER (WHERE d.starts), '{}') AS types
+              FROM decided d GROUP BY d.tenant_id) n
+        WHERE c.tenant_id = n.tenant_id AND (n.runs > 0 OR c.crowded_at IS NULL OR c.crowded_at < at - interval '10 seconds')
     )
-    SELECT coalesce(array_agg(d.id) FILTER (WHERE d.starts), '{}'), coalesce(array_agg(d.job_type) FILTER (WHERE d.starts), '{}'),
-           coalesce(bool_or(NOT d.starts), false)
-    INTO started, types, some_stay FROM decided d;
-    UPDATE public.running_counts c
-    SET running = c.running + cardinality(started), running_by_type = public.add_by_type(c.running_by_type, types, 1),
-        crowded_at = CASE WHEN some_stay THEN at ELSE c.crowded_at END
-    WHERE c.tenant_id = tenant
-      AND (cardinality(started) > 0 OR some_stay AND (c.crowded_at IS NULL OR c.crowded_at < at - interval '10 seconds'));
-    RETURN QUERY SELECT unnest(started);
+    SELECT d.id FROM decided d WHERE d.starts;
 END
 $$;
 -- +goose StatementEnd
@@ -123,21 +129,20 @@ $$;
 CREATE FUNCTION end_runs(tenant_ids uuid[], job_types text[], keyed_ids uuid[]) RETURNS TABLE (tenant uuid, crowded_since timestamptz)
     LANGUAGE plpgsql VOLATILE ROWS 16 SET search_path = pg_catalog, public, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
-DECLARE
-    ended record;
 BEGIN
-    FOR ended IN
-        SELECT u.tenant_id, count(*)::integer AS runs, array_agg(u.job_type) AS types
-        FROM unnest(tenant_ids, job_types) AS u(tenant_id, job_type) GROUP BY u.tenant_id ORDER BY u.tenant_id
-    LOOP
-        UPDATE public.running_counts c
-        SET running = c.running - ended.runs, running_by_type = public.add_by_type(c.running_by_type, ended.types, -1)
-        WHERE c.tenant_id = ended.tenant_id
-        RETURNING c.tenant_id, c.crowded_at INTO tenant, crowded_since;
-        IF FOUND THEN
-            RETURN NEXT;
-        END IF;
-    END LOOP;
+    RETURN QUERY
+    WITH held AS MATERIALIZED (
+        SELECT a.tenant_id, a.runs,
+               CASE WHEN a.types[1] = ALL (a.types) THEN jsonb_build_object(a.types[1], coalesce((c.running_by_type->>a.types[1])::integer, 0) - a.runs)
+                    ELSE (SELECT jsonb_object_agg(k.name, coalesce((c.running_by_type->>k.name)::integer, 0) - k.runs)
+                          FROM (SELECT u.name, count(*) AS runs FROM unnest(a.types) AS u(name) GROUP BY u.name) k) END AS by_type
+        FROM (SELECT u.tenant_id, count(*)::integer AS runs, array_agg(u.job_type) AS types
+              FROM unnest(tenant_ids, job_types) AS u(tenant_id, job_type) GROUP BY u.tenant_id ORDER BY u.tenant_id) a
+        CROSS JOIN LATERAL (SELECT * FROM public.running_counts r WHERE r.tenant_id = a.tenant_id FOR UPDATE) c
+    )
+    UPDATE public.running_counts c SET running = c.running - h.runs, running_by_type = c.running_by_type || h.by_type
+    FROM held h WHERE c.tenant_id = h.tenant_id
+    RETURNING c.tenant_id, c.crowded_at;
     IF cardinality(keyed_ids) > 0 THEN
         DELETE FROM public.running_keys k WHERE k.execution_id = ANY (keyed_ids);
     END IF;
@@ -407,7 +412,7 @@ DROP FUNCTION next_for_key(uuid, text, text[], boolean, timestamptz);
 DROP FUNCTION next_for_slot(uuid, text[], timestamptz, integer, integer);
 DROP FUNCTION is_served(text, timestamptz);
 DROP FUNCTION end_runs(uuid[], text[], uuid[]);
-DROP FUNCTION start_some_runs(uuid, uuid[], integer, jsonb, timestamptz);
+DROP FUNCTION start_some_runs(uuid[], integer, timestamptz);
 DROP FUNCTION start_runs(uuid[], uuid[], text[], text[], integer, timestamptz);
 DROP FUNCTION add_by_type(jsonb, text[], integer);
 ALTER TABLE scheduled_jobs ADD CONSTRAINT scheduled_jobs_job_type_check CHECK (job_type IN ('http', 'function', 'command'));
