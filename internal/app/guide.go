@@ -57,7 +57,7 @@ func (g guide) print(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	file, err := g.keepTokens()
+	file, err := g.keepTokens(base)
 	if err != nil {
 		return err
 	}
@@ -72,10 +72,11 @@ func (g guide) token(role identity.Role) (string, error) {
 	}, clock.Now(), g.tokenLife())
 }
 
-// keepTokens writes a token of every role, and the service token, into a file
-// for a shell to read, which is the owner's alone.
-func (g guide) keepTokens() (path string, err error) {
+// keepTokens writes the addresses, a token of every role, and the service token
+// into a file for a shell to read, which is the owner's alone.
+func (g guide) keepTokens(base string) (path string, err error) {
 	var lines strings.Builder
+	fmt.Fprintf(&lines, "export API=%s/api/v1/scheduler ECHO=%s\n", base, g.echo)
 	for _, role := range []identity.Role{identity.Viewer, identity.Operator, identity.Developer, identity.Admin, identity.PlatformAdmin} {
 		token, err := g.token(role)
 		if err != nil {
@@ -83,6 +84,7 @@ func (g guide) keepTokens() (path string, err error) {
 		}
 		fmt.Fprintf(&lines, "export %s_TOKEN=%s\n", strings.ReplaceAll(strings.ToUpper(string(role)), "-", "_"), token)
 	}
+	lines.WriteString("export TOKEN=$ADMIN_TOKEN\n")
 	for _, token := range g.config.API.ServiceTokens[:min(1, len(g.config.API.ServiceTokens))] {
 		fmt.Fprintf(&lines, "export SERVICE_TOKEN='%s' TENANT=%s\n", strings.ReplaceAll(token.Reveal(), "'", `'\''`), demoTenant)
 	}
@@ -128,7 +130,7 @@ Paste this first: a token of the demo tenant, valid for %s, and the address.
   export TOKEN=%s
   export API=%s/api/v1/scheduler
 
-That one is an admin's; $VIEWER_TOKEN to $PLATFORM_ADMIN_TOKEN, and $SERVICE_TOKEN for /internal, are set by:  . %s
+That one is an admin's. This sets both, $ECHO, $VIEWER_TOKEN to $PLATFORM_ADMIN_TOKEN, and $SERVICE_TOKEN for /internal:  . %s
 
 Create a job that calls the echo endpoint every 5 seconds, run it now, list its executions, delete it (wait a little before each):
 

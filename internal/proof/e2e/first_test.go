@@ -1,8 +1,12 @@
 package e2e_test
 
 import (
+	"context"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -82,4 +86,46 @@ func (s *installation) call(t *testing.T, method, path, token, body string) int 
 	}
 	_ = answer.Body.Close()
 	return answer.StatusCode
+}
+
+// The commands of docs/use/first-job.md and of the README's first job, run by a
+// shell as they stand, against the program that `make run` starts.
+func TestFirstJobPage(t *testing.T) {
+	t.Parallel()
+	s := stores(t, polled)
+	addr, home := freeAddr(t), t.TempDir()
+	s.url = "http://" + addr
+	p := s.process("standalone", "HTTP_ADDR="+addr, "JWT_SECRET="+key, "DATABASE_OWNER_URL="+s.database.OwnerURL, "DATA_DIR="+filepath.Join(home, ".data"))
+	s.eventually("it says what to do", func() bool { return strings.Contains(p.log.String(), "Ctrl-C stops it") })
+	pasted(t, home, "README.md")
+	if shown := pasted(t, home, filepath.Join("docs", "use", "first-job.md")); !strings.Contains(shown, `"status":"completed"`) || !strings.Contains(shown, `"scopes"`) {
+		t.Errorf("the page shows\n%s", shown)
+	}
+}
+
+// pasted runs the commands of a page that talk to the service, in one shell.
+func pasted(t *testing.T, home, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "set -euo pipefail\n"
+	for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+		if !strings.Contains(block[1], "make ") {
+			script += block[1]
+		}
+	}
+	if !strings.Contains(script, ". .data/tokens") || !strings.Contains(script, "curl") {
+		t.Fatalf("%s has no commands:\n%s", page, script)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "bash", "-c", script)
+	shell.Dir, shell.WaitDelay = home, limit
+	shown, err := shell.CombinedOutput()
+	if err != nil {
+		t.Fatalf("the commands of %s: %v\n%s", page, err, shown)
+	}
+	return string(shown)
 }
