@@ -88,7 +88,8 @@ rest/reference       |  | swgui |  |
 rest                 | api apikey audit backfill calendar clock execution fault idempotency identity job ratelimit rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant turn | chi oapi | kin-openapi |
 # wiring, and the programs
 app                  | apikey audit backfill calendar certificate clock config devstack egress execution executor executor/function executor/httpcall fleet identity identity/jwks job lease loop maintenance partition postgres promoter queue ratelimit rest retention secret secret/keyring statistics statistics/collect telemetry tenant worker | sync |  |
-proof/bench          | app clock config db:store.go devstack devstack/child dispatch execution idempotency identity job lease postgres postgres/refusal queue statistics/collect telemetry tenant | pgx:store.go |  |
+proof/figures        |  |  |
+proof/bench          | app clock config db:store.go devstack devstack/child dispatch execution idempotency identity job lease postgres postgres/refusal proof/figures queue statistics/collect telemetry tenant | pgx:store.go |  |
 cmd/internal/program | config telemetry version |  |  |
 cmd/api              | app cmd/internal/program config |  |  |
 cmd/bench            | proof/bench |  |  |
@@ -97,7 +98,7 @@ cmd/promoter         | app cmd/internal/program config |  |  |
 cmd/standalone       | app cmd/internal/program config |  |  |
 cmd/worker           | app cmd/internal/program config |  |  |
 # proof
-proof/chaos          | api app clock config devstack devstack/child executor executor/function identity postgres postgres/refusal | oapi pgx:store.go |  |
+proof/chaos          | api app clock config devstack devstack/child executor executor/function identity postgres postgres/refusal proof/figures | oapi pgx:store.go |  |
 cmd/chaos            | app cmd/internal/program config proof/chaos |  |  |
 proof/simulation     | clock execution job job/keytemplate schedule |  |  |
 proof/e2e            |  |  | oapi |

@@ -19,11 +19,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/proof/figures"
 )
 
 // measurement is one part of the run.
@@ -60,7 +60,7 @@ func Run(ctx context.Context, c Config, out, progress io.Writer) (err error) {
 		return err
 	}
 	if c.Bounded {
-		return write(c, out, func(to io.Writer) error { return bounded(ctx, s, to) })
+		return write(c, out, part{"bounded", func(to io.Writer) error { return bounded(ctx, s, to) }})
 	}
 	var rows []row
 	for _, m := range measurements() {
@@ -75,19 +75,38 @@ func Run(ctx context.Context, c Config, out, progress io.Writer) (err error) {
 			break
 		}
 	}
-	return errors.Join(err, write(c, out, func(to io.Writer) error {
-		printTable(to, thisMachine(), c, rows)
-		_, err := fmt.Fprintf(to, "\nMeasured in %.0f s.\n", took.Elapsed().Seconds())
-		return err
-	}))
+	err = errors.Join(err, write(c, out, parts(c, rows)...))
+	_, said := fmt.Fprintf(out, "\nMeasured in %.0f s.\n", took.Elapsed().Seconds())
+	return errors.Join(err, said)
 }
 
-// write prints to out, and to the file beside it where one is asked for.
-func write(c Config, out io.Writer, print func(to io.Writer) error) error {
-	var text strings.Builder
-	err := print(io.MultiWriter(out, &text))
-	if c.Out != "" {
-		err = errors.Join(err, os.WriteFile(c.Out, []byte(text.String()), 0o644))
+// part is one table, with the name that its marks have in a page.
+type part struct {
+	name  string
+	print func(to io.Writer) error
+}
+
+// parts are the tables of what was measured.
+func parts(c Config, rows []row) (all []part) {
+	if slices.ContainsFunc(rows, func(r row) bool { return r.answers == nil }) {
+		all = append(all, part{"bench", func(to io.Writer) error { printTable(to, thisMachine(), c, rows); return nil }})
 	}
-	return err
+	if slices.ContainsFunc(rows, func(r row) bool { return r.answers != nil }) {
+		all = append(all, part{"api", func(to io.Writer) error { printAnswers(to, c, rows); return nil }})
+	}
+	return all
+}
+
+// write prints to out, and into the file that -out names.
+func write(c Config, out io.Writer, all ...part) (err error) {
+	var tables []figures.Table
+	for _, one := range all {
+		var text strings.Builder
+		err = errors.Join(err, one.print(io.MultiWriter(out, &text)))
+		tables = append(tables, figures.Table{Name: one.name, Text: text.String()})
+	}
+	if c.Out == "" {
+		return err
+	}
+	return errors.Join(err, figures.Write(c.Out, tables...))
 }

@@ -132,6 +132,7 @@ func TestTable(t *testing.T) {
 		{key: drainKey, what: "drained", perSecond: 15_000, backlog: none},
 		{what: "all reads", perSecond: 400, backlog: none, answers: &latency{p50: 1500 * time.Microsecond, p95: 2 * time.Millisecond, p99: 3 * time.Millisecond, max: time.Second}},
 	})
+	printAnswers(&text, Config{}, []row{{what: "all reads", perSecond: 400, answers: &latency{p50: 1500 * time.Microsecond, p95: 2 * time.Millisecond, p99: 3 * time.Millisecond, max: time.Second}}})
 	for _, line := range []string{
 		"| limit: SQL alone | 20000 |  |  |  |  |  |  |",
 		"| 1000 due each second | 1000 | 12 / 34 / 1000 | 0 | 0.25 | 60 / 5 / 20 / 40 | – / – / – / 30 | 5 % |",

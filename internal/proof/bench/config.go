@@ -50,7 +50,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.StringVar(&against, "against", "", "with -bounded, only these, of "+strings.Join(adversaryNames(), ","))
 	set.StringVar(&c.Backend, "backend", withRedis, "with -bounded, QUEUE_BACKEND of all processes")
 	set.BoolVar(&c.Stock, "stock", false, "leave PostgreSQL with its own defaults, as a server that nobody has tuned")
-	set.StringVar(&c.Out, "out", "", "write the table to this file too")
+	set.StringVar(&c.Out, "out", "", "write the tables to this file too, between their marks where it has some, such as docs/reference/figures.md")
 	set.BoolVar(&quick, "quick", false, "a look in half a minute: fewer rates, shorter, once")
 	if err := set.Parse(args); err != nil {
 		return Config{}, err

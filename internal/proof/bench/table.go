@@ -51,7 +51,6 @@ func printTable(out io.Writer, machine string, c Config, rows []row) {
 	}
 	fmt.Fprintln(out)
 	printRatios(out, rows)
-	printAnswers(out, c, rows)
 }
 
 // printAnswers writes the table of the API, where it was measured.

@@ -33,6 +33,9 @@ var errViolated = errors.New("a promise was broken")
 // progress. The error is errViolated, or why the run could not be made.
 // Everything it started has ended when it returns, also when ctx is cancelled.
 func Run(ctx context.Context, c Config, out, progress io.Writer) (err error) {
+	if len(c.Reports) > 0 {
+		return mergeReports(c, out)
+	}
 	fmt.Fprintf(out, "seed %d, %v of load, %d API, %d promoter and %d worker processes, backend %s, %d tenants\n",
 		c.Seed, c.Duration, c.APIs, c.Promoters, c.Workers, c.Backend, c.Tenants)
 	s, err := open(ctx, c, progress)

@@ -33,6 +33,8 @@ type Config struct {
 	Short       bool          // shorter leases and faults, for a test; and none that need more than the servers' programs
 	InNamespace bool          // we are in a mount namespace of our own, so disks may be mounted
 	JSON        string        // file for the report, for tools; empty: none
+	Out         string        // page for the table of Reports, or of the upgrade; empty: none
+	Reports     []string      // reports of earlier runs: merge them, and break nothing
 	Faults      bool          // false: the same load undisturbed
 	Only        []string      // kinds of faults; empty: all
 	First       []string      // kinds of faults that come once at the beginning, whatever is drawn
@@ -61,6 +63,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.IntVar(&c.Backlog, "backlog", 10_000, "executions that wait when their job is stopped or deleted")
 	set.IntVar(&c.Readers, "readers", 40, "clients that read what matches nothing")
 	set.StringVar(&c.JSON, "json", "", "write the report to this file too, for tools")
+	set.StringVar(&c.Out, "out", "", "write the figures into this page, between their marks: those of an upgrade, or of the reports that are given as arguments")
 	set.BoolVar(&c.InNamespace, "secluded", false, "set by the program itself as root: it has a mount namespace of its own")
 	only := set.String("only", "", "only these kinds of faults, such as \"kill worker,backlog\"")
 	set.DurationVar(&c.Apart, "apart", 0, "one fault at a time, every kind in turn, so long apart; 0: several at once")
@@ -70,6 +73,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	if err := set.Parse(args); err != nil {
 		return Config{}, err
 	}
+	c.Reports = set.Args()
 	if *only != "" {
 		c.Only = strings.Split(*only, ",")
 	}

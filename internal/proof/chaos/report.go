@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/proof/figures"
 )
 
 // summary is the part of a report that tools read.
@@ -100,7 +101,7 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 	for _, m := range s.members {
 		fmt.Fprintf(out, "%s %d MB (%d starts, %d found no store)  ", m.name, m.maxRSS/1024, m.starts, m.refused)
 	}
-	fmt.Fprintf(out, "\n\n%-60s %6s %9s %9s %8s\n", "bar (alone: no other fault near)", "times", "alone", "worst", "at most")
+	fmt.Fprintf(out, "\n\n%-60s %6s %9s %9s %8s\n", "recovery (alone: no other fault near)", "times", "alone", "worst", "at most")
 	for _, b := range sum.Limits {
 		fmt.Fprintln(out, b)
 	}
@@ -109,6 +110,11 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 		fmt.Fprintf(out, "%-9s %10d %7d\n", one.Name, one.Checked, one.Broken)
 	}
 	e.printViolations(out, f)
+	if c.Out != "" && c.Earlier != "" {
+		if err := figures.Write(c.Out, figures.Table{Name: "the upgrade", Text: upgradeSentence(c, e, sum)}); err != nil {
+			return err
+		}
+	}
 	if c.JSON == "" {
 		return nil
 	}
@@ -170,4 +176,97 @@ func (e *evidence) promptCalls() []call {
 		}
 	}
 	return out
+}
+
+// mergeReports prints the table of several runs from their reports, and writes it
+// into the page that -out names.
+func mergeReports(c Config, out io.Writer) error {
+	var all []summary
+	for _, file := range c.Reports {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("read a report: %w", err)
+		}
+		var one summary
+		if err := json.Unmarshal(text, &one); err != nil {
+			return fmt.Errorf("read the report %s: %w", file, err)
+		}
+		all = append(all, one)
+	}
+	table := longRunTable(all)
+	_, err := io.WriteString(out, table)
+	if err != nil || c.Out == "" {
+		return err
+	}
+	return figures.Write(c.Out, figures.Table{Name: "the last long run", Text: table})
+}
+
+// longRunTable is what several runs came to, with the worst of each recovery.
+func longRunTable(all []summary) string {
+	var sum summary
+	var seeds, backends []string
+	kinds := map[string]bool{}
+	faults := 0
+	for _, one := range all {
+		seeds, backends = append(seeds, fmt.Sprint(one.Seed)), append(backends, "`"+one.Backend+"`")
+		for kind, n := range one.Faults {
+			kinds[kind], faults = true, faults+n
+		}
+		sum.Calls, sum.Succeeded, sum.Repeated = sum.Calls+one.Calls, sum.Succeeded+one.Succeeded, sum.Repeated+one.Repeated
+		sum.Violations = append(sum.Violations, one.Violations...)
+		for _, limit := range one.Limits {
+			sum.Limits = merged(sum.Limits, limit)
+		}
+		sum.Seconds = max(sum.Seconds, one.Seconds)
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "Seeds %s, %.0f s each, %s: %d faults of %d kinds, %d calls, %d executions that succeeded at their target, %d further successes of them, **%d violations**.\n\n",
+		list(seeds), sum.Seconds, list(backends), faults, len(kinds), sum.Calls, sum.Succeeded, sum.Repeated, len(sum.Violations))
+	text.WriteString("| recovery | times | at most | worst, alone | worst, other faults near |\n| --- | --- | --- | --- | --- |\n")
+	for _, limit := range sum.Limits {
+		alone := ""
+		if limit.Alone >= 0 {
+			alone = fmt.Sprintf("%.1f", limit.Alone)
+		}
+		fmt.Fprintf(&text, "| %s | %d | %g | %s | %.1f |\n", limit.What, limit.Times, limit.AtMost, alone, limit.Worst)
+	}
+	return text.String()
+}
+
+// merged adds a recovery of one run to those of others.
+func merged(all []recoveryLimit, one recoveryLimit) []recoveryLimit {
+	at := slices.IndexFunc(all, func(l recoveryLimit) bool { return l.What == one.What })
+	if at < 0 {
+		return append(all, one)
+	}
+	all[at].Times += one.Times
+	all[at].Alone, all[at].Worst = max(all[at].Alone, one.Alone), max(all[at].Worst, one.Worst)
+	return all
+}
+
+// list names each value once, in order.
+func list(values []string) string {
+	slices.Sort(values)
+	values = slices.Compact(values)
+	if len(values) < 2 {
+		return strings.Join(values, "")
+	}
+	return strings.Join(values[:len(values)-1], ", ") + " and " + values[len(values)-1]
+}
+
+// upgradeSentence is what an upgrade under load came to.
+func upgradeSentence(c Config, e *evidence, sum summary) string {
+	replaced, migrated := 0, 0.0
+	first, last := e.faults[0].begun, e.faults[0].healed
+	for _, f := range e.faults {
+		if f.kind == "migrate" {
+			migrated = f.lasts.Seconds()
+			first = f.healed
+			continue
+		}
+		replaced, last = replaced+1, f.healed
+	}
+	return fmt.Sprintf("`go run ./cmd/chaos -seed %d -duration %v -upgrade-from %s`: the migrations took %.1f s, %d processes were replaced in %.0f s; "+
+		"%d calls, %d executions that succeeded at their target, %d of them more than once, %d violations.\n",
+		c.Seed, c.Duration, c.Earlier, migrated, replaced, last.Sub(first).Seconds(), sum.Calls, sum.Succeeded, sum.Repeated, len(sum.Violations))
 }
