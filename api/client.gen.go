@@ -304,7 +304,7 @@ type ClientInterface interface {
 
 	// RetryExecution Run an execution again
 	//
-	// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The old one does not change: only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+	// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 	//
 	// Corresponds with POST /api/v1/scheduler/executions/{id}/retry (the `RetryExecution` operationId).
 	RetryExecution(ctx context.Context, id ExecutionID, params *RetryExecutionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1419,7 +1419,7 @@ func (c *Client) CancelExecution(ctx context.Context, id ExecutionID, body Cance
 
 // RetryExecution Run an execution again
 //
-// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The old one does not change: only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 //
 // Corresponds with POST /api/v1/scheduler/executions/{id}/retry (the `RetryExecution` operationId).
 func (c *Client) RetryExecution(ctx context.Context, id ExecutionID, params *RetryExecutionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3658,6 +3658,18 @@ func NewListExecutionsRequest(server string, params *ListExecutionsParams) (*htt
 
 		}
 
+		if params.ErrorType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "errorType", *params.ErrorType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.TriggeredBy != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "triggeredBy", *params.TriggeredBy, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -5110,6 +5122,18 @@ func NewListJobExecutionsRequest(server string, id JobID, params *ListJobExecuti
 		if params.JobType != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "jobType", *params.JobType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ErrorType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "errorType", *params.ErrorType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -7313,7 +7337,7 @@ type ClientWithResponsesInterface interface {
 
 	// RetryExecutionWithResponse Run an execution again
 	//
-	// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The old one does not change: only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+	// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18138,7 +18162,7 @@ func (c *ClientWithResponses) CancelExecutionWithResponse(ctx context.Context, i
 
 // RetryExecutionWithResponse Run an execution again
 //
-// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The old one does not change: only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 //
 // Returns a wrapper object for the known response body format(s).
 //

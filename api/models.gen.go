@@ -13,6 +13,30 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for AttemptStatus.
+const (
+	AttemptStatusCancelled AttemptStatus = "cancelled"
+	AttemptStatusCompleted AttemptStatus = "completed"
+	AttemptStatusFailed    AttemptStatus = "failed"
+	AttemptStatusRunning   AttemptStatus = "running"
+)
+
+// Valid indicates whether the value is a known member of the AttemptStatus enum.
+func (e AttemptStatus) Valid() bool {
+	switch e {
+	case AttemptStatusCancelled:
+		return true
+	case AttemptStatusCompleted:
+		return true
+	case AttemptStatusFailed:
+		return true
+	case AttemptStatusRunning:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for AuditEntryActorKind.
 const (
 	AuditEntryActorKindAPIKey  AuditEntryActorKind = "apiKey"
@@ -1014,24 +1038,46 @@ type APIKeySpec struct {
 	Scopes []Permission `json:"scopes"`
 }
 
-// Attempt An attempt that failed and was followed by another.
+// Attempt One attempt of an execution.
 type Attempt struct {
-	EndedAt time.Time `json:"endedAt"`
+	// DurationMs Milliseconds that it took, to the microsecond; null while it runs.
+	//
+	// Example: 130.25
+	DurationMs nullable.Nullable[float64] `json:"durationMs"`
 
-	// ErrorMessage Example: connect: connection refused
-	ErrorMessage string `json:"errorMessage"`
+	// EndedAt Null while it runs.
+	EndedAt nullable.Nullable[time.Time] `json:"endedAt"`
 
-	// ErrorStack Example: goroutine 7 [running]: main.report()
+	// ErrorMessage Null unless it failed.
+	//
+	// Example: connect: connection refused
+	ErrorMessage nullable.Nullable[string] `json:"errorMessage"`
+
+	// ErrorStack Of a function that panicked, where.
+	//
+	// Example: goroutine 7 [running]: main.report()
 	ErrorStack nullable.Nullable[string] `json:"errorStack"`
 
-	// ErrorType Why an attempt failed.
-	ErrorType ErrorType `json:"errorType"`
+	// ErrorType Why it failed; null unless it did.
+	ErrorType nullable.Nullable[ErrorType] `json:"errorType"`
 
-	// Number Example: 1
-	Number    int                                   `json:"number"`
-	StartedAt nullable.Nullable[time.Time]          `json:"startedAt"`
-	WorkerID  nullable.Nullable[openapi_types.UUID] `json:"workerId"`
+	// Number Counts from 1.
+	//
+	// Example: 1
+	Number int `json:"number"`
+
+	// StartedAt Null only in history from before this was recorded.
+	StartedAt nullable.Nullable[time.Time] `json:"startedAt"`
+
+	// Status `failed` attempts that are not the last one were followed by another.
+	Status AttemptStatus `json:"status"`
+
+	// WorkerID The worker that ran it.
+	WorkerID nullable.Nullable[openapi_types.UUID] `json:"workerId"`
 }
+
+// AttemptStatus `failed` attempts that are not the last one were followed by another.
+type AttemptStatus string
 
 // AuditEntry One change.
 type AuditEntry struct {
@@ -1545,7 +1591,7 @@ type ErrorType string
 
 // Execution One run of a job, from `pending` to a state that does not change any more.
 type Execution struct {
-	// Attempts Failed attempts before the current or last one, oldest first.
+	// Attempts All attempts, oldest first, with the one that runs and the one that ended the execution.
 	Attempts []Attempt `json:"attempts"`
 
 	// BackfillID The backfill that made it.
@@ -1561,10 +1607,10 @@ type Execution struct {
 	CompletedAt nullable.Nullable[time.Time] `json:"completedAt"`
 	CreatedAt   time.Time                    `json:"createdAt"`
 
-	// DurationMs How long the last attempt took, in milliseconds.
+	// DurationMs Milliseconds that the last attempt took, to the microsecond.
 	//
-	// Example: 130
-	DurationMs nullable.Nullable[int64] `json:"durationMs"`
+	// Example: 130.25
+	DurationMs nullable.Nullable[float64] `json:"durationMs"`
 
 	// ErrorMessage Example: connect: connection refused
 	ErrorMessage nullable.Nullable[string] `json:"errorMessage"`
@@ -1576,6 +1622,11 @@ type Execution struct {
 	ErrorType nullable.Nullable[ErrorType] `json:"errorType"`
 	ID        openapi_types.UUID           `json:"id"`
 	JobID     openapi_types.UUID           `json:"jobId"`
+
+	// JobName The name of the job as it is now; of a deleted job, as it was last.
+	//
+	// Example: nightly report
+	JobName string `json:"jobName"`
 
 	// JobType `http` calls a URL, `function` runs a function.
 	JobType JobType `json:"jobType"`
@@ -1620,10 +1671,16 @@ type Execution struct {
 	// Result What the job type answered; any JSON, capped in size. In lists null, unless `include=result`.
 	Result json.RawMessage `json:"result"`
 
+	// RetriedAs The newest execution that repeats it.
+	RetriedAs nullable.Nullable[openapi_types.UUID] `json:"retriedAs"`
+
 	// RetryCount How many attempts were made after the first.
 	//
 	// Example: 0
 	RetryCount int `json:"retryCount"`
+
+	// RetryOf The execution that it repeats; null unless `triggerType` is `retry`.
+	RetryOf nullable.Nullable[openapi_types.UUID] `json:"retryOf"`
 
 	// ScheduledAt The due instant, or that of the trigger.
 	ScheduledAt time.Time `json:"scheduledAt"`
@@ -1738,6 +1795,8 @@ type ExecutionPage struct {
 
 // ExecutionSelection Which executions, newest first; all that is given has to fit.
 type ExecutionSelection struct {
+	ErrorType *[]ErrorType `json:"errorType,omitempty"`
+
 	// From Of `scheduledAt`, included.
 	From    *time.Time          `json:"from,omitempty"`
 	JobID   *openapi_types.UUID `json:"jobId,omitempty"`
@@ -3275,6 +3334,9 @@ type CreatedTo = time.Time
 // Cursor defines model for Cursor.
 type Cursor = string
 
+// ErrorTypes defines model for ErrorTypes.
+type ErrorTypes = []ErrorType
+
 // ExecutionID defines model for ExecutionID.
 type ExecutionID = openapi_types.UUID
 
@@ -3544,6 +3606,9 @@ type ListExecutionsParams struct {
 	// JobType Only of these job types; may be repeated.
 	JobType *JobTypes `form:"jobType,omitempty" json:"jobType,omitempty"`
 
+	// ErrorType Only failed executions with one of these; may be repeated.
+	ErrorType *ErrorTypes `form:"errorType,omitempty" json:"errorType,omitempty"`
+
 	// TriggeredBy Only executions that this `sub` asked for.
 	TriggeredBy *TriggeredBy `form:"triggeredBy,omitempty" json:"triggeredBy,omitempty"`
 
@@ -3720,6 +3785,9 @@ type ListJobExecutionsParams struct {
 
 	// JobType Only of these job types; may be repeated.
 	JobType *JobTypes `form:"jobType,omitempty" json:"jobType,omitempty"`
+
+	// ErrorType Only failed executions with one of these; may be repeated.
+	ErrorType *ErrorTypes `form:"errorType,omitempty" json:"errorType,omitempty"`
 
 	// TriggeredBy Only executions that this `sub` asked for.
 	TriggeredBy *TriggeredBy `form:"triggeredBy,omitempty" json:"triggeredBy,omitempty"`

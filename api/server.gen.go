@@ -1302,6 +1302,19 @@ func (siw *ServerInterfaceWrapper) ListExecutions(w http.ResponseWriter, r *http
 		return
 	}
 
+	// ------------- Optional query parameter "errorType" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "errorType", r.URL.Query(), &params.ErrorType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "errorType"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "errorType", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "triggeredBy" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "triggeredBy", r.URL.Query(), &params.TriggeredBy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -2421,6 +2434,19 @@ func (siw *ServerInterfaceWrapper) ListJobExecutions(w http.ResponseWriter, r *h
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "jobType"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "jobType", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "errorType" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "errorType", r.URL.Query(), &params.ErrorType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "errorType"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "errorType", Err: err})
 		}
 		return
 	}

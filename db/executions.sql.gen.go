@@ -14,8 +14,12 @@ import (
 )
 
 const GetExecution = `-- name: GetExecution :one
-SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
-WHERE tenant_id = $1 AND id = $2 AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
+SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters, s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at, s.completed_at, s.duration_ms, s.result, s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by, s.duration_us, s.attempt_started_at,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $1 AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $1 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $1 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as
+FROM executions s
+WHERE s.tenant_id = $1 AND s.id = $2 AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
 `
 
 type GetExecutionParams struct {
@@ -25,16 +29,57 @@ type GetExecutionParams struct {
 	ToAt     time.Time
 }
 
+type GetExecutionRow struct {
+	ID                uuid.UUID
+	ScheduledAt       time.Time
+	TenantID          uuid.UUID
+	JobID             uuid.UUID
+	JobVersion        int32
+	TriggerType       string
+	TriggeredBy       string
+	JobType           string
+	Priority          int16
+	Parameters        json.RawMessage
+	Status            string
+	Reason            string
+	MissedCount       *int64
+	MissedUntil       *time.Time
+	Attempt           int32
+	MaxAttempts       int32
+	Progress          int16
+	Attempts          json.RawMessage
+	WorkerID          *uuid.UUID
+	StartedAt         *time.Time
+	CompletedAt       *time.Time
+	DurationMs        *int64
+	Result            json.RawMessage
+	ErrorType         *string
+	ErrorMessage      *string
+	ErrorStack        *string
+	MemoryPeakMb      *float32
+	CpuTimeMs         *int64
+	CreatedAt         time.Time
+	AvailableAt       *time.Time
+	CancelRequestedAt *time.Time
+	BackfillID        *uuid.UUID
+	CancelledBy       string
+	DurationUs        *int64
+	AttemptStartedAt  *time.Time
+	JobName           string
+	RetryOf           uuid.UUID
+	RetriedAs         uuid.UUID
+}
+
 // One view over what is active and what is over.
 // The id holds the instant in milliseconds: the range reads one partition.
-func (q *Queries) GetExecution(ctx context.Context, arg GetExecutionParams) (Execution, error) {
+func (q *Queries) GetExecution(ctx context.Context, arg GetExecutionParams) (GetExecutionRow, error) {
 	row := q.db.QueryRow(ctx, GetExecution,
 		arg.TenantID,
 		arg.ID,
 		arg.FromAt,
 		arg.ToAt,
 	)
-	var i Execution
+	var i GetExecutionRow
 	err := row.Scan(
 		&i.ID,
 		&i.ScheduledAt,
@@ -69,6 +114,11 @@ func (q *Queries) GetExecution(ctx context.Context, arg GetExecutionParams) (Exe
 		&i.CancelRequestedAt,
 		&i.BackfillID,
 		&i.CancelledBy,
+		&i.DurationUs,
+		&i.AttemptStartedAt,
+		&i.JobName,
+		&i.RetryOf,
+		&i.RetriedAs,
 	)
 	return i, err
 }
@@ -78,38 +128,44 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
        s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.duration_us, s.attempt_started_at,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        s.number, s.fits::boolean AS fits
 FROM (
-    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
-           (($2::text[] IS NULL OR e.status = ANY ($2::text[]))
-            AND ($3::text[] IS NULL OR e.trigger_type = ANY ($3::text[]))
-            AND ($4::text[] IS NULL OR e.job_type = ANY ($4::text[]))
-            AND ($5::text IS NULL OR e.triggered_by = $5::text)
-            AND ($6::timestamptz IS NULL OR e.created_at >= $6::timestamptz)
-            AND ($7::timestamptz IS NULL OR e.created_at < $7::timestamptz)) AS fits
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, e.duration_us, e.attempt_started_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($3::text[] IS NULL OR e.status = ANY ($3::text[]))
+            AND ($4::text[] IS NULL OR e.trigger_type = ANY ($4::text[]))
+            AND ($5::text[] IS NULL OR e.job_type = ANY ($5::text[]))
+            AND ($6::text[] IS NULL OR e.error_type = ANY ($6::text[]))
+            AND ($7::text IS NULL OR e.triggered_by = $7::text)
+            AND ($8::timestamptz IS NULL OR e.created_at >= $8::timestamptz)
+            AND ($9::timestamptz IS NULL OR e.created_at < $9::timestamptz)) AS fits
     FROM (
-        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
-        WHERE tenant_id = $8
-          AND scheduled_at >= $9::timestamptz AND scheduled_at < $10::timestamptz
-          AND (scheduled_at, id) < ($11::timestamptz, $12::uuid)
-        ORDER BY scheduled_at DESC, id DESC LIMIT $13
+        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by, duration_us, attempt_started_at FROM executions
+        WHERE tenant_id = $2
+          AND scheduled_at >= $10::timestamptz AND scheduled_at < $11::timestamptz
+          AND (scheduled_at, id) < ($12::timestamptz, $13::uuid)
+        ORDER BY scheduled_at DESC, id DESC LIMIT $14
     ) e
     WINDOW listed AS (ORDER BY e.scheduled_at DESC, e.id DESC)
 ) s
 WHERE s.fits OR s.last
 ORDER BY s.scheduled_at DESC, s.id DESC
-LIMIT $14
+LIMIT $15
 `
 
 type ListExecutionsParams struct {
 	WithResult  bool
+	TenantID    uuid.UUID
 	Statuses    []string
 	Triggers    []string
 	JobTypes    []string
+	ErrorTypes  []string
 	TriggeredBy *string
 	CreatedFrom *time.Time
 	CreatedTo   *time.Time
-	TenantID    uuid.UUID
 	FromAt      time.Time
 	ToAt        time.Time
 	PlaceAt     time.Time
@@ -152,6 +208,11 @@ type ListExecutionsRow struct {
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
 	CancelledBy       string
+	DurationUs        *int64
+	AttemptStartedAt  *time.Time
+	JobName           string
+	RetryOf           uuid.UUID
+	RetriedAs         uuid.UUID
 	Number            int64
 	Fits              bool
 }
@@ -167,13 +228,14 @@ type ListExecutionsRow struct {
 func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) ([]ListExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ListExecutions,
 		arg.WithResult,
+		arg.TenantID,
 		arg.Statuses,
 		arg.Triggers,
 		arg.JobTypes,
+		arg.ErrorTypes,
 		arg.TriggeredBy,
 		arg.CreatedFrom,
 		arg.CreatedTo,
-		arg.TenantID,
 		arg.FromAt,
 		arg.ToAt,
 		arg.PlaceAt,
@@ -222,6 +284,11 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 			&i.CancelRequestedAt,
 			&i.BackfillID,
 			&i.CancelledBy,
+			&i.DurationUs,
+			&i.AttemptStartedAt,
+			&i.JobName,
+			&i.RetryOf,
+			&i.RetriedAs,
 			&i.Number,
 			&i.Fits,
 		); err != nil {
@@ -240,38 +307,44 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
        s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.duration_us, s.attempt_started_at,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        s.number, s.fits::boolean AS fits
 FROM (
-    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
-           (($2::text[] IS NULL OR e.status = ANY ($2::text[]))
-            AND ($3::text[] IS NULL OR e.trigger_type = ANY ($3::text[]))
-            AND ($4::text[] IS NULL OR e.job_type = ANY ($4::text[]))
-            AND ($5::text IS NULL OR e.triggered_by = $5::text)
-            AND ($6::timestamptz IS NULL OR e.created_at >= $6::timestamptz)
-            AND ($7::timestamptz IS NULL OR e.created_at < $7::timestamptz)) AS fits
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, e.duration_us, e.attempt_started_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($3::text[] IS NULL OR e.status = ANY ($3::text[]))
+            AND ($4::text[] IS NULL OR e.trigger_type = ANY ($4::text[]))
+            AND ($5::text[] IS NULL OR e.job_type = ANY ($5::text[]))
+            AND ($6::text[] IS NULL OR e.error_type = ANY ($6::text[]))
+            AND ($7::text IS NULL OR e.triggered_by = $7::text)
+            AND ($8::timestamptz IS NULL OR e.created_at >= $8::timestamptz)
+            AND ($9::timestamptz IS NULL OR e.created_at < $9::timestamptz)) AS fits
     FROM (
-        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
-        WHERE tenant_id = $8 AND job_id = $9
-          AND scheduled_at >= $10::timestamptz AND scheduled_at < $11::timestamptz
-          AND (scheduled_at, id) < ($12::timestamptz, $13::uuid)
-        ORDER BY scheduled_at DESC, id DESC LIMIT $14
+        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by, duration_us, attempt_started_at FROM executions
+        WHERE tenant_id = $2 AND job_id = $10::uuid
+          AND scheduled_at >= $11::timestamptz AND scheduled_at < $12::timestamptz
+          AND (scheduled_at, id) < ($13::timestamptz, $14::uuid)
+        ORDER BY scheduled_at DESC, id DESC LIMIT $15
     ) e
     WINDOW listed AS (ORDER BY e.scheduled_at DESC, e.id DESC)
 ) s
 WHERE s.fits OR s.last
 ORDER BY s.scheduled_at DESC, s.id DESC
-LIMIT $15
+LIMIT $16
 `
 
 type ListExecutionsByJobParams struct {
 	WithResult  bool
+	TenantID    uuid.UUID
 	Statuses    []string
 	Triggers    []string
 	JobTypes    []string
+	ErrorTypes  []string
 	TriggeredBy *string
 	CreatedFrom *time.Time
 	CreatedTo   *time.Time
-	TenantID    uuid.UUID
 	JobID       uuid.UUID
 	FromAt      time.Time
 	ToAt        time.Time
@@ -315,6 +388,11 @@ type ListExecutionsByJobRow struct {
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
 	CancelledBy       string
+	DurationUs        *int64
+	AttemptStartedAt  *time.Time
+	JobName           string
+	RetryOf           uuid.UUID
+	RetriedAs         uuid.UUID
 	Number            int64
 	Fits              bool
 }
@@ -323,13 +401,14 @@ type ListExecutionsByJobRow struct {
 func (q *Queries) ListExecutionsByJob(ctx context.Context, arg ListExecutionsByJobParams) ([]ListExecutionsByJobRow, error) {
 	rows, err := q.db.Query(ctx, ListExecutionsByJob,
 		arg.WithResult,
+		arg.TenantID,
 		arg.Statuses,
 		arg.Triggers,
 		arg.JobTypes,
+		arg.ErrorTypes,
 		arg.TriggeredBy,
 		arg.CreatedFrom,
 		arg.CreatedTo,
-		arg.TenantID,
 		arg.JobID,
 		arg.FromAt,
 		arg.ToAt,
@@ -379,6 +458,11 @@ func (q *Queries) ListExecutionsByJob(ctx context.Context, arg ListExecutionsByJ
 			&i.CancelRequestedAt,
 			&i.BackfillID,
 			&i.CancelledBy,
+			&i.DurationUs,
+			&i.AttemptStartedAt,
+			&i.JobName,
+			&i.RetryOf,
+			&i.RetriedAs,
 			&i.Number,
 			&i.Fits,
 		); err != nil {
@@ -397,38 +481,44 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
        s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.duration_us, s.attempt_started_at,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        s.number, s.fits::boolean AS fits
 FROM (
-    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
-           (($2::text[] IS NULL OR e.status = ANY ($2::text[]))
-            AND ($3::text[] IS NULL OR e.trigger_type = ANY ($3::text[]))
-            AND ($4::text[] IS NULL OR e.job_type = ANY ($4::text[]))
-            AND ($5::text IS NULL OR e.triggered_by = $5::text)
-            AND ($6::timestamptz IS NULL OR e.created_at >= $6::timestamptz)
-            AND ($7::timestamptz IS NULL OR e.created_at < $7::timestamptz)) AS fits
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, e.duration_us, e.attempt_started_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($3::text[] IS NULL OR e.status = ANY ($3::text[]))
+            AND ($4::text[] IS NULL OR e.trigger_type = ANY ($4::text[]))
+            AND ($5::text[] IS NULL OR e.job_type = ANY ($5::text[]))
+            AND ($6::text[] IS NULL OR e.error_type = ANY ($6::text[]))
+            AND ($7::text IS NULL OR e.triggered_by = $7::text)
+            AND ($8::timestamptz IS NULL OR e.created_at >= $8::timestamptz)
+            AND ($9::timestamptz IS NULL OR e.created_at < $9::timestamptz)) AS fits
     FROM (
-        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
-        WHERE tenant_id = $8
-          AND scheduled_at >= $9::timestamptz AND scheduled_at < $10::timestamptz
-          AND (scheduled_at, id) > ($11::timestamptz, $12::uuid)
-        ORDER BY scheduled_at, id LIMIT $13
+        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by, duration_us, attempt_started_at FROM executions
+        WHERE tenant_id = $2
+          AND scheduled_at >= $10::timestamptz AND scheduled_at < $11::timestamptz
+          AND (scheduled_at, id) > ($12::timestamptz, $13::uuid)
+        ORDER BY scheduled_at, id LIMIT $14
     ) e
     WINDOW listed AS (ORDER BY e.scheduled_at, e.id)
 ) s
 WHERE s.fits OR s.last
 ORDER BY s.scheduled_at, s.id
-LIMIT $14
+LIMIT $15
 `
 
 type ListOldestExecutionsParams struct {
 	WithResult  bool
+	TenantID    uuid.UUID
 	Statuses    []string
 	Triggers    []string
 	JobTypes    []string
+	ErrorTypes  []string
 	TriggeredBy *string
 	CreatedFrom *time.Time
 	CreatedTo   *time.Time
-	TenantID    uuid.UUID
 	FromAt      time.Time
 	ToAt        time.Time
 	PlaceAt     time.Time
@@ -471,6 +561,11 @@ type ListOldestExecutionsRow struct {
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
 	CancelledBy       string
+	DurationUs        *int64
+	AttemptStartedAt  *time.Time
+	JobName           string
+	RetryOf           uuid.UUID
+	RetriedAs         uuid.UUID
 	Number            int64
 	Fits              bool
 }
@@ -479,13 +574,14 @@ type ListOldestExecutionsRow struct {
 func (q *Queries) ListOldestExecutions(ctx context.Context, arg ListOldestExecutionsParams) ([]ListOldestExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ListOldestExecutions,
 		arg.WithResult,
+		arg.TenantID,
 		arg.Statuses,
 		arg.Triggers,
 		arg.JobTypes,
+		arg.ErrorTypes,
 		arg.TriggeredBy,
 		arg.CreatedFrom,
 		arg.CreatedTo,
-		arg.TenantID,
 		arg.FromAt,
 		arg.ToAt,
 		arg.PlaceAt,
@@ -534,6 +630,11 @@ func (q *Queries) ListOldestExecutions(ctx context.Context, arg ListOldestExecut
 			&i.CancelRequestedAt,
 			&i.BackfillID,
 			&i.CancelledBy,
+			&i.DurationUs,
+			&i.AttemptStartedAt,
+			&i.JobName,
+			&i.RetryOf,
+			&i.RetriedAs,
 			&i.Number,
 			&i.Fits,
 		); err != nil {
@@ -552,38 +653,44 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
        s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.duration_us, s.attempt_started_at,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        s.number, s.fits::boolean AS fits
 FROM (
-    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
-           (($2::text[] IS NULL OR e.status = ANY ($2::text[]))
-            AND ($3::text[] IS NULL OR e.trigger_type = ANY ($3::text[]))
-            AND ($4::text[] IS NULL OR e.job_type = ANY ($4::text[]))
-            AND ($5::text IS NULL OR e.triggered_by = $5::text)
-            AND ($6::timestamptz IS NULL OR e.created_at >= $6::timestamptz)
-            AND ($7::timestamptz IS NULL OR e.created_at < $7::timestamptz)) AS fits
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, e.duration_us, e.attempt_started_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($3::text[] IS NULL OR e.status = ANY ($3::text[]))
+            AND ($4::text[] IS NULL OR e.trigger_type = ANY ($4::text[]))
+            AND ($5::text[] IS NULL OR e.job_type = ANY ($5::text[]))
+            AND ($6::text[] IS NULL OR e.error_type = ANY ($6::text[]))
+            AND ($7::text IS NULL OR e.triggered_by = $7::text)
+            AND ($8::timestamptz IS NULL OR e.created_at >= $8::timestamptz)
+            AND ($9::timestamptz IS NULL OR e.created_at < $9::timestamptz)) AS fits
     FROM (
-        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
-        WHERE tenant_id = $8 AND job_id = $9
-          AND scheduled_at >= $10::timestamptz AND scheduled_at < $11::timestamptz
-          AND (scheduled_at, id) > ($12::timestamptz, $13::uuid)
-        ORDER BY scheduled_at, id LIMIT $14
+        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by, duration_us, attempt_started_at FROM executions
+        WHERE tenant_id = $2 AND job_id = $10::uuid
+          AND scheduled_at >= $11::timestamptz AND scheduled_at < $12::timestamptz
+          AND (scheduled_at, id) > ($13::timestamptz, $14::uuid)
+        ORDER BY scheduled_at, id LIMIT $15
     ) e
     WINDOW listed AS (ORDER BY e.scheduled_at, e.id)
 ) s
 WHERE s.fits OR s.last
 ORDER BY s.scheduled_at, s.id
-LIMIT $15
+LIMIT $16
 `
 
 type ListOldestExecutionsByJobParams struct {
 	WithResult  bool
+	TenantID    uuid.UUID
 	Statuses    []string
 	Triggers    []string
 	JobTypes    []string
+	ErrorTypes  []string
 	TriggeredBy *string
 	CreatedFrom *time.Time
 	CreatedTo   *time.Time
-	TenantID    uuid.UUID
 	JobID       uuid.UUID
 	FromAt      time.Time
 	ToAt        time.Time
@@ -627,6 +734,11 @@ type ListOldestExecutionsByJobRow struct {
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
 	CancelledBy       string
+	DurationUs        *int64
+	AttemptStartedAt  *time.Time
+	JobName           string
+	RetryOf           uuid.UUID
+	RetriedAs         uuid.UUID
 	Number            int64
 	Fits              bool
 }
@@ -635,13 +747,14 @@ type ListOldestExecutionsByJobRow struct {
 func (q *Queries) ListOldestExecutionsByJob(ctx context.Context, arg ListOldestExecutionsByJobParams) ([]ListOldestExecutionsByJobRow, error) {
 	rows, err := q.db.Query(ctx, ListOldestExecutionsByJob,
 		arg.WithResult,
+		arg.TenantID,
 		arg.Statuses,
 		arg.Triggers,
 		arg.JobTypes,
+		arg.ErrorTypes,
 		arg.TriggeredBy,
 		arg.CreatedFrom,
 		arg.CreatedTo,
-		arg.TenantID,
 		arg.JobID,
 		arg.FromAt,
 		arg.ToAt,
@@ -691,6 +804,11 @@ func (q *Queries) ListOldestExecutionsByJob(ctx context.Context, arg ListOldestE
 			&i.CancelRequestedAt,
 			&i.BackfillID,
 			&i.CancelledBy,
+			&i.DurationUs,
+			&i.AttemptStartedAt,
+			&i.JobName,
+			&i.RetryOf,
+			&i.RetriedAs,
 			&i.Number,
 			&i.Fits,
 		); err != nil {
@@ -738,38 +856,44 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
        s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.duration_us, s.attempt_started_at,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        s.number, s.fits::boolean AS fits
 FROM (
-    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
-           (($2::text[] IS NULL OR e.status = ANY ($2::text[]))
-            AND ($3::text[] IS NULL OR e.trigger_type = ANY ($3::text[]))
-            AND ($4::text[] IS NULL OR e.job_type = ANY ($4::text[]))
-            AND ($5::text IS NULL OR e.triggered_by = $5::text)
-            AND ($6::timestamptz IS NULL OR e.created_at >= $6::timestamptz)
-            AND ($7::timestamptz IS NULL OR e.created_at < $7::timestamptz)) AS fits
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, e.duration_us, e.attempt_started_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($3::text[] IS NULL OR e.status = ANY ($3::text[]))
+            AND ($4::text[] IS NULL OR e.trigger_type = ANY ($4::text[]))
+            AND ($5::text[] IS NULL OR e.job_type = ANY ($5::text[]))
+            AND ($6::text[] IS NULL OR e.error_type = ANY ($6::text[]))
+            AND ($7::text IS NULL OR e.triggered_by = $7::text)
+            AND ($8::timestamptz IS NULL OR e.created_at >= $8::timestamptz)
+            AND ($9::timestamptz IS NULL OR e.created_at < $9::timestamptz)) AS fits
     FROM (
-        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
-        WHERE tenant_id = $8 AND status <> 'completed'
-          AND scheduled_at >= $9::timestamptz AND scheduled_at < $10::timestamptz
-          AND (scheduled_at, id) < ($11::timestamptz, $12::uuid)
-        ORDER BY scheduled_at DESC, id DESC LIMIT $13
+        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by, duration_us, attempt_started_at FROM executions
+        WHERE tenant_id = $2 AND status <> 'completed'
+          AND scheduled_at >= $10::timestamptz AND scheduled_at < $11::timestamptz
+          AND (scheduled_at, id) < ($12::timestamptz, $13::uuid)
+        ORDER BY scheduled_at DESC, id DESC LIMIT $14
     ) e
     WINDOW listed AS (ORDER BY e.scheduled_at DESC, e.id DESC)
 ) s
 WHERE s.fits OR s.last
 ORDER BY s.scheduled_at DESC, s.id DESC
-LIMIT $14
+LIMIT $15
 `
 
 type ListUnsuccessfulExecutionsParams struct {
 	WithResult  bool
+	TenantID    uuid.UUID
 	Statuses    []string
 	Triggers    []string
 	JobTypes    []string
+	ErrorTypes  []string
 	TriggeredBy *string
 	CreatedFrom *time.Time
 	CreatedTo   *time.Time
-	TenantID    uuid.UUID
 	FromAt      time.Time
 	ToAt        time.Time
 	PlaceAt     time.Time
@@ -812,6 +936,11 @@ type ListUnsuccessfulExecutionsRow struct {
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
 	CancelledBy       string
+	DurationUs        *int64
+	AttemptStartedAt  *time.Time
+	JobName           string
+	RetryOf           uuid.UUID
+	RetriedAs         uuid.UUID
 	Number            int64
 	Fits              bool
 }
@@ -821,13 +950,14 @@ type ListUnsuccessfulExecutionsRow struct {
 func (q *Queries) ListUnsuccessfulExecutions(ctx context.Context, arg ListUnsuccessfulExecutionsParams) ([]ListUnsuccessfulExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ListUnsuccessfulExecutions,
 		arg.WithResult,
+		arg.TenantID,
 		arg.Statuses,
 		arg.Triggers,
 		arg.JobTypes,
+		arg.ErrorTypes,
 		arg.TriggeredBy,
 		arg.CreatedFrom,
 		arg.CreatedTo,
-		arg.TenantID,
 		arg.FromAt,
 		arg.ToAt,
 		arg.PlaceAt,
@@ -876,6 +1006,11 @@ func (q *Queries) ListUnsuccessfulExecutions(ctx context.Context, arg ListUnsucc
 			&i.CancelRequestedAt,
 			&i.BackfillID,
 			&i.CancelledBy,
+			&i.DurationUs,
+			&i.AttemptStartedAt,
+			&i.JobName,
+			&i.RetryOf,
+			&i.RetriedAs,
 			&i.Number,
 			&i.Fits,
 		); err != nil {
@@ -894,38 +1029,44 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
        s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.duration_us, s.attempt_started_at,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        s.number, s.fits::boolean AS fits
 FROM (
-    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
-           (($2::text[] IS NULL OR e.status = ANY ($2::text[]))
-            AND ($3::text[] IS NULL OR e.trigger_type = ANY ($3::text[]))
-            AND ($4::text[] IS NULL OR e.job_type = ANY ($4::text[]))
-            AND ($5::text IS NULL OR e.triggered_by = $5::text)
-            AND ($6::timestamptz IS NULL OR e.created_at >= $6::timestamptz)
-            AND ($7::timestamptz IS NULL OR e.created_at < $7::timestamptz)) AS fits
+    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, e.duration_us, e.attempt_started_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
+           (($3::text[] IS NULL OR e.status = ANY ($3::text[]))
+            AND ($4::text[] IS NULL OR e.trigger_type = ANY ($4::text[]))
+            AND ($5::text[] IS NULL OR e.job_type = ANY ($5::text[]))
+            AND ($6::text[] IS NULL OR e.error_type = ANY ($6::text[]))
+            AND ($7::text IS NULL OR e.triggered_by = $7::text)
+            AND ($8::timestamptz IS NULL OR e.created_at >= $8::timestamptz)
+            AND ($9::timestamptz IS NULL OR e.created_at < $9::timestamptz)) AS fits
     FROM (
-        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by FROM executions
-        WHERE tenant_id = $8 AND job_id = $9 AND status <> 'completed'
-          AND scheduled_at >= $10::timestamptz AND scheduled_at < $11::timestamptz
-          AND (scheduled_at, id) < ($12::timestamptz, $13::uuid)
-        ORDER BY scheduled_at DESC, id DESC LIMIT $14
+        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by, duration_us, attempt_started_at FROM executions
+        WHERE tenant_id = $2 AND job_id = $10::uuid AND status <> 'completed'
+          AND scheduled_at >= $11::timestamptz AND scheduled_at < $12::timestamptz
+          AND (scheduled_at, id) < ($13::timestamptz, $14::uuid)
+        ORDER BY scheduled_at DESC, id DESC LIMIT $15
     ) e
     WINDOW listed AS (ORDER BY e.scheduled_at DESC, e.id DESC)
 ) s
 WHERE s.fits OR s.last
 ORDER BY s.scheduled_at DESC, s.id DESC
-LIMIT $15
+LIMIT $16
 `
 
 type ListUnsuccessfulExecutionsByJobParams struct {
 	WithResult  bool
+	TenantID    uuid.UUID
 	Statuses    []string
 	Triggers    []string
 	JobTypes    []string
+	ErrorTypes  []string
 	TriggeredBy *string
 	CreatedFrom *time.Time
 	CreatedTo   *time.Time
-	TenantID    uuid.UUID
 	JobID       uuid.UUID
 	FromAt      time.Time
 	ToAt        time.Time
@@ -969,6 +1110,11 @@ type ListUnsuccessfulExecutionsByJobRow struct {
 	CancelRequestedAt *time.Time
 	BackfillID        *uuid.UUID
 	CancelledBy       string
+	DurationUs        *int64
+	AttemptStartedAt  *time.Time
+	JobName           string
+	RetryOf           uuid.UUID
+	RetriedAs         uuid.UUID
 	Number            int64
 	Fits              bool
 }
@@ -977,13 +1123,14 @@ type ListUnsuccessfulExecutionsByJobRow struct {
 func (q *Queries) ListUnsuccessfulExecutionsByJob(ctx context.Context, arg ListUnsuccessfulExecutionsByJobParams) ([]ListUnsuccessfulExecutionsByJobRow, error) {
 	rows, err := q.db.Query(ctx, ListUnsuccessfulExecutionsByJob,
 		arg.WithResult,
+		arg.TenantID,
 		arg.Statuses,
 		arg.Triggers,
 		arg.JobTypes,
+		arg.ErrorTypes,
 		arg.TriggeredBy,
 		arg.CreatedFrom,
 		arg.CreatedTo,
-		arg.TenantID,
 		arg.JobID,
 		arg.FromAt,
 		arg.ToAt,
@@ -1033,6 +1180,11 @@ func (q *Queries) ListUnsuccessfulExecutionsByJob(ctx context.Context, arg ListU
 			&i.CancelRequestedAt,
 			&i.BackfillID,
 			&i.CancelledBy,
+			&i.DurationUs,
+			&i.AttemptStartedAt,
+			&i.JobName,
+			&i.RetryOf,
+			&i.RetriedAs,
 			&i.Number,
 			&i.Fits,
 		); err != nil {

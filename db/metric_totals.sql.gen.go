@@ -17,8 +17,8 @@ SELECT coalesce(e.tenant_id, '00000000-0000-0000-0000-000000000000'), $1::timest
        count(*) FILTER (WHERE e.status = 'cancelled'), count(*) FILTER (WHERE e.status IN ('skipped', 'missed')),
        count(*) FILTER (WHERE e.status = 'failed' AND e.error_type = 'TIMEOUT'),
        count(*) FILTER (WHERE e.status IN ('completed', 'failed') AND e.attempt > 1),
-       count(e.duration_ms) FILTER (WHERE e.status IN ('completed', 'failed')),
-       coalesce(sum(e.duration_ms) FILTER (WHERE e.status IN ('completed', 'failed')), 0)::bigint
+       count(coalesce(e.duration_us, e.duration_ms)) FILTER (WHERE e.status IN ('completed', 'failed')),
+       (coalesce(sum(coalesce(e.duration_us, e.duration_ms * 1000)) FILTER (WHERE e.status IN ('completed', 'failed')), 0) / 1000)::bigint
 FROM job_executions e
 WHERE e.completed_at > $2::timestamptz AND e.completed_at <= $1::timestamptz
 GROUP BY GROUPING SETS ((e.tenant_id), ())

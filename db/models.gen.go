@@ -79,42 +79,6 @@ type Calendar struct {
 	UpdatedAt   time.Time
 }
 
-type Execution struct {
-	ID                uuid.UUID
-	ScheduledAt       time.Time
-	TenantID          uuid.UUID
-	JobID             uuid.UUID
-	JobVersion        int32
-	TriggerType       string
-	TriggeredBy       string
-	JobType           string
-	Priority          int16
-	Parameters        json.RawMessage
-	Status            string
-	Reason            string
-	MissedCount       *int64
-	MissedUntil       *time.Time
-	Attempt           int32
-	MaxAttempts       int32
-	Progress          int16
-	Attempts          json.RawMessage
-	WorkerID          *uuid.UUID
-	StartedAt         *time.Time
-	CompletedAt       *time.Time
-	DurationMs        *int64
-	Result            json.RawMessage
-	ErrorType         *string
-	ErrorMessage      *string
-	ErrorStack        *string
-	MemoryPeakMb      *float32
-	CpuTimeMs         *int64
-	CreatedAt         time.Time
-	AvailableAt       *time.Time
-	CancelRequestedAt *time.Time
-	BackfillID        *uuid.UUID
-	CancelledBy       string
-}
-
 type JobVersion struct {
 	JobID         uuid.UUID
 	Version       int32

@@ -12,14 +12,14 @@ WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 done AS (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@lease_tokens::uuid[]) AS lease_token,
            unnest(@succeeded::boolean[]) AS succeeded, unnest(@retry_ms::bigint[]) AS retry_ms,
-           unnest(@durations_ms::bigint[]) AS duration_ms, unnest(@results::text[]) AS result,
+           unnest(@durations_us::bigint[]) AS duration_us, unnest(@results::text[]) AS result,
            unnest(@error_types::text[]) AS error_type, unnest(@error_messages::text[]) AS error_message, unnest(@error_stacks::text[]) AS error_stack,
            unnest(@memory_mb::real[]) AS memory_mb, unnest(@cpu_ms::bigint[]) AS cpu_ms
 ),
 locked AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
            e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id,
-           e.concurrency_limit, e.concurrency_key, coalesce(e.cancel_reason, o.reason) AS cancel_reason, coalesce(e.cancelled_by, o.cancelled_by) AS cancelled_by, d.succeeded, d.retry_ms, d.duration_ms, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
+           e.concurrency_limit, e.concurrency_key, coalesce(e.cancel_reason, o.reason) AS cancel_reason, coalesce(e.cancelled_by, o.cancelled_by) AS cancelled_by, d.succeeded, d.retry_ms, d.duration_us, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
            CASE WHEN e.cancel_requested_at IS NOT NULL OR o.reason IS NOT NULL THEN 'cancelled'
                 WHEN d.succeeded THEN 'completed'
                 WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
@@ -42,12 +42,12 @@ moved AS (
 recorded AS (
     INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
                                 status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, backfill_id, started_at, completed_at,
-                                duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, cancelled_by, created_at)
+                                duration_us, attempt_started_at, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, cancelled_by, created_at)
     SELECT l.id, l.scheduled_at, l.tenant_id, l.job_id, l.job_version, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters,
            l.verdict, CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancel_reason, 'cancelled while running') ELSE '' END,
            l.attempt, l.max_attempts, CASE WHEN l.verdict = 'completed' THEN 100 ELSE l.progress END,
            l.attempts, l.worker_id, l.lease_token, l.backfill_id, l.started_at, clock.at,
-           l.duration_ms, nullif(l.result, '')::jsonb, CASE WHEN l.verdict = 'failed' THEN nullif(l.error_type, '') END,
+           l.duration_us, CASE WHEN l.attempt > 1 THEN l.attempt_started_at END, nullif(l.result, '')::jsonb, CASE WHEN l.verdict = 'failed' THEN nullif(l.error_type, '') END,
            CASE WHEN l.verdict = 'failed' THEN nullif(l.error_message, '') END, CASE WHEN l.verdict = 'failed' THEN nullif(l.error_stack, '') END,
            nullif(l.memory_mb, 0), nullif(l.cpu_ms, 0), CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancelled_by, '') ELSE '' END, l.created_at
     FROM locked l, clock WHERE l.verdict <> 'retrying'
@@ -59,7 +59,7 @@ again AS (
         status = 'retrying', worker_id = NULL, lease_token = NULL, deadline_at = NULL, pooled = (e.concurrency_limit = 0 AND e.concurrency_key IS NULL),
         available_at = clock.at + make_interval(secs => l.retry_ms / 1000.0), sweep_at = 'infinity',
         attempts = e.attempts || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
-            'number', l.attempt, 'startedAt', l.attempt_started_at, 'endedAt', clock.at, 'workerId', l.worker_id,
+            'number', l.attempt, 'startedAt', l.attempt_started_at, 'endedAt', clock.at, 'durationUs', l.duration_us, 'workerId', l.worker_id,
             'error', jsonb_build_object('type', l.error_type, 'message', l.error_message, 'stack', nullif(l.error_stack, '')))))
     FROM locked l, clock
     WHERE e.id = ANY (ARRAY(SELECT a.id FROM locked a WHERE a.verdict = 'retrying')) AND e.id = l.id

@@ -1,8 +1,12 @@
 -- name: GetExecution :one
 -- One view over what is active and what is over.
 -- The id holds the instant in milliseconds: the range reads one partition.
-SELECT * FROM executions
-WHERE tenant_id = @tenant_id AND id = @id AND scheduled_at >= @from_at::timestamptz AND scheduled_at < @to_at::timestamptz;
+SELECT s.*,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as
+FROM executions s
+WHERE s.tenant_id = @tenant_id AND s.id = @id AND scheduled_at >= @from_at::timestamptz AND scheduled_at < @to_at::timestamptz;
 
 -- name: ListExecutions :many
 -- Newest first, from the position of the last page, within one window of time:
@@ -17,12 +21,17 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
        s.completed_at, s.duration_ms, (CASE WHEN @with_result::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.duration_us, s.attempt_started_at,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        s.number, s.fits::boolean AS fits
 FROM (
     SELECT e.*, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
            ((sqlc.narg(statuses)::text[] IS NULL OR e.status = ANY (sqlc.narg(statuses)::text[]))
             AND (sqlc.narg(triggers)::text[] IS NULL OR e.trigger_type = ANY (sqlc.narg(triggers)::text[]))
             AND (sqlc.narg(job_types)::text[] IS NULL OR e.job_type = ANY (sqlc.narg(job_types)::text[]))
+            AND (sqlc.narg(error_types)::text[] IS NULL OR e.error_type = ANY (sqlc.narg(error_types)::text[]))
             AND (sqlc.narg(triggered_by)::text IS NULL OR e.triggered_by = sqlc.narg(triggered_by)::text)
             AND (sqlc.narg(created_from)::timestamptz IS NULL OR e.created_at >= sqlc.narg(created_from)::timestamptz)
             AND (sqlc.narg(created_to)::timestamptz IS NULL OR e.created_at < sqlc.narg(created_to)::timestamptz)) AS fits
@@ -45,12 +54,17 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
        s.completed_at, s.duration_ms, (CASE WHEN @with_result::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.duration_us, s.attempt_started_at,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        s.number, s.fits::boolean AS fits
 FROM (
     SELECT e.*, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
            ((sqlc.narg(statuses)::text[] IS NULL OR e.status = ANY (sqlc.narg(statuses)::text[]))
             AND (sqlc.narg(triggers)::text[] IS NULL OR e.trigger_type = ANY (sqlc.narg(triggers)::text[]))
             AND (sqlc.narg(job_types)::text[] IS NULL OR e.job_type = ANY (sqlc.narg(job_types)::text[]))
+            AND (sqlc.narg(error_types)::text[] IS NULL OR e.error_type = ANY (sqlc.narg(error_types)::text[]))
             AND (sqlc.narg(triggered_by)::text IS NULL OR e.triggered_by = sqlc.narg(triggered_by)::text)
             AND (sqlc.narg(created_from)::timestamptz IS NULL OR e.created_at >= sqlc.narg(created_from)::timestamptz)
             AND (sqlc.narg(created_to)::timestamptz IS NULL OR e.created_at < sqlc.narg(created_to)::timestamptz)) AS fits
@@ -74,12 +88,17 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
        s.completed_at, s.duration_ms, (CASE WHEN @with_result::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.duration_us, s.attempt_started_at,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        s.number, s.fits::boolean AS fits
 FROM (
     SELECT e.*, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
            ((sqlc.narg(statuses)::text[] IS NULL OR e.status = ANY (sqlc.narg(statuses)::text[]))
             AND (sqlc.narg(triggers)::text[] IS NULL OR e.trigger_type = ANY (sqlc.narg(triggers)::text[]))
             AND (sqlc.narg(job_types)::text[] IS NULL OR e.job_type = ANY (sqlc.narg(job_types)::text[]))
+            AND (sqlc.narg(error_types)::text[] IS NULL OR e.error_type = ANY (sqlc.narg(error_types)::text[]))
             AND (sqlc.narg(triggered_by)::text IS NULL OR e.triggered_by = sqlc.narg(triggered_by)::text)
             AND (sqlc.narg(created_from)::timestamptz IS NULL OR e.created_at >= sqlc.narg(created_from)::timestamptz)
             AND (sqlc.narg(created_to)::timestamptz IS NULL OR e.created_at < sqlc.narg(created_to)::timestamptz)) AS fits
@@ -102,18 +121,23 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
        s.completed_at, s.duration_ms, (CASE WHEN @with_result::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.duration_us, s.attempt_started_at,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        s.number, s.fits::boolean AS fits
 FROM (
     SELECT e.*, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
            ((sqlc.narg(statuses)::text[] IS NULL OR e.status = ANY (sqlc.narg(statuses)::text[]))
             AND (sqlc.narg(triggers)::text[] IS NULL OR e.trigger_type = ANY (sqlc.narg(triggers)::text[]))
             AND (sqlc.narg(job_types)::text[] IS NULL OR e.job_type = ANY (sqlc.narg(job_types)::text[]))
+            AND (sqlc.narg(error_types)::text[] IS NULL OR e.error_type = ANY (sqlc.narg(error_types)::text[]))
             AND (sqlc.narg(triggered_by)::text IS NULL OR e.triggered_by = sqlc.narg(triggered_by)::text)
             AND (sqlc.narg(created_from)::timestamptz IS NULL OR e.created_at >= sqlc.narg(created_from)::timestamptz)
             AND (sqlc.narg(created_to)::timestamptz IS NULL OR e.created_at < sqlc.narg(created_to)::timestamptz)) AS fits
     FROM (
         SELECT * FROM executions
-        WHERE tenant_id = @tenant_id AND job_id = @job_id
+        WHERE tenant_id = @tenant_id AND job_id = @job_id::uuid
           AND scheduled_at >= @from_at::timestamptz AND scheduled_at < @to_at::timestamptz
           AND (scheduled_at, id) < (@place_at::timestamptz, @place_id::uuid)
         ORDER BY scheduled_at DESC, id DESC LIMIT @scan_rows
@@ -130,18 +154,23 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
        s.completed_at, s.duration_ms, (CASE WHEN @with_result::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.duration_us, s.attempt_started_at,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        s.number, s.fits::boolean AS fits
 FROM (
     SELECT e.*, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
            ((sqlc.narg(statuses)::text[] IS NULL OR e.status = ANY (sqlc.narg(statuses)::text[]))
             AND (sqlc.narg(triggers)::text[] IS NULL OR e.trigger_type = ANY (sqlc.narg(triggers)::text[]))
             AND (sqlc.narg(job_types)::text[] IS NULL OR e.job_type = ANY (sqlc.narg(job_types)::text[]))
+            AND (sqlc.narg(error_types)::text[] IS NULL OR e.error_type = ANY (sqlc.narg(error_types)::text[]))
             AND (sqlc.narg(triggered_by)::text IS NULL OR e.triggered_by = sqlc.narg(triggered_by)::text)
             AND (sqlc.narg(created_from)::timestamptz IS NULL OR e.created_at >= sqlc.narg(created_from)::timestamptz)
             AND (sqlc.narg(created_to)::timestamptz IS NULL OR e.created_at < sqlc.narg(created_to)::timestamptz)) AS fits
     FROM (
         SELECT * FROM executions
-        WHERE tenant_id = @tenant_id AND job_id = @job_id
+        WHERE tenant_id = @tenant_id AND job_id = @job_id::uuid
           AND scheduled_at >= @from_at::timestamptz AND scheduled_at < @to_at::timestamptz
           AND (scheduled_at, id) > (@place_at::timestamptz, @place_id::uuid)
         ORDER BY scheduled_at, id LIMIT @scan_rows
@@ -158,18 +187,23 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
        s.completed_at, s.duration_ms, (CASE WHEN @with_result::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
+       s.duration_us, s.attempt_started_at,
+       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        s.number, s.fits::boolean AS fits
 FROM (
     SELECT e.*, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
            ((sqlc.narg(statuses)::text[] IS NULL OR e.status = ANY (sqlc.narg(statuses)::text[]))
             AND (sqlc.narg(triggers)::text[] IS NULL OR e.trigger_type = ANY (sqlc.narg(triggers)::text[]))
             AND (sqlc.narg(job_types)::text[] IS NULL OR e.job_type = ANY (sqlc.narg(job_types)::text[]))
+            AND (sqlc.narg(error_types)::text[] IS NULL OR e.error_type = ANY (sqlc.narg(error_types)::text[]))
             AND (sqlc.narg(triggered_by)::text IS NULL OR e.triggered_by = sqlc.narg(triggered_by)::text)
             AND (sqlc.narg(created_from)::timestamptz IS NULL OR e.created_at >= sqlc.narg(created_from)::timestamptz)
             AND (sqlc.narg(created_to)::timestamptz IS NULL OR e.created_at < sqlc.narg(created_to)::timestamptz)) AS fits
     FROM (
         SELECT * FROM executions
-        WHERE tenant_id = @tenant_id AND job_id = @job_id AND status <> 'completed'
+        WHERE tenant_id = @tenant_id AND job_id = @job_id::uuid AND status <> 'completed'
           AND scheduled_at >= @from_at::timestamptz AND scheduled_at < @to_at::timestamptz
           AND (scheduled_at, id) < (@place_at::timestamptz, @place_id::uuid)
         ORDER BY scheduled_at DESC, id DESC LIMIT @scan_rows

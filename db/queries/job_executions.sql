@@ -72,10 +72,10 @@ SELECT drop_job_executions_partition()::text AS part;
 SELECT (CASE WHEN @by_job::boolean THEN h.job_id ELSE '00000000-0000-0000-0000-000000000000' END)::uuid AS job_id, (CASE WHEN @by_type::boolean THEN h.job_type ELSE '' END)::text AS job_type,
        (CASE WHEN @by_trigger::boolean THEN h.trigger_type ELSE '' END)::text AS trigger_type, h.status,
        (CASE WHEN cardinality(@starts::timestamptz[]) > 0 THEN width_bucket(h.scheduled_at, @starts::timestamptz[]) ELSE 0 END)::int AS period,
-       (CASE WHEN h.duration_ms IS NULL OR h.status NOT IN ('completed', 'failed') THEN -1
-             WHEN h.duration_ms < 1 THEN 0
-             ELSE floor(ln(h.duration_ms) * 20)::int + 1 END)::int AS bucket,
-       count(*) AS rows, count(*) FILTER (WHERE h.attempt > 1) AS retried, coalesce(sum(h.duration_ms), 0)::bigint AS duration_ms
+       (CASE WHEN coalesce(h.duration_us, h.duration_ms) IS NULL OR h.status NOT IN ('completed', 'failed') THEN -1
+             WHEN coalesce(h.duration_us / 1000, h.duration_ms) < 1 THEN 0
+             ELSE floor(ln(coalesce(h.duration_us / 1000, h.duration_ms)) * 20)::int + 1 END)::int AS bucket,
+       count(*) AS rows, count(*) FILTER (WHERE h.attempt > 1) AS retried, (coalesce(sum(coalesce(h.duration_us, h.duration_ms * 1000)), 0) / 1000)::bigint AS duration_ms
 FROM job_executions h
 WHERE h.tenant_id = @tenant_id AND h.scheduled_at >= @from_at::timestamptz AND h.scheduled_at < @to_at::timestamptz
   AND (sqlc.narg(completed_after)::timestamptz IS NULL OR h.completed_at > sqlc.narg(completed_after)::timestamptz)

@@ -72,10 +72,10 @@ SELECT coalesce((SELECT e.completed_at FROM job_executions e WHERE e.completed_a
 -- tenant, job and quarter of an hour of scheduled_at; walks
 -- job_executions_completed. For the buckets see SummarizeOutcomes.
 SELECT h.tenant_id, h.job_id, date_bin('15 minutes', h.scheduled_at, '2000-01-01 00:00:00+00')::timestamptz AS at, h.job_type, h.trigger_type, h.status,
-       (CASE WHEN h.duration_ms IS NULL OR h.status NOT IN ('completed', 'failed') THEN -1
-             WHEN h.duration_ms < 1 THEN 0
-             ELSE floor(ln(h.duration_ms) * 20)::int + 1 END)::int AS bucket,
-       count(*) AS rows, count(*) FILTER (WHERE h.attempt > 1) AS retried, coalesce(sum(h.duration_ms), 0)::bigint AS duration_ms
+       (CASE WHEN coalesce(h.duration_us, h.duration_ms) IS NULL OR h.status NOT IN ('completed', 'failed') THEN -1
+             WHEN coalesce(h.duration_us / 1000, h.duration_ms) < 1 THEN 0
+             ELSE floor(ln(coalesce(h.duration_us / 1000, h.duration_ms)) * 20)::int + 1 END)::int AS bucket,
+       count(*) AS rows, count(*) FILTER (WHERE h.attempt > 1) AS retried, (coalesce(sum(coalesce(h.duration_us, h.duration_ms * 1000)), 0) / 1000)::bigint AS duration_ms
 FROM job_executions h
 WHERE h.completed_at > @from_at::timestamptz AND h.completed_at <= @to_at::timestamptz
 GROUP BY 1, 2, 3, 4, 5, 6, 7;

@@ -115,12 +115,12 @@ moved AS (
 recorded AS (
     INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
                                 status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, backfill_id, started_at, completed_at,
-                                duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, cancelled_by, created_at)
+                                duration_us, attempt_started_at, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, cancelled_by, created_at)
     SELECT l.id, l.scheduled_at, l.tenant_id, l.job_id, l.job_version, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters,
            l.verdict, CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancel_reason, 'cancelled while running') ELSE '' END,
            l.attempt, l.max_attempts, CASE WHEN l.verdict = 'completed' THEN 100 ELSE l.progress END,
            l.attempts, l.worker_id, l.lease_token, l.backfill_id, l.started_at, clock.at,
-           @duration_ms::bigint, nullif(@result::text, '')::jsonb, CASE WHEN l.verdict = 'failed' THEN nullif(@error_type::text, '') END,
+           @duration_us::bigint, CASE WHEN l.attempt > 1 THEN l.attempt_started_at END, nullif(@result::text, '')::jsonb, CASE WHEN l.verdict = 'failed' THEN nullif(@error_type::text, '') END,
            CASE WHEN l.verdict = 'failed' THEN nullif(@error_message::text, '') END, CASE WHEN l.verdict = 'failed' THEN nullif(@error_stack::text, '') END,
            nullif(@memory_mb::real, 0), nullif(@cpu_ms::bigint, 0), CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancelled_by, '') ELSE '' END, l.created_at
     FROM locked l, clock WHERE l.verdict <> 'retrying'
@@ -131,7 +131,7 @@ again AS (
         status = 'retrying', worker_id = NULL, lease_token = NULL, concurrency_limit = l.gate, pooled = (l.gate = 0 AND e.concurrency_key IS NULL),
         available_at = clock.at, sweep_at = 'infinity', parked_at = NULL, parked_reason = NULL, parked_outcome = NULL,
         attempts = e.attempts || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
-            'number', l.attempt, 'startedAt', l.attempt_started_at, 'endedAt', l.parked_at, 'workerId', l.worker_id,
+            'number', l.attempt, 'startedAt', l.attempt_started_at, 'endedAt', l.parked_at, 'durationUs', @duration_us::bigint, 'workerId', l.worker_id,
             'error', jsonb_build_object('type', @error_type::text, 'message', @error_message::text, 'stack', nullif(@error_stack::text, '')))))
     FROM locked l, clock
     WHERE e.id = ANY (ARRAY(SELECT a.id FROM locked a WHERE a.verdict = 'retrying')) AND e.id = l.id

@@ -35,11 +35,11 @@ moved AS (
 recorded AS (
     INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
                                 status, reason, attempt, max_attempts, progress, attempts, worker_id, lease_token, backfill_id, started_at, completed_at,
-                                duration_ms, error_type, error_message, cancelled_by, created_at)
+                                duration_us, attempt_started_at, error_type, error_message, cancelled_by, created_at)
     SELECT l.id, l.scheduled_at, l.tenant_id, l.job_id, l.job_version, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters,
            l.verdict, CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancel_reason, 'cancelled while running') ELSE '' END,
            l.attempt, l.max_attempts, l.progress, l.attempts, l.worker_id, l.lease_token, l.backfill_id, l.started_at, clock.at,
-           (extract(epoch FROM clock.at - l.attempt_started_at) * 1000)::bigint,
+           (extract(epoch FROM clock.at - l.attempt_started_at) * 1000000)::bigint, CASE WHEN l.attempt > 1 THEN l.attempt_started_at END,
            CASE WHEN l.verdict = 'cancelled' THEN NULL WHEN l.worker_lost THEN 'SYSTEM_ERROR' ELSE 'TIMEOUT' END,
            CASE WHEN l.verdict = 'cancelled' THEN NULL WHEN l.worker_lost THEN 'the worker was lost during the run, too often to try again'
                 ELSE 'the run passed its deadline and its worker did not end it' END,

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // Outcome is the end of an attempt.
@@ -10,16 +11,20 @@ type Outcome struct {
 	Succeeded bool `json:"succeeded"`
 	// RetryMS is when the next attempt may start, in milliseconds; below zero
 	// there is none.
-	RetryMS    int64  `json:"retryMs"`
-	DurationMS int64  `json:"durationMs"`
-	Result     string `json:"result,omitempty"` // JSON; empty: none
-	ErrorType  string `json:"errorType,omitempty"`
-	Message    string `json:"errorMessage,omitempty"`
-	Stack      string `json:"errorStack,omitempty"`
+	RetryMS int64 `json:"retryMs"`
+	// DurationMS is how long the attempt took, in milliseconds with fractions.
+	DurationMS float64 `json:"durationMs"`
+	Result     string  `json:"result,omitempty"` // JSON; empty: none
+	ErrorType  string  `json:"errorType,omitempty"`
+	Message    string  `json:"errorMessage,omitempty"`
+	Stack      string  `json:"errorStack,omitempty"`
 
 	MemoryMB float32 `json:"memoryMb,omitempty"`
 	CPUMS    int64   `json:"cpuMs,omitempty"`
 }
+
+// Took is how long the attempt took.
+func (o Outcome) Took() time.Duration { return time.Duration(o.DurationMS * float64(time.Millisecond)) }
 
 // Bare is the same end without the parts that may be why the database refused
 // it, and a sentence that says so in their place.

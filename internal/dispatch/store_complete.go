@@ -29,14 +29,14 @@ func (s *Store) completeParams(batch []Ended) db.CompleteExecutionsParams {
 	n := len(batch)
 	p := db.CompleteExecutionsParams{
 		Ids: make([]uuid.UUID, n), Attempts: make([]int32, n), LeaseTokens: make([]uuid.UUID, n), Succeeded: make([]bool, n),
-		RetryMs: make([]int64, n), DurationsMs: make([]int64, n), Results: make([]string, n), ErrorTypes: make([]string, n),
+		RetryMs: make([]int64, n), DurationsUs: make([]int64, n), Results: make([]string, n), ErrorTypes: make([]string, n),
 		ErrorMessages: make([]string, n), ErrorStacks: make([]string, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
 		LeftTypes: s.leftTypes,
 	}
 	for i, e := range batch {
 		o := e.Outcome
 		p.Ids[i], p.Attempts[i], p.LeaseTokens[i] = e.ID, int32(e.Attempt), e.Token
-		p.Succeeded[i], p.RetryMs[i], p.DurationsMs[i] = o.Succeeded, o.RetryMS, o.DurationMS
+		p.Succeeded[i], p.RetryMs[i], p.DurationsUs[i] = o.Succeeded, o.RetryMS, o.Took().Microseconds()
 		p.Results[i], p.MemoryMb[i], p.CpuMs[i] = o.Result, o.MemoryMB, o.CPUMS
 		p.ErrorTypes[i], p.ErrorMessages[i], p.ErrorStacks[i] = o.ErrorType, o.Message, o.Stack
 	}

@@ -65,7 +65,7 @@ func (s *Store) ListParked(ctx context.Context, now time.Time, most int) ([]Park
 // it is no longer parked or another process holds it. The error is the driver's own.
 func (s *Store) StoreParked(ctx context.Context, now time.Time, id uuid.UUID, o Outcome) (status string, err error) {
 	verdicts, err := s.queries().StoreParkedExecution(ctx, db.StoreParkedExecutionParams{
-		Now: postgres.At(now), ID: id, Succeeded: o.Succeeded, RetryMs: o.RetryMS, DurationMs: o.DurationMS, Result: o.Result,
+		Now: postgres.At(now), ID: id, Succeeded: o.Succeeded, RetryMs: o.RetryMS, DurationUs: o.Took().Microseconds(), Result: o.Result,
 		ErrorType: o.ErrorType, ErrorMessage: o.Message, ErrorStack: o.Stack, MemoryMb: o.MemoryMB, CpuMs: o.CPUMS,
 	})
 	if err != nil || len(verdicts) == 0 {

@@ -63,13 +63,16 @@ type Failure struct {
 	Stack   string `json:"stack,omitempty"` // of a panic; capped
 }
 
-// Attempt is one try that is over and did not end the execution.
+// Attempt is one try of an execution. The last one is read from the execution's
+// row, the others from its attempts.
 type Attempt struct {
-	Number    int        `json:"number"` // from 1
-	StartedAt *time.Time `json:"startedAt,omitempty"`
-	EndedAt   time.Time  `json:"endedAt"`
-	WorkerID  *uuid.UUID `json:"workerId,omitempty"`
-	Error     Failure    `json:"error"`
+	Number     int        `json:"number"`           // from 1
+	Status     Status     `json:"status,omitempty"` // Running, Completed, Failed or Cancelled
+	StartedAt  *time.Time `json:"startedAt,omitempty"`
+	EndedAt    *time.Time `json:"endedAt,omitempty"` // nil while it runs
+	DurationUS *int64     `json:"durationUs,omitempty"`
+	WorkerID   *uuid.UUID `json:"workerId,omitempty"`
+	Error      *Failure   `json:"error,omitempty"` // of one that failed
 }
 
 // Execution is one run of a job as a reader sees it.
@@ -78,6 +81,7 @@ type Execution struct {
 	TenantID    uuid.UUID
 	JobID       uuid.UUID
 	JobVersion  int
+	JobName     string // as it is now
 	JobType     string
 	Trigger     Trigger
 	TriggeredBy string
@@ -92,17 +96,19 @@ type Execution struct {
 	ScheduledAt time.Time
 	StartedAt   *time.Time // of the first attempt
 	CompletedAt *time.Time
-	DurationMS  *int64 // of the last attempt
+	DurationUS  *int64 // microseconds that the last attempt took
 	Result      json.RawMessage
 	Error       *Failure // of one that failed
 	Attempt     int      // the number of the current or last attempt; 0 before the first
 	MaxAttempts int
-	Attempts    []Attempt  // earlier attempts, oldest first
+	Attempts    []Attempt  // oldest first, with the one that runs
 	AvailableAt *time.Time // when a pending or retrying execution may start
 	Cancelling  bool       // its end was asked for and it still runs
 	WorkerID    *uuid.UUID
 	CreatedAt   time.Time
 	BackfillID  *uuid.UUID // the backfill that made it
+	RetryOf     *uuid.UUID // the execution that it repeats
+	RetriedAs   *uuid.UUID // the newest execution that repeats it
 	WaitingOn   *Wait      // why it does not run; nil where it does not wait, or was not asked for
 }
 

@@ -102,6 +102,8 @@ type demand struct {
 	// before is the configuration that the parameters were given for; nil where
 	// they are new.
 	before json.RawMessage
+	// retryOf is the execution that is repeated; nil where there is none.
+	retryOf *uuid.UUID
 }
 
 func (s *Store) request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (Execution, error) {
@@ -143,13 +145,21 @@ func (s *Store) request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, 
 	if err != nil {
 		return Execution{}, fmt.Errorf("insert execution: %w", err)
 	}
+	if d.retryOf != nil {
+		err := tx.InsertExecutionRetry(ctx, db.InsertExecutionRetryParams{
+			ExecutionID: id, TenantID: who.TenantID, JobID: d.job, RetryOf: *d.retryOf, CreatedAt: tx.At,
+		})
+		if err != nil {
+			return Execution{}, fmt.Errorf("record the retry: %w", err)
+		}
+	}
 	if err := tx.MarkJobRun(ctx, db.MarkJobRunParams{TenantID: who.TenantID, ID: d.job, At: tx.At}); err != nil {
 		return Execution{}, fmt.Errorf("mark the run: %w", err)
 	}
 	return Execution{
-		ID: id, TenantID: who.TenantID, JobID: d.job, JobVersion: int(j.Version), JobType: j.JobType, Trigger: d.trigger,
+		ID: id, TenantID: who.TenantID, JobID: d.job, JobVersion: int(j.Version), JobName: j.Name, JobType: j.JobType, Trigger: d.trigger,
 		TriggeredBy: who.Subject, Priority: int(j.Priority), Parameters: d.parameters, Status: Pending, ScheduledAt: tx.At,
-		MaxAttempts: int(j.MaxAttempts), AvailableAt: &tx.At, CreatedAt: tx.At,
+		MaxAttempts: int(j.MaxAttempts), AvailableAt: &tx.At, CreatedAt: tx.At, RetryOf: d.retryOf,
 	}, nil
 }
 

@@ -118,7 +118,7 @@ func (s *Store) retry(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id
 		}
 		return Execution{}, stateFault("EXECUTION_NOT_OVER", message, old.Status)
 	}
-	again := demand{job: old.JobID, trigger: Retry, parameters: old.Parameters}
+	again := demand{job: old.JobID, trigger: Retry, parameters: old.Parameters, retryOf: &id}
 	if who.NoSecrets && secret.Refers(old.Parameters) {
 		if again.before, err = configOf(ctx, tx, who, old); err != nil {
 			return Execution{}, err

@@ -29,6 +29,7 @@ type Filter struct {
 	Statuses               []Status
 	Triggers               []Trigger
 	JobTypes               []string
+	ErrorTypes             []string // of failed ones
 	TriggeredBy            string
 	From, To               *time.Time // scheduledAt, From included, To excluded
 	CreatedFrom, CreatedTo *time.Time // the same of createdAt
@@ -62,6 +63,9 @@ const (
 // or empty, although there is more. A job that does not exist is NotFound; a
 // deleted one still has its history.
 func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []Execution, next *Position, err error) {
+	if f.ErrorTypes != nil && f.Statuses == nil {
+		f.Statuses = []Status{Failed} // which have an index of their own
+	}
 	c := &scan{filter: f, params: listParams(who, f), left: scanRows}
 	for windows := 0; windows < maxWindows && !c.done; windows++ {
 		// Each window in a transaction of its own, which gives back its locks.
@@ -243,7 +247,7 @@ func read(ctx context.Context, tx *postgres.Tx, f Filter, p db.ListExecutionsByJ
 	}
 	all := db.ListExecutionsParams{
 		WithResult: p.WithResult, TenantID: p.TenantID, FromAt: p.FromAt, ToAt: p.ToAt, PlaceAt: p.PlaceAt, PlaceID: p.PlaceID,
-		Statuses: p.Statuses, Triggers: p.Triggers, JobTypes: p.JobTypes, TriggeredBy: p.TriggeredBy,
+		Statuses: p.Statuses, Triggers: p.Triggers, JobTypes: p.JobTypes, ErrorTypes: p.ErrorTypes, TriggeredBy: p.TriggeredBy,
 		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, PageSize: p.PageSize, ScanRows: p.ScanRows,
 	}
 	switch {
@@ -272,7 +276,7 @@ func alike[R any](rows []R, as func(R) db.ListExecutionsByJobRow) []db.ListExecu
 func listParams(who tenant.Actor, f Filter) db.ListExecutionsByJobParams {
 	p := db.ListExecutionsByJobParams{
 		WithResult: f.WithResult, TenantID: who.TenantID, FromAt: beginning, ToAt: columns.Never, PlaceAt: columns.Never, PlaceID: uuid.Max,
-		JobTypes: f.JobTypes, CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo,
+		JobTypes: f.JobTypes, ErrorTypes: f.ErrorTypes, CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo,
 	}
 	if f.OldestFirst {
 		p.PlaceAt, p.PlaceID = beginning, uuid.Nil

@@ -25,16 +25,19 @@ type Outcome struct {
 	Succeeded bool `json:"succeeded"`
 	// RetryMS is when the next attempt may start, in milliseconds; below zero
 	// there is none.
-	RetryMS    int64  `json:"retryMs"`
-	DurationMS int64  `json:"durationMs"`
-	Result     string `json:"result,omitempty"` // JSON; empty: none
-	ErrorType  string `json:"errorType,omitempty"`
-	Message    string `json:"errorMessage,omitempty"`
-	Stack      string `json:"errorStack,omitempty"`
+	RetryMS    int64   `json:"retryMs"`
+	DurationMS float64 `json:"durationMs"`
+	Result     string  `json:"result,omitempty"` // JSON; empty: none
+	ErrorType  string  `json:"errorType,omitempty"`
+	Message    string  `json:"errorMessage,omitempty"`
+	Stack      string  `json:"errorStack,omitempty"`
 
 	MemoryMB float32 `json:"memoryMb,omitempty"`
 	CPUMS    int64   `json:"cpuMs,omitempty"`
 }
+
+// took is how long the attempt took.
+func (o Outcome) took() time.Duration { return time.Duration(o.DurationMS * float64(time.Millisecond)) }
 
 // Bare is the same end without the parts that may be why the database refused
 // it, and a sentence that says so in their place.

@@ -111,7 +111,7 @@ func (s *Store) retry(ctx context.Context, q *db.Queries, now time.Time, r db.Li
 	}
 	switch {
 	case err == nil && status != "":
-		report.Stored = append(report.Stored, Stored{ID: r.ID, JobType: r.JobType, Status: status, Ran: time.Duration(o.DurationMS) * time.Millisecond})
+		report.Stored = append(report.Stored, Stored{ID: r.ID, JobType: r.JobType, Status: status, Ran: o.took()})
 		return nil
 	case err == nil: // another process has it
 		return nil
@@ -132,7 +132,7 @@ func (s *Store) retry(ctx context.Context, q *db.Queries, now time.Time, r db.Li
 // not parked any more or another process holds it.
 func store(ctx context.Context, q *db.Queries, now time.Time, r db.ListParkedExecutionsRow, o Outcome) (status string, err error) {
 	p := db.StoreParkedExecutionParams{
-		Now: postgres.At(now), ID: r.ID, Succeeded: o.Succeeded, RetryMs: o.RetryMS, DurationMs: o.DurationMS, Result: o.Result,
+		Now: postgres.At(now), ID: r.ID, Succeeded: o.Succeeded, RetryMs: o.RetryMS, DurationUs: o.took().Microseconds(), Result: o.Result,
 		ErrorType: o.ErrorType, ErrorMessage: o.Message, ErrorStack: o.Stack, MemoryMb: o.MemoryMB, CpuMs: o.CPUMS,
 	}
 	verdicts, err := q.StoreParkedExecution(ctx, p)

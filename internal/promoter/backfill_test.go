@@ -99,7 +99,7 @@ func (p *past) finish(t *testing.T, b backfill.Backfill, succeeded bool) {
 			t.Fatal(err)
 		}
 		params.Ids, params.LeaseTokens, params.Attempts = append(params.Ids, id), append(params.LeaseTokens, id), append(params.Attempts, attempt)
-		params.Succeeded, params.RetryMs, params.DurationsMs = append(params.Succeeded, succeeded), append(params.RetryMs, -1), append(params.DurationsMs, 1)
+		params.Succeeded, params.RetryMs, params.DurationsUs = append(params.Succeeded, succeeded), append(params.RetryMs, -1), append(params.DurationsUs, 1)
 		params.Results, params.MemoryMb, params.CpuMs = append(params.Results, ""), append(params.MemoryMb, 0), append(params.CpuMs, 0)
 		failure := "USER_ERROR"
 		if succeeded {
@@ -156,7 +156,7 @@ func TestBackfillMakesTheExecutionsOfARange(t *testing.T) {
 	}
 	row := p.rows(t, j)[0]
 	want := execution.Execution{
-		ID: execution.BackfillID(ask.ID, ask.From), TenantID: p.who.TenantID, JobID: j.ID, JobVersion: 1, JobType: "function", Trigger: execution.Backfill,
+		ID: execution.BackfillID(ask.ID, ask.From), TenantID: p.who.TenantID, JobID: j.ID, JobVersion: 1, JobName: j.Name, JobType: "function", Trigger: execution.Backfill,
 		TriggeredBy: "ada", Priority: 8, Parameters: json.RawMessage(`{"a": 1}`), Status: execution.Pending, ScheduledAt: ask.From, MaxAttempts: 5,
 		AvailableAt: &ask.CreatedAt, CreatedAt: ask.CreatedAt, BackfillID: &ask.ID, Attempts: []execution.Attempt{},
 		WaitingOn: &execution.Wait{Reason: execution.WaitWorker},

@@ -106,7 +106,7 @@ func (a agent) succeeds(t *testing.T, id uuid.UUID) {
 	t.Helper()
 	rows, err := a.q.CompleteExecutions(t.Context(), db.CompleteExecutionsParams{
 		LeftTypes: []string{},
-		Ids:       []uuid.UUID{id}, Attempts: []int32{1}, LeaseTokens: []uuid.UUID{a.token}, Succeeded: []bool{true}, RetryMs: []int64{-1}, DurationsMs: []int64{1},
+		Ids:       []uuid.UUID{id}, Attempts: []int32{1}, LeaseTokens: []uuid.UUID{a.token}, Succeeded: []bool{true}, RetryMs: []int64{-1}, DurationsUs: []int64{1},
 		Results: []string{""}, ErrorTypes: []string{""}, ErrorMessages: []string{""}, ErrorStacks: []string{""}, MemoryMb: []float32{0}, CpuMs: []int64{0},
 	})
 	if err != nil || len(rows) != 1 {

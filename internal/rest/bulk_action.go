@@ -110,17 +110,16 @@ func (s *server) onJobs(ctx context.Context, body api.JobBulk, act func(uuid.UUI
 	if err := choose(&b, body.Filter, orZero(body.All)); err != nil || b.filter == nil {
 		return s.orRun(ctx, b, err)
 	}
+	selected, err := jobFilter(api.ListJobsParams{
+		Status: wanted.Status, JobType: wanted.JobType, Tags: wanted.Tags, TagMatch: (*api.ListJobsParamsTagMatch)(wanted.TagMatch),
+		Q: wanted.Q, CreatedBy: wanted.CreatedBy,
+	})
+	if err != nil {
+		return api.BulkResult{}, below("filter", err)
+	}
 	b.find = func(p page) ([]target, *cursor.Place, error) {
-		filter := job.Filter{
-			Tags: orZero(wanted.Tags), AnyTag: wanted.TagMatch != nil && *wanted.TagMatch == "any", Text: orZero(wanted.Q),
-			CreatedBy: orZero(wanted.CreatedBy), Sort: "createdAt", Descending: true, Limit: p.limit,
-		}
-		for _, status := range orZero(wanted.Status) {
-			filter.Statuses = append(filter.Statuses, job.Status(status))
-		}
-		for _, jobType := range orZero(wanted.JobType) {
-			filter.Types = append(filter.Types, string(jobType))
-		}
+		filter := selected
+		filter.Limit = p.limit
 		if p.after != nil {
 			filter.After = &job.Position{CreatedAt: p.after.At, ID: p.after.ID}
 		}
@@ -153,26 +152,19 @@ func (s *server) onExecutions(ctx context.Context, body api.ExecutionBulk, statu
 	if err := choose(&b, body.Filter, orZero(body.All)); err != nil || b.filter == nil {
 		return s.orRun(ctx, b, err)
 	}
-	if fields := disordered("to", wanted.From, wanted.To); len(fields) > 0 {
-		fields[0].Path = "filter.to"
-		return api.BulkResult{}, wrong(fields...)
+	selected, err := executionFilter(api.ListExecutionsParams{
+		JobID: wanted.JobID, Status: wanted.Status, TriggerType: wanted.TriggerType, JobType: wanted.JobType, ErrorType: wanted.ErrorType,
+		TriggeredBy: wanted.TriggeredBy, From: wanted.From, To: wanted.To,
+	})
+	if err != nil {
+		return api.BulkResult{}, below("filter", err)
+	}
+	if selected.Statuses == nil {
+		selected.Statuses = statuses
 	}
 	b.find = func(p page) ([]target, *cursor.Place, error) {
-		filter := execution.Filter{
-			JobID: wanted.JobID, TriggeredBy: orZero(wanted.TriggeredBy), From: wanted.From, To: wanted.To, Statuses: statuses, Limit: p.limit,
-		}
-		if wanted.Status != nil {
-			filter.Statuses = nil
-		}
-		for _, status := range orZero(wanted.Status) {
-			filter.Statuses = append(filter.Statuses, execution.Status(status))
-		}
-		for _, trigger := range orZero(wanted.TriggerType) {
-			filter.Triggers = append(filter.Triggers, execution.Trigger(trigger))
-		}
-		for _, jobType := range orZero(wanted.JobType) {
-			filter.JobTypes = append(filter.JobTypes, string(jobType))
-		}
+		filter := selected
+		filter.Limit = p.limit
 		if p.after != nil {
 			filter.After = &execution.Position{ScheduledAt: p.after.At, ID: p.after.ID}
 		}

@@ -53,11 +53,11 @@ func (c claimer) complete(succeeded bool, ids ...uuid.UUID) {
 	p := db.CompleteExecutionsParams{
 		LeftTypes: []string{},
 		Ids:       ids, Attempts: make([]int32, n), LeaseTokens: make([]uuid.UUID, n), Succeeded: make([]bool, n), RetryMs: make([]int64, n),
-		DurationsMs: make([]int64, n), Results: make([]string, n), ErrorTypes: make([]string, n), ErrorMessages: make([]string, n),
+		DurationsUs: make([]int64, n), Results: make([]string, n), ErrorTypes: make([]string, n), ErrorMessages: make([]string, n),
 		ErrorStacks: make([]string, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
 	}
 	for i := range ids {
-		p.Attempts[i], p.LeaseTokens[i], p.Succeeded[i], p.RetryMs[i], p.DurationsMs[i] = 1, c.token, succeeded, -1, 20
+		p.Attempts[i], p.LeaseTokens[i], p.Succeeded[i], p.RetryMs[i], p.DurationsUs[i] = 1, c.token, succeeded, -1, 20
 		if !succeeded {
 			p.ErrorTypes[i], p.ErrorMessages[i] = "USER_ERROR", "no"
 		}
@@ -246,7 +246,8 @@ func TestRetryAnExecution(t *testing.T) {
 	again.header = map[string]string{"Idempotency-Key": "once"}
 	got, repeated := b.do(t, again), b.do(t, again)
 	e := read[api.Execution](t, got, http.StatusAccepted)
-	if e.ID == old.ID || e.TriggerType != "retry" || e.TriggeredBy.MustGet() != "ada" || string(e.Parameters.MustGet()) != `{"a":1}` || e.Status != "pending" {
+	if e.ID == old.ID || e.TriggerType != "retry" || e.TriggeredBy.MustGet() != "ada" || string(e.Parameters.MustGet()) != `{"a":1}` || e.Status != "pending" ||
+		e.RetryOf.MustGet() != old.ID || e.JobName != made.Name {
 		t.Errorf("the new execution is %s", got.body)
 	}
 	if repeated.body != got.body || repeated.header.Get("Idempotent-Replayed") != "true" || repeated.header.Get("Location") != base+"/executions/"+e.ID.String() {
@@ -255,8 +256,12 @@ func TestRetryAnExecution(t *testing.T) {
 	if diff := cmp.Diff([]uuid.UUID{e.ID}, b.hinted); diff != "" {
 		t.Errorf("hints differ (-want +got):\n%s", diff)
 	}
-	if kept := read[api.Execution](t, b.do(t, request{method: "GET", path: base + "/executions/" + old.ID.String(), token: token}), http.StatusOK); kept.Status != "failed" {
-		t.Errorf("the old one is %s", kept.Status)
+	if kept := read[api.Execution](t, b.do(t, request{method: "GET", path: base + "/executions/" + old.ID.String(), token: token}), http.StatusOK); kept.Status != "failed" || kept.RetriedAs.MustGet() != e.ID {
+		t.Errorf("the old one is %s, and retried as %v", kept.Status, kept.RetriedAs)
+	}
+	page := read[api.ExecutionPage](t, b.do(t, request{method: "GET", path: base + "/jobs/" + made.ID.String() + "/executions", token: token}), http.StatusOK)
+	if page.Items[0].RetryOf.MustGet() != old.ID || page.Items[1].RetriedAs.MustGet() != e.ID || !page.Items[1].RetryOf.IsNull() {
+		t.Errorf("listed they are %+v", page.Items)
 	}
 	if err := b.jobs.Delete(t.Context(), b.ours, made.ID, ""); err != nil {
 		t.Fatal(err)

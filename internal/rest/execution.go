@@ -29,7 +29,8 @@ func (s *server) ListExecutions(ctx context.Context, request api.ListExecutionsR
 func (s *server) ListJobExecutions(ctx context.Context, request api.ListJobExecutionsRequestObject) (api.ListJobExecutionsResponseObject, error) {
 	p := request.Params
 	all := api.ListExecutionsParams{
-		JobID: &request.ID, Status: p.Status, TriggerType: p.TriggerType, JobType: p.JobType, TriggeredBy: p.TriggeredBy, From: p.From, To: p.To,
+		JobID: &request.ID, Status: p.Status, TriggerType: p.TriggerType, JobType: p.JobType, ErrorType: p.ErrorType,
+		TriggeredBy: p.TriggeredBy, From: p.From, To: p.To,
 		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, Include: p.Include, Limit: p.Limit, Cursor: p.Cursor,
 	}
 	if p.Sort != nil {
@@ -65,6 +66,9 @@ func executionFilter(p api.ListExecutionsParams) (execution.Filter, error) {
 	}
 	for _, jobType := range orZero(p.JobType) {
 		filter.JobTypes = append(filter.JobTypes, string(jobType))
+	}
+	for _, errorType := range orZero(p.ErrorType) {
+		filter.ErrorTypes = append(filter.ErrorTypes, string(errorType))
 	}
 	fields := append(disordered("to", p.From, p.To), disordered("createdTo", p.CreatedFrom, p.CreatedTo)...)
 	if len(fields) > 0 {
@@ -108,15 +112,15 @@ func placeOf(at *execution.Position) *cursor.Place {
 
 func viewExecution(e execution.Execution) api.Execution {
 	view := api.Execution{
-		ID: e.ID, TenantID: e.TenantID, JobID: e.JobID, JobVersion: e.JobVersion, JobType: api.JobType(e.JobType),
+		ID: e.ID, TenantID: e.TenantID, JobID: e.JobID, JobVersion: e.JobVersion, JobName: e.JobName, JobType: api.JobType(e.JobType),
 		TriggerType: api.TriggerType(e.Trigger), TriggeredBy: textOrNull(e.TriggeredBy), Parameters: rawOrNull(e.Parameters), Priority: e.Priority,
 		Status: api.ExecutionStatus(e.Status), Reason: textOrNull(e.Reason), CancelledBy: textOrNull(e.CancelledBy), Progress: e.Progress, ScheduledAt: e.ScheduledAt,
-		StartedAt: orNull(e.StartedAt), CompletedAt: orNull(e.CompletedAt), DurationMs: orNull(e.DurationMS), Result: e.Result,
+		StartedAt: orNull(e.StartedAt), CompletedAt: orNull(e.CompletedAt), DurationMs: viewDuration(e.DurationUS), Result: e.Result,
 		ErrorType: nullable.NewNullNullable[api.ErrorType](), ErrorMessage: textOrNull(""), ErrorStack: textOrNull(""),
 		RetryCount: e.Retries(), MaxAttempts: e.MaxAttempts, Attempts: make([]api.Attempt, len(e.Attempts)),
 		NextAttemptAt: orNull(e.AvailableAt), CancelRequested: e.Cancelling,
 		MissedCount: nullable.NewNullNullable[int64](), MissedUntil: orNull(e.MissedUntil), WorkerID: orNull(e.WorkerID),
-		BackfillID: orNull(e.BackfillID), WaitingOn: viewWait(e.WaitingOn), CreatedAt: e.CreatedAt,
+		BackfillID: orNull(e.BackfillID), RetryOf: orNull(e.RetryOf), RetriedAs: orNull(e.RetriedAs), WaitingOn: viewWait(e.WaitingOn), CreatedAt: e.CreatedAt,
 	}
 	if e.Error != nil {
 		view.ErrorType = nullable.NewNullableWithValue(api.ErrorType(e.Error.Type))
@@ -147,10 +151,24 @@ func viewWait(w *execution.Wait) nullable.Nullable[api.WaitingOn] {
 }
 
 func viewAttempt(a execution.Attempt) api.Attempt {
-	return api.Attempt{
-		Number: a.Number, StartedAt: orNull(a.StartedAt), EndedAt: a.EndedAt, WorkerID: orNull(a.WorkerID),
-		ErrorType: api.ErrorType(a.Error.Type), ErrorMessage: a.Error.Message, ErrorStack: textOrNull(a.Error.Stack),
+	view := api.Attempt{
+		Number: a.Number, Status: api.AttemptStatus(a.Status), StartedAt: orNull(a.StartedAt), EndedAt: orNull(a.EndedAt),
+		DurationMs: viewDuration(a.DurationUS), WorkerID: orNull(a.WorkerID),
+		ErrorType: nullable.NewNullNullable[api.ErrorType](), ErrorMessage: textOrNull(""), ErrorStack: textOrNull(""),
 	}
+	if a.Error != nil {
+		view.ErrorType, view.ErrorMessage = nullable.NewNullableWithValue(api.ErrorType(a.Error.Type)), nullable.NewNullableWithValue(a.Error.Message)
+		view.ErrorStack = textOrNull(a.Error.Stack)
+	}
+	return view
+}
+
+// viewDuration is a duration in milliseconds.
+func viewDuration(us *int64) nullable.Nullable[float64] {
+	if us == nil {
+		return nullable.NewNullNullable[float64]()
+	}
+	return nullable.NewNullableWithValue(float64(*us) / 1000)
 }
 
 func rawOrNull(raw json.RawMessage) nullable.Nullable[json.RawMessage] {

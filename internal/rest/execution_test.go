@@ -35,10 +35,12 @@ func TestReadAnExecution(t *testing.T) {
 		}
 		return id
 	}
-	failed := insert("failed", `, priority, attempt, max_attempts, progress, worker_id, started_at, duration_ms, result, error_type, error_message, error_stack,
-		memory_peak_mb, cpu_time_ms, parameters, triggered_by, attempts`, `, 9, 2, 4, 50, $6, $2, 1234, '{"status":500}', 'NETWORK_ERROR', 'no answer', 'main.go:1', 1.5, 17, '{"a":null}', 'ada', $7`,
+	failed := insert("failed", `, priority, attempt, max_attempts, progress, worker_id, started_at, attempt_started_at, duration_us, result, error_type, error_message, error_stack,
+		memory_peak_mb, cpu_time_ms, parameters, triggered_by, attempts`, `, 9, 2, 4, 50, $6, $2, $2, 1234567, '{"status":500}', 'NETWORK_ERROR', 'no answer', 'main.go:1', 1.5, 17, '{"a":null}', 'ada', $7`,
 		worker, `[{"number":1,"startedAt":"2026-03-01T09:00:00Z","endedAt":"2026-03-01T09:00:01Z","workerId":"`+worker.String()+`","error":{"type":"TIMEOUT","message":"too slow"}}]`)
 	missed := insert("missed", ", reason, missed_count, missed_until", ", 'the service was away', 42, $2")
+	// A row from before durations had fractions.
+	old := insert("completed", ", attempt, worker_id, started_at, duration_ms", ", 1, $6, $2, 250", worker)
 	instant := at.Format(time.RFC3339Nano)
 	for _, test := range []struct {
 		id   uuid.UUID
@@ -46,11 +48,14 @@ func TestReadAnExecution(t *testing.T) {
 	}{
 		{failed, map[string]any{
 			"status": "failed", "reason": nil, "priority": 9.0, "progress": 50.0, "triggeredBy": "ada", "parameters": map[string]any{"a": nil},
-			"startedAt": instant, "durationMs": 1234.0, "result": map[string]any{"status": 500.0}, "errorType": "NETWORK_ERROR", "errorMessage": "no answer",
+			"startedAt": instant, "durationMs": 1234.567, "result": map[string]any{"status": 500.0}, "errorType": "NETWORK_ERROR", "errorMessage": "no answer",
 			"errorStack": "main.go:1", "retryCount": 1.0, "maxAttempts": 4.0, "workerId": worker.String(),
 			"missedCount": nil, "missedUntil": nil, "attempts": []any{map[string]any{
-				"number": 1.0, "startedAt": "2026-03-01T09:00:00Z", "endedAt": "2026-03-01T09:00:01Z", "workerId": worker.String(),
-				"errorType": "TIMEOUT", "errorMessage": "too slow", "errorStack": nil,
+				"number": 1.0, "status": "failed", "startedAt": "2026-03-01T09:00:00Z", "endedAt": "2026-03-01T09:00:01Z", "durationMs": 1000.0,
+				"workerId": worker.String(), "errorType": "TIMEOUT", "errorMessage": "too slow", "errorStack": nil,
+			}, map[string]any{
+				"number": 2.0, "status": "failed", "startedAt": instant, "endedAt": instant, "durationMs": 1234.567,
+				"workerId": worker.String(), "errorType": "NETWORK_ERROR", "errorMessage": "no answer", "errorStack": "main.go:1",
 			}},
 		}},
 		{missed, map[string]any{
@@ -58,10 +63,18 @@ func TestReadAnExecution(t *testing.T) {
 			"startedAt": nil, "durationMs": nil, "result": nil, "errorType": nil, "errorMessage": nil, "errorStack": nil, "retryCount": 0.0, "maxAttempts": 0.0,
 			"workerId": nil, "missedCount": 42.0, "missedUntil": instant, "attempts": []any{},
 		}},
+		{old, map[string]any{
+			"status": "completed", "reason": nil, "priority": 0.0, "progress": 0.0, "triggeredBy": nil, "parameters": nil,
+			"startedAt": instant, "durationMs": 250.0, "result": nil, "errorType": nil, "errorMessage": nil, "errorStack": nil, "retryCount": 0.0, "maxAttempts": 0.0,
+			"workerId": worker.String(), "missedCount": nil, "missedUntil": nil, "attempts": []any{map[string]any{
+				"number": 1.0, "status": "completed", "startedAt": instant, "endedAt": instant, "durationMs": 250.0,
+				"workerId": worker.String(), "errorType": nil, "errorMessage": nil, "errorStack": nil,
+			}},
+		}},
 	} {
 		for name, value := range map[string]any{
-			"id": test.id.String(), "tenantId": b.ours.TenantID.String(), "jobId": made.ID.String(), "jobVersion": 3.0, "jobType": "http",
-			"triggerType": "scheduled", "scheduledAt": instant, "completedAt": instant, "createdAt": instant, "backfillId": nil, "waitingOn": nil, "nextAttemptAt": nil, "cancelRequested": false, "cancelledBy": nil,
+			"id": test.id.String(), "tenantId": b.ours.TenantID.String(), "jobId": made.ID.String(), "jobName": made.Name, "jobVersion": 3.0, "jobType": "http",
+			"triggerType": "scheduled", "scheduledAt": instant, "completedAt": instant, "createdAt": instant, "backfillId": nil, "retryOf": nil, "retriedAs": nil, "waitingOn": nil, "nextAttemptAt": nil, "cancelRequested": false, "cancelledBy": nil,
 		} {
 			test.want[name] = value
 		}
@@ -94,6 +107,13 @@ func TestReadARunningExecution(t *testing.T) {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}
+	}
+	want := map[string]any{
+		"number": 3.0, "status": "running", "startedAt": got["startedAt"], "endedAt": nil, "durationMs": nil, "workerId": worker.String(),
+		"errorType": nil, "errorMessage": nil, "errorStack": nil,
+	}
+	if diff := cmp.Diff([]any{want}, got["attempts"]); diff != "" {
+		t.Errorf("attempts differ (-want +got):\n%s", diff)
 	}
 }
 

@@ -231,6 +231,17 @@ func isOutdated(err error) bool {
 	return errors.As(err, &f) && f.Code == codeOutdated
 }
 
+// below is an error whose fields stand within another one.
+func below(name string, err error) error {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		for i := range f.Fields {
+			f.Fields[i].Path = name + "." + f.Fields[i].Path
+		}
+	}
+	return err
+}
+
 // wrong is the fault of a request with these fields. The code is the first that
 // applies: of the expression, of the config, of anything. A config that is
 // missing is one of several fields that are.

@@ -146,8 +146,8 @@ func TestListsOfExecutionsFilterAndSort(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := b.engine.Pool().Exec(t.Context(), `INSERT INTO job_executions
-			(id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, status, completed_at, created_at, result, reason)
-			VALUES ($1, $2, $3, $4, 1, $5, $6, 'http', $7, $2, $2, '{"a":1}', $8)`,
+			(id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, status, completed_at, created_at, result, reason, error_type)
+			VALUES ($1, $2, $3, $4, 1, $5, $6, 'http', $7, $2, $2, '{"a":1}', $8, CASE WHEN $7 = 'failed' THEN CASE WHEN $6 = '' THEN 'TIMEOUT' ELSE 'USER_ERROR' END END)`,
 			execution.RequestedID(b.ours.TenantID, made.ID, at, []byte(status)), at, b.ours.TenantID, made.ID, trigger, by, status, fmt.Sprint(minutes))
 		if err != nil {
 			t.Fatal(err)
@@ -191,6 +191,10 @@ func TestListsOfExecutionsFilterAndSort(t *testing.T) {
 		{"triggeredBy=ada", "20"},
 		{"jobType=function", ""},
 		{"jobType=http&status=failed", "20 40"},
+		{"errorType=TIMEOUT", "40"},
+		{"errorType=TIMEOUT&errorType=USER_ERROR&sort=scheduledAt", "40 20"},
+		{"errorType=TIMEOUT&status=completed", ""},
+		{"errorType=NETWORK_ERROR", ""},
 		{"from=" + at(30) + "&to=" + at(10), "20 30"},
 		{"from=" + at(30) + "&to=" + at(10) + "&sort=scheduledAt", "30 20"},
 		{"createdFrom=" + at(30) + "&createdTo=" + at(10), "20 30"},

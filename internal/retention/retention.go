@@ -87,6 +87,7 @@ type Report struct {
 	Jobs            int // deleted ones
 	JobVersions     int
 	Backfills       int
+	Retries         int // which execution repeated which
 	IdempotencyKeys int
 	Rollups         int // of hours and days whose executions went
 	Metrics         int // rows of their history
@@ -157,6 +158,7 @@ func (k *Keeper) kinds(at time.Time, r *Report) []kind {
 	}
 	return append(all,
 		kind{"roll-ups", rows, &r.Rollups, before(r.Kept, s.deleteRollups)},
+		kind{"execution retries", rows, &r.Retries, before(r.Kept, s.deleteRetries)},
 		kind{"backfills", rows, &r.Backfills, before(r.Kept, s.deleteBackfills)},
 		kind{"jobs", jobs, &r.Jobs, before(r.Kept, s.deleteJobs)},
 		kind{"job versions", rows, &r.JobVersions, func(ctx context.Context, b batch) (int, bool, error) { return k.forgetVersions(ctx, r.Kept, b) }},

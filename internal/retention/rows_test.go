@@ -67,7 +67,14 @@ func TestDeletedJobsAndBackfillsGo(t *testing.T) {
 	b.backfill(alive, 1, "completed", 14)
 	b.backfill(alive, 1, "completed", 13)
 	b.backfill(alive, 1, "running", 0)
+	for months, job := range map[int]uuid.UUID{14: alive, 13: alive, 1: gone} {
+		b.exec("INSERT INTO execution_retries (execution_id, tenant_id, job_id, retry_of, created_at) VALUES (gen_random_uuid(), $1, $2, gen_random_uuid(), $3)",
+			b.tenant, job, b.month.AddDate(0, -months, 1))
+	}
 	r := b.pass(13)
+	if n := b.count("SELECT count(*) FROM execution_retries"); n != 1 || r.Retries != 1 {
+		t.Errorf("%d retries are left, want the young one of a job that is there; removed %+v", n, r)
+	}
 	if r.Jobs != 1 || r.Backfills != 1 {
 		t.Errorf("removed %+v", r)
 	}

@@ -52,6 +52,11 @@ func (s store) deleteBackfills(ctx context.Context, before time.Time, b batch) (
 	return count("delete old backfills", n, err)
 }
 
+func (s store) deleteRetries(ctx context.Context, before time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteOldExecutionRetries(ctx, db.DeleteOldExecutionRetriesParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
+	return count("delete old retries of executions", n, err)
+}
+
 // deleteIdempotencyKeys goes by the keys' own expiry, 24 hours.
 func (s store) deleteIdempotencyKeys(ctx context.Context, at time.Time, b batch) (int, error) {
 	n, err := s.queries().DeleteExpiredIdempotencyKeys(ctx, db.DeleteExpiredIdempotencyKeysParams{Now: &at, Skipped: int32(b.skipped), BatchSize: int32(b.size)})

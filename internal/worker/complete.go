@@ -23,7 +23,7 @@ type ended struct {
 // outcomeOf is what is stored of an attempt.
 func outcomeOf(o executor.Outcome, duration time.Duration, retryMS int64) dispatch.Outcome {
 	out := dispatch.Outcome{
-		Succeeded: o.Err == nil, RetryMS: retryMS, DurationMS: duration.Milliseconds(), Result: string(o.Result),
+		Succeeded: o.Err == nil, RetryMS: retryMS, DurationMS: float64(duration.Microseconds()) / 1000, Result: string(o.Result),
 		MemoryMB: float32(o.MemoryPeakMB), CPUMS: o.CPUTime.Milliseconds(),
 	}
 	if err := o.Err; err != nil {
@@ -106,7 +106,7 @@ func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.
 			// A retry waits in the pool for its backoff; the sweeper tries parked
 			// executions again.
 		default:
-			w.Metrics.ExecutionOver(v.JobType, v.Status, time.Duration(e.outcome.DurationMS)*time.Millisecond)
+			w.Metrics.ExecutionOver(v.JobType, v.Status, e.outcome.Took())
 		}
 		w.done(e)
 		if len(v.Next) > 0 {

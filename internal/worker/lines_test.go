@@ -69,7 +69,7 @@ func (c crowd) complete() db.CompleteExecutionsParams {
 	return db.CompleteExecutionsParams{
 		LeftTypes: []string{},
 		Ids:       []uuid.UUID{c.running}, Attempts: []int32{1}, LeaseTokens: []uuid.UUID{c.token}, Succeeded: []bool{true}, RetryMs: []int64{-1},
-		DurationsMs: []int64{1}, Results: []string{""}, ErrorTypes: []string{""}, ErrorMessages: []string{""}, ErrorStacks: []string{""},
+		DurationsUs: []int64{1}, Results: []string{""}, ErrorTypes: []string{""}, ErrorMessages: []string{""}, ErrorStacks: []string{""},
 		MemoryMb: []float32{0}, CpuMs: []int64{0},
 	}
 }

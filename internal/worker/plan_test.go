@@ -33,7 +33,7 @@ func TestStatementsStandBadStatistics(t *testing.T) {
 	n := make([]int64, asked)
 	done := db.CompleteExecutionsParams{
 		LeftTypes: []string{},
-		Ids:       ids, Attempts: make([]int32, asked), LeaseTokens: tokens, Succeeded: make([]bool, asked), RetryMs: n, DurationsMs: n,
+		Ids:       ids, Attempts: make([]int32, asked), LeaseTokens: tokens, Succeeded: make([]bool, asked), RetryMs: n, DurationsUs: n,
 		Results: text, ErrorTypes: text, ErrorMessages: text, ErrorStacks: text, MemoryMb: make([]float32, asked), CpuMs: n,
 	}
 	for _, test := range []struct {

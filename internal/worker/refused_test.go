@@ -139,7 +139,7 @@ func (b *bundle) storesWhatWasParked(parked []uuid.UUID) {
 		b.t.Errorf("settled: %+v, %v; want %d", report, err, len(parked))
 	}
 	for _, id := range parked {
-		if got := b.reaches(id, execution.Completed); !strings.Contains(string(got.Result), id.String()) || got.DurationMS == nil || got.WorkerID == nil {
+		if got := b.reaches(id, execution.Completed); !strings.Contains(string(got.Result), id.String()) || got.DurationUS == nil || got.WorkerID == nil {
 			b.t.Errorf("what was parked has lost something: %+v", got)
 		}
 	}
@@ -186,7 +186,7 @@ func TestFailureThatIsRefusedIsRetried(t *testing.T) {
 	b.exec("UPDATE active_executions SET available_at = now()")
 	b.poll(w)
 	got := b.reaches(e.ID, execution.Completed)
-	if len(got.Attempts) != 1 || !strings.Contains(got.Attempts[0].Error.Message, "NETWORK_ERROR") || !strings.Contains(got.Attempts[0].Error.Message, "22P05") {
+	if len(got.Attempts) != 2 || !strings.Contains(got.Attempts[0].Error.Message, "NETWORK_ERROR") || !strings.Contains(got.Attempts[0].Error.Message, "22P05") {
 		t.Errorf("attempts: %+v", got.Attempts)
 	}
 }

@@ -239,7 +239,7 @@ func (a *actor) end(ctx context.Context) error {
 	p := db.CompleteExecutionsParams{
 		LeftTypes: []string{},
 		Ids:       make([]uuid.UUID, n), Attempts: make([]int32, n), LeaseTokens: make([]uuid.UUID, n), Succeeded: make([]bool, n), RetryMs: make([]int64, n),
-		DurationsMs: make([]int64, n), Results: make([]string, n), ErrorTypes: make([]string, n), ErrorMessages: make([]string, n),
+		DurationsUs: make([]int64, n), Results: make([]string, n), ErrorTypes: make([]string, n), ErrorMessages: make([]string, n),
 		ErrorStacks: make([]string, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
 	}
 	for i, r := range some {

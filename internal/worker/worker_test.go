@@ -286,7 +286,9 @@ func TestFailedAttemptIsRetriedAndThenFails(t *testing.T) {
 	b.exec("UPDATE active_executions SET available_at = now()")
 	b.poll(w) // nobody announces it
 	got := b.reaches(e.ID, execution.Failed)
-	if got.Attempt != 2 || got.Error == nil || got.Error.Message != "refused at attempt 2" || len(got.Attempts) != 1 {
+	if got.Attempt != 2 || got.Error == nil || got.Error.Message != "refused at attempt 2" || len(got.Attempts) != 2 ||
+		got.Attempts[0].Status != execution.Failed || *got.Attempts[0].DurationUS >= 1e6 || got.Attempts[1].Error.Message != got.Error.Message ||
+		!got.Attempts[1].StartedAt.After(*got.Attempts[0].EndedAt) || *got.Attempts[1].DurationUS != *got.DurationUS {
 		t.Errorf("after the last attempt: %+v", got)
 	}
 }

@@ -270,7 +270,7 @@ export interface paths {
         put?: never;
         /**
          * Run an execution again
-         * @description Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The old one does not change: only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+         * @description Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
          */
         post: operations["retryExecution"];
         delete?: never;
@@ -1398,20 +1398,50 @@ export interface components {
             /** @description What the key may do, at most what who makes it may do. `keys:write` and the permissions of platform administrators cannot be given to a key. */
             scopes: components["schemas"]["Permission"][];
         };
-        /** @description An attempt that failed and was followed by another. */
+        /** @description One attempt of an execution. */
         Attempt: {
-            /** Format: date-time */
-            endedAt: string;
-            /** @example connect: connection refused */
-            errorMessage: string;
-            /** @example goroutine 7 [running]: main.report() */
+            /**
+             * Format: double
+             * @description Milliseconds that it took, to the microsecond; null while it runs.
+             * @example 130.25
+             */
+            durationMs: number | null;
+            /**
+             * Format: date-time
+             * @description Null while it runs.
+             */
+            endedAt: string | null;
+            /**
+             * @description Null unless it failed.
+             * @example connect: connection refused
+             */
+            errorMessage: string | null;
+            /**
+             * @description Of a function that panicked, where.
+             * @example goroutine 7 [running]: main.report()
+             */
             errorStack: string | null;
-            errorType: components["schemas"]["ErrorType"];
-            /** @example 1 */
+            /** @description Why it failed; null unless it did. */
+            errorType: (string & components["schemas"]["ErrorType"]) | null;
+            /**
+             * @description Counts from 1.
+             * @example 1
+             */
             number: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Null only in history from before this was recorded.
+             */
             startedAt: string | null;
-            /** Format: uuid */
+            /**
+             * @description `failed` attempts that are not the last one were followed by another.
+             * @enum {string}
+             */
+            status: "running" | "completed" | "failed" | "cancelled";
+            /**
+             * Format: uuid
+             * @description The worker that ran it.
+             */
             workerId: string | null;
         };
         /** @description One change. */
@@ -1882,7 +1912,7 @@ export interface components {
         ErrorType: "TIMEOUT" | "NETWORK_ERROR" | "VALIDATION_ERROR" | "SYSTEM_ERROR" | "USER_ERROR";
         /** @description One run of a job, from `pending` to a state that does not change any more. */
         Execution: {
-            /** @description Failed attempts before the current or last one, oldest first. */
+            /** @description All attempts, oldest first, with the one that runs and the one that ended the execution. */
             attempts: components["schemas"]["Attempt"][];
             /**
              * Format: uuid
@@ -1901,9 +1931,9 @@ export interface components {
             /** Format: date-time */
             createdAt: string;
             /**
-             * Format: int64
-             * @description How long the last attempt took, in milliseconds.
-             * @example 130
+             * Format: double
+             * @description Milliseconds that the last attempt took, to the microsecond.
+             * @example 130.25
              */
             durationMs: number | null;
             /** @example connect: connection refused */
@@ -1916,6 +1946,11 @@ export interface components {
             id: string;
             /** Format: uuid */
             jobId: string;
+            /**
+             * @description The name of the job as it is now; of a deleted job, as it was last.
+             * @example nightly report
+             */
+            jobName: string;
             jobType: components["schemas"]["JobType"];
             /**
              * @description The version of the job that it runs.
@@ -1960,10 +1995,20 @@ export interface components {
             /** @description What the job type answered; any JSON, capped in size. In lists null, unless `include=result`. */
             result: (Record<string, unknown> | null) | unknown[] | string | number | boolean;
             /**
+             * Format: uuid
+             * @description The newest execution that repeats it.
+             */
+            retriedAs: string | null;
+            /**
              * @description How many attempts were made after the first.
              * @example 0
              */
             retryCount: number;
+            /**
+             * Format: uuid
+             * @description The execution that it repeats; null unless `triggerType` is `retry`.
+             */
+            retryOf: string | null;
             /**
              * Format: date-time
              * @description The due instant, or that of the trigger.
@@ -2034,6 +2079,7 @@ export interface components {
         };
         /** @description Which executions, newest first; all that is given has to fit. */
         ExecutionSelection: {
+            errorType?: components["schemas"]["ErrorType"][];
             /**
              * Format: date-time
              * @description Of `scheduledAt`, included.
@@ -4292,6 +4338,8 @@ export interface components {
         CreatedTo: string;
         /** @description The `nextCursor` of the page before; absent for the first page. */
         Cursor: string;
+        /** @description Only failed executions with one of these; may be repeated. */
+        ErrorTypes: components["schemas"]["ErrorType"][];
         /** @description The id of the execution. */
         ExecutionID: string;
         /** @description What the list is ordered by; with a minus, backwards. */
@@ -4867,6 +4915,8 @@ export interface operations {
                 createdTo?: components["parameters"]["CreatedTo"];
                 /** @description The `nextCursor` of the page before; absent for the first page. */
                 cursor?: components["parameters"]["Cursor"];
+                /** @description Only failed executions with one of these; may be repeated. */
+                errorType?: components["parameters"]["ErrorTypes"];
                 /** @description Only executions with `scheduledAt` at or after this instant. */
                 from?: components["parameters"]["From"];
                 /** @description What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated. */
@@ -5608,6 +5658,8 @@ export interface operations {
                 createdTo?: components["parameters"]["CreatedTo"];
                 /** @description The `nextCursor` of the page before; absent for the first page. */
                 cursor?: components["parameters"]["Cursor"];
+                /** @description Only failed executions with one of these; may be repeated. */
+                errorType?: components["parameters"]["ErrorTypes"];
                 /** @description Only executions with `scheduledAt` at or after this instant. */
                 from?: components["parameters"]["From"];
                 /** @description What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated. */

@@ -65,6 +65,7 @@ var crossTenant = map[string]string{
 	"CountParkedExecutions":        "maintenance",
 	"PoolLateExecutions":           "maintenance, and the worker while hints do not come",
 	"DeleteExpiredIdempotencyKeys": "retention",
+	"DeleteOldExecutionRetries":    "retention",
 
 	"ListPartitionStarts": "the list of executions: the catalog alone, no rows",
 

@@ -65,10 +65,10 @@ func (s *store) remember(ctx context.Context, from, to time.Time, n int) error {
 		}
 	}
 	const insert = `INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, attempt, max_attempts,
-			progress, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, created_at)
+			progress, worker_id, started_at, completed_at, duration_us, result, error_type, error_message, created_at)
 		SELECT (lpad(to_hex((extract(epoch FROM h.at) * 1000)::bigint), 12, '0') || '8' || substr(md5(h.i::text), 1, 3) || '8' || substr(md5(h.i::text), 4, 15))::uuid,
 			h.at, o.tenant_id, o.id, o.version, 'scheduled', 'http', CASE WHEN h.failed THEN 'failed' ELSE 'completed' END, 1, 4,
-			100, '00000000-0000-4000-8000-000000000001', h.at + interval '20 ms', h.at + interval '20 ms' + h.ms * interval '1 ms', h.ms,
+			100, '00000000-0000-4000-8000-000000000001', h.at + interval '20 ms', h.at + interval '20 ms' + h.ms * interval '1 ms', h.ms * 1000,
 			'{"statusCode":200,"headers":{"Content-Type":"application/json"},"body":"{\"ok\":true}"}',
 			CASE WHEN h.failed THEN 'NETWORK_ERROR' END, CASE WHEN h.failed THEN 'connection refused' END, h.at
 		FROM (SELECT i, date_trunc('milliseconds', $1::timestamptz + ($2::timestamptz - $1::timestamptz) * (i::float8 / $3::float8)) AS at, i % 33 = 0 AS failed,

@@ -66,7 +66,7 @@ func TestForgedHintsStartNothing(t *testing.T) {
 			t.Errorf("%s is %s", name, e.Status)
 		}
 	}
-	if e := s.execution(over.ID); e.RetryCount != 0 || len(e.Attempts) != 0 {
+	if e := s.execution(over.ID); e.RetryCount != 0 || len(e.Attempts) != 1 {
 		t.Errorf("a finished execution ran again: %+v", e)
 	}
 }

@@ -299,7 +299,7 @@ func (s *real) complete(ctx context.Context, o completeExecutions, at time.Time)
 	p := db.CompleteExecutionsParams{
 		LeftTypes: []string{},
 		Now:       &at, Results: make([]string, n), ErrorMessages: make([]string, n), ErrorStacks: make([]string, n),
-		DurationsMs: make([]int64, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
+		DurationsUs: make([]int64, n), MemoryMb: make([]float32, n), CpuMs: make([]int64, n),
 	}
 	for _, d := range o.Outcomes {
 		p.Ids, p.Attempts, p.LeaseTokens = append(p.Ids, d.ID), append(p.Attempts, int32(d.Attempt)), append(p.LeaseTokens, d.Token)
