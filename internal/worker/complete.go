@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -105,7 +106,9 @@ func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.
 		case v.Status == "retrying", v.Status == "parked":
 			// A retry waits in the pool for its backoff; the sweeper tries parked
 			// executions again.
+			w.logFailure(ctx, e, v.Status)
 		default:
+			w.logFailure(ctx, e, v.Status)
 			w.Metrics.ExecutionOver(v.JobType, v.Status, e.outcome.Took())
 		}
 		w.done(e)
@@ -117,6 +120,21 @@ func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.
 	if len(a.next)+len(a.freed) > 0 {
 		w.announce(a)
 	}
+}
+
+// loggedMessage is how many bytes of an error's message a line of the log holds;
+// the record of the attempt has all of it.
+const loggedMessage = 500
+
+// logFailure writes one line for an attempt that failed.
+func (w *Worker) logFailure(ctx context.Context, e ended, status string) {
+	if e.outcome.Succeeded {
+		return
+	}
+	message := strings.ToValidUTF8(e.outcome.Message[:min(len(e.outcome.Message), loggedMessage)], "")
+	w.Log.WarnContext(ctx, "attempt failed", "execution_id", e.ID, "job_id", e.Job, "tenant_id", e.Tenant,
+		"attempt", e.Attempt, "of", e.MaxAttempts, "status", status, "error_type", e.outcome.ErrorType, "error", message,
+		"duration", e.outcome.Took())
 }
 
 // done forgets a run and frees its slot.

@@ -1,11 +1,15 @@
 package worker_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -78,6 +82,7 @@ type bundle struct {
 	keys       *keyring.Ring
 	types      []string     // that its workers run; none: function
 	beat       *postgres.DB // of its workers' heartbeats; nil: each has its own
+	log        io.Writer    // of its workers' lines
 }
 
 func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
@@ -95,7 +100,7 @@ func setup(t *testing.T) *bundle {
 	database := pgtest.New(t)
 	api := open(t, database.URL, postgres.API)
 	b := &bundle{
-		t: t, database: database, jobs: job.NewStore(api), executions: execution.NewStore(api),
+		t: t, log: io.Discard, database: database, jobs: job.NewStore(api), executions: execution.NewStore(api),
 		who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"}, engine: open(t, database.URL, postgres.Engine),
 		hints: hints{sent: make(chan sent, 1000)},
 	}
@@ -157,7 +162,7 @@ func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worke
 	w := worker.New(c, worker.Deps{
 		DB: b.engine, Beat: beat, Hints: b.hints,
 		Executor: executors,
-		Metrics:  telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), Away: b.away,
+		Metrics:  telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.NewTextHandler(b.log, nil)), Away: b.away,
 		Secrets: secret.NewResolver(b.engine, b.keys),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -268,6 +273,8 @@ func TestDuplicateAndForgedHintsStartNothing(t *testing.T) {
 func TestFailedAttemptIsRetriedAndThenFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	var lines bytes.Buffer
+	b.log = &lines
 	b.run = func(_ context.Context, run executor.Run) executor.Outcome {
 		return executor.Outcome{Err: &executor.Error{Type: executor.NetworkError, Message: "refused at attempt " + strconv.Itoa(run.Attempt)}}
 	}
@@ -290,6 +297,13 @@ func TestFailedAttemptIsRetriedAndThenFails(t *testing.T) {
 		got.Attempts[0].Status != execution.Failed || *got.Attempts[0].DurationUS >= 1e6 || got.Attempts[1].Error.Message != got.Error.Message ||
 		!got.Attempts[1].StartedAt.After(*got.Attempts[0].EndedAt) || *got.Attempts[1].DurationUS != *got.DurationUS {
 		t.Errorf("after the last attempt: %+v", got)
+	}
+	w.stop() // from here on nobody writes lines
+	for attempt, status := range []string{"retrying", "failed"} {
+		want := fmt.Sprintf("attempt=%d of=2 status=%s error_type=NETWORK_ERROR error=\"refused at attempt %d\"", attempt+1, status, attempt+1)
+		if n := strings.Count(lines.String(), want); n != 1 {
+			t.Errorf("%d lines with %q in:\n%s", n, want, lines.String())
+		}
 	}
 }
 
