@@ -176,6 +176,10 @@ func answerTo(f *fault.Error) (status int, code string) {
 	return http.StatusInternalServerError, "INTERNAL_ERROR"
 }
 
+// loggedPath is how many bytes of a path a line of the log holds. A query may hold
+// what is not meant for logs.
+const loggedPath = 200
+
 // logRefusal writes one line: what only we can mend is an error, what passes a
 // warning, and what callers mend is worth knowing of.
 func (s *server) logRefusal(ctx context.Context, f *fault.Error, status int, code string) {
@@ -191,7 +195,12 @@ func (s *server) logRefusal(ctx context.Context, f *fault.Error, status int, cod
 	case f.Kind == fault.Unavailable:
 		s.Log.WarnContext(ctx, "request could not be served", "operation", operation, "error", f)
 	default:
-		s.Log.InfoContext(ctx, "request refused", "operation", operation, "status", status, "code", code)
+		c, path := callOf(ctx), ""
+		if c.operation != nil { // any other path may hold whatever somebody pasted
+			path = c.url.Path[:min(len(c.url.Path), loggedPath)]
+		}
+		s.Log.InfoContext(ctx, "request refused", "operation", operation, "status", status, "code", code,
+			"method", c.method, "path", path, "subject", c.who.Actor.Subject, "from", c.from.String())
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
@@ -152,5 +154,17 @@ func TestRequestsThatTakeTooLong(t *testing.T) {
 	b.db.Close()
 	if got := b.do(t, request{method: "GET", path: base + "/jobs", token: token}); got.status < 500 || strings.Contains(got.body, "pool") {
 		t.Errorf("without a database: %d %s", got.status, got.body)
+	}
+}
+
+// TestRefusedRequestsAreLogged finds in the log who asked for what, from where.
+func TestRefusedRequestsAreLogged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	path := base + "/jobs/" + uuid.NewString()
+	b.do(t, request{method: "DELETE", path: path + "?q=hunter2", token: b.token(t, b.ours, identity.Viewer)})
+	want := `"status":403,"code":"FORBIDDEN","method":"DELETE","path":"` + path + `","subject":"`
+	if log := b.log.String(); !strings.Contains(log, want) || !strings.Contains(log, `"from":"`) || strings.Contains(log, "hunter2") {
+		t.Errorf("missing %s in\n%s", want, log)
 	}
 }

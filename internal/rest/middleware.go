@@ -37,6 +37,7 @@ const (
 // call is what is known of one request, filled in on its way to the handler.
 type call struct {
 	id        string
+	method    string
 	url       *url.URL
 	operation *contract.Operation // nil where no route was found
 	who       identity.Principal
@@ -62,7 +63,7 @@ var saneID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{id: r.Header.Get("X-Request-Id"), url: r.URL, from: clientOf(r, s.TrustedProxies), announced: r.ContentLength}
+		c := &call{id: r.Header.Get("X-Request-Id"), method: r.Method, url: r.URL, from: clientOf(r, s.TrustedProxies), announced: r.ContentLength}
 		if !saneID.MatchString(c.id) {
 			c.id = uuid.NewString()
 		}
