@@ -79,8 +79,8 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	defer buckets.Close()
 	programs, backlog := apikey.NewStore(db), tenant.Backlog{Max: c.TenantMaxWaiting, MaxPerJob: c.JobMaxWaiting}
 	serve, reload, err := p.handlers(c, listener, rest.Deps{
-		Jobs: job.NewStore(db).Sealing(ring).Bounded(c.TenantMaxJobs).Keeping(c.VersionsKept), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
-		Executions: execution.NewStore(db).Limited(c.TenantMaxRunning).Waiting(backlog), Backfills: backfill.NewStore(db, c.RetentionMonths).WithLimits(backlog), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
+		Jobs: job.NewStore(db, job.Config{Keys: ring, MaxJobs: c.TenantMaxJobs, Versions: c.VersionsKept, Changed: rest.ChangedFields}), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
+		Executions: execution.NewStore(db, execution.Config{TenantMaxRunning: c.TenantMaxRunning, Backlog: backlog}), Backfills: backfill.NewStore(db, backfill.Config{Months: c.RetentionMonths, Backlog: backlog}), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		Monitor: statistics.NewStore(db), Numbers: collect.NewStore(db),
 		Buckets: buckets, Limits: defaultLimits(c), TrustedProxies: c.TrustedProxies, FailuresPerMinute: c.FailuresPerMin,
 		Services: identity.NewPeerTokens(peers(c)...),

@@ -33,7 +33,7 @@ func (p process) promoter(ctx context.Context, c config.Promoter) error {
 	defer hints.Close()
 	p.log.InfoContext(ctx, "promoter starts")
 	backlog := tenant.Backlog{Max: c.TenantMaxWaiting, MaxPerJob: c.JobMaxWaiting}
-	promotes := promoter.New(promoter.Deps{
+	promotes := promoter.New(promoter.Config{
 		DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, CatchupPerSecond: c.CatchupPerSecond, Backlog: backlog,
 	})
 	maintains := maintenance.New(maintenance.Config{

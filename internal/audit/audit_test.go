@@ -62,7 +62,7 @@ func setup(t *testing.T) *bundle {
 	if b.keys, err = keyring.Parse(keyring.Generate("k1")); err != nil {
 		t.Fatal(err)
 	}
-	b.jobs, b.log = job.NewStore(b.api).Sealing(b.keys), audit.NewStore(b.api)
+	b.jobs, b.log = job.NewStore(b.api, job.Config{Keys: b.keys}), audit.NewStore(b.api)
 	for _, who := range []tenant.Actor{b.ours, b.theirs} {
 		if err := tenant.NewStore(b.api, true).Admit(b.ctx, who.TenantID); err != nil {
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func TestChangesAreRecorded(t *testing.T) {
 	if _, err := b.jobs.Pause(b.ctx, b.ours, made.ID, "why", nil); err != nil {
 		t.Fatal(err)
 	}
-	executions := execution.NewStore(b.api)
+	executions := execution.NewStore(b.api, execution.Config{})
 	run, _, err := executions.Trigger(b.ctx, b.ours, made.ID, nil, idempotency.Key{})
 	if err != nil {
 		t.Fatal(err)

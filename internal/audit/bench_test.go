@@ -71,7 +71,7 @@ func creates(b *testing.B, db *postgres.DB) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	jobs := job.NewStore(db).Sealing(keys)
+	jobs := job.NewStore(db, job.Config{Keys: keys})
 	took := make([]time.Duration, b.N)
 	var all sync.WaitGroup
 	tick := time.NewTicker(2 * time.Millisecond)

@@ -37,7 +37,7 @@ func setup(t *testing.T) *bundle {
 	}
 	t.Cleanup(api.Close)
 	b := &bundle{
-		api: api, jobs: job.NewStore(api), backfills: backfill.NewStore(api, 13), who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"},
+		api: api, jobs: job.NewStore(api, job.Config{}), backfills: backfill.NewStore(api, backfill.Config{Months: 13}), who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"},
 		today: clock.Now().UTC().Truncate(24 * time.Hour),
 	}
 	b.admit(t, b.who)

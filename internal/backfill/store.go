@@ -27,20 +27,22 @@ import (
 // Store keeps a tenant's backfills. Each method acts for one tenant; the id of
 // another tenant's job or backfill is answered as one that does not exist.
 type Store struct {
-	db      *postgres.DB
-	months  int
-	backlog tenant.Backlog
+	db *postgres.DB
+	c  Config
 }
 
-// NewStore makes a store. A backfill may begin so many calendar months before now:
-// as long as executions are kept, which goes by the month of their scheduled time.
-func NewStore(db *postgres.DB, months int) *Store { return &Store{db: db, months: months} }
-
-// WithLimits is the same store with limits on what may wait, of tenants that have
-// none of their own: where they are met, no backfill begins.
-func (s *Store) WithLimits(limits tenant.Backlog) *Store {
-	return &Store{db: s.db, months: s.months, backlog: limits}
+// Config says which backfills may begin.
+type Config struct {
+	// Months is how many calendar months before now one may begin: as long as
+	// executions are kept, which goes by the month of their scheduled time.
+	Months int
+	// Backlog is how much may wait of tenants that have no limits of their own:
+	// where it is met, no backfill begins.
+	Backlog tenant.Backlog
 }
+
+// NewStore makes a store.
+func NewStore(db *postgres.DB, c Config) *Store { return &Store{db: db, c: c} }
 
 // Position is a place in a list of backfills, newest first.
 type Position struct {
@@ -58,7 +60,7 @@ func NotFound() error {
 // scheduled times the plan is empty.
 func (s *Store) Preview(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r Request) (p Plan, err error) {
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		_, p, err = prepare(ctx, tx, who, jobID, r.settled(s.months))
+		_, p, err = prepare(ctx, tx, who, jobID, r.settled(s.c.Months))
 		return err
 	})
 	return p, err
@@ -72,7 +74,7 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		store := idempotency.Store{Queries: tx.Queries}
 		b, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Backfill, error) {
-			return s.create(ctx, tx, who, jobID, r.settled(s.months))
+			return s.create(ctx, tx, who, jobID, r.settled(s.c.Months))
 		})
 		return err
 	})
@@ -93,7 +95,7 @@ func (s *Store) create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, j
 	if p.Total == 0 {
 		return Backfill{}, none()
 	}
-	if _, err := s.backlog.Admit(ctx, tx, who.TenantID, jobID); err != nil {
+	if _, err := s.c.Backlog.Admit(ctx, tx, who.TenantID, jobID); err != nil {
 		return Backfill{}, err
 	}
 	running, err := tx.CountRunningBackfills(ctx, db.CountRunningBackfillsParams{TenantID: who.TenantID, JobID: jobID})

@@ -49,7 +49,7 @@ func newPast(t *testing.T) *past {
 		t.Fatal(err)
 	}
 	t.Cleanup(api.Close)
-	p.store = execution.NewStore(api)
+	p.store = execution.NewStore(api, execution.Config{})
 	p.exec("INSERT INTO tenants (id, name) VALUES ($1, 'x')", p.who.TenantID)
 	return p
 }

@@ -24,27 +24,19 @@ import (
 // not exist.
 type Store struct {
 	db *postgres.DB
-	// tenantMaxRunning is how many a tenant may run at once where it has no
-	// limit of its own; 0: any number.
-	tenantMaxRunning int
-	backlog          tenant.Backlog
+	c  Config
+}
+
+// Config holds the limits of tenants that have none of their own.
+type Config struct {
+	// TenantMaxRunning is how many executions a tenant may run at once (0: any
+	// number), to say what others wait for. It is the workers who keep to it.
+	TenantMaxRunning int
+	Backlog          tenant.Backlog // on what may wait
 }
 
 // NewStore makes a store.
-func NewStore(db *postgres.DB) *Store { return &Store{db: db} }
-
-// Limited is the same store, which knows how many executions a tenant may run
-// at once where it has no limit of its own (0: any number), to say what others
-// wait for. It is the workers who keep to it.
-func (s *Store) Limited(tenantMaxRunning int) *Store {
-	return &Store{db: s.db, tenantMaxRunning: tenantMaxRunning, backlog: s.backlog}
-}
-
-// Waiting is the same store with limits on what may wait, of tenants that have
-// none of their own.
-func (s *Store) Waiting(limits tenant.Backlog) *Store {
-	return &Store{db: s.db, tenantMaxRunning: s.tenantMaxRunning, backlog: limits}
-}
+func NewStore(db *postgres.DB, c Config) *Store { return &Store{db: db, c: c} }
 
 // NotFound is the answer for an execution that is not there, or is not the
 // caller's.
@@ -124,7 +116,7 @@ func (s *Store) request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, 
 	if err != nil {
 		return Execution{}, err
 	}
-	perDay, err := s.backlog.Admit(ctx, tx, who.TenantID, d.job)
+	perDay, err := s.c.Backlog.Admit(ctx, tx, who.TenantID, d.job)
 	if err != nil {
 		return Execution{}, err
 	}

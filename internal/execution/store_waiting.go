@@ -24,7 +24,7 @@ func (s *Store) explain(ctx context.Context, tx *postgres.Tx, tenant uuid.UUID, 
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := tx.ListObstacles(ctx, db.ListObstaclesParams{TenantID: tenant, Ids: ids, MaxRunning: int32(s.tenantMaxRunning)})
+	rows, err := tx.ListObstacles(ctx, db.ListObstaclesParams{TenantID: tenant, Ids: ids, MaxRunning: int32(s.c.TenantMaxRunning)})
 	if err != nil {
 		return fmt.Errorf("ask what executions wait for: %w", err)
 	}

@@ -21,48 +21,30 @@ import (
 // Store keeps a tenant's jobs. Each method acts for one tenant; the id of
 // another tenant's job is answered as one that does not exist.
 type Store struct {
-	db      *postgres.DB
-	vault   *secret.Vault
-	maxJobs int // of a tenant that has no bound of its own; 0: any number
-	kept    int // versions of a job that are kept; 0: all
-	// changed names the fields that differ between two definitions, as the contract
+	db    *postgres.DB
+	c     Config
+	vault *secret.Vault
+}
+
+// Config says what a store of jobs keeps.
+type Config struct {
+	// Keys seal the credentials that stand in definitions; nil: the store refuses
+	// definitions with credentials in them.
+	Keys *keyring.Ring
+	// MaxJobs bounds the jobs of a tenant that has no bound of its own; 0: any
+	// number.
+	MaxJobs int
+	// Versions is how many versions of a job are kept, 100 and more, beside those
+	// that a run or a backfill needs; 0: all.
+	Versions int
+	// Changed names the fields that differ between two definitions, as the contract
 	// writes them; nil: they are not stored.
-	changed func(from, to Spec) ([]string, error)
+	Changed func(from, to Spec) ([]string, error)
 }
 
-// NewStore makes a store that refuses definitions with credentials in them.
-func NewStore(db *postgres.DB) *Store { return &Store{db: db, vault: secret.NewVault(nil)} }
-
-// Sealing is the store with keys, under which it keeps the credentials that
-// stand in definitions.
-func (s *Store) Sealing(keys *keyring.Ring) *Store {
-	sealing := *s
-	sealing.vault = secret.NewVault(keys)
-	return &sealing
-}
-
-// Bounded is the store with a bound on the jobs of a tenant that has none of
-// its own; 0 is any number.
-func (s *Store) Bounded(maxJobs int) *Store {
-	bounded := *s
-	bounded.maxJobs = maxJobs
-	return &bounded
-}
-
-// Keeping is the store that keeps so many versions of a job, 100 and more, and
-// those that a run or a backfill needs.
-func (s *Store) Keeping(versions int) *Store {
-	keeping := *s
-	keeping.kept = versions
-	return &keeping
-}
-
-// Comparing is the store that keeps with each version which fields it changed, as
-// a function names them.
-func (s *Store) Comparing(changed func(from, to Spec) ([]string, error)) *Store {
-	comparing := *s
-	comparing.changed = changed
-	return &comparing
+// NewStore makes a store.
+func NewStore(db *postgres.DB, c Config) *Store {
+	return &Store{db: db, c: c, vault: secret.NewVault(c.Keys)}
 }
 
 // NotFound is the answer for a job that is not there, or is not the caller's.

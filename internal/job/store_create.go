@@ -74,7 +74,7 @@ func (s *Store) count(ctx context.Context, tx *postgres.Tx, who tenant.Actor, ad
 	if err != nil && fault.KindOf(postgres.Fault(err)) != fault.NotFound {
 		return fmt.Errorf("read the bound on jobs: %w", err)
 	}
-	bound := s.maxJobs
+	bound := s.c.MaxJobs
 	switch {
 	case own != nil:
 		bound = int(*own)
@@ -136,10 +136,10 @@ func (s *Store) insertVersion(ctx context.Context, tx *postgres.Tx, row db.Sched
 	if _, err := s.insertVersions(ctx, tx, []db.ScheduledJob{row}, from, []secret.Protected{protected}); err != nil {
 		return err
 	}
-	if s.kept == 0 || int(row.Version) <= s.kept {
+	if s.c.Versions == 0 || int(row.Version) <= s.c.Versions {
 		return nil
 	}
-	_, err := tx.DeleteSurplusJobVersions(ctx, db.DeleteSurplusJobVersionsParams{TenantID: row.TenantID, JobID: row.ID, UpTo: row.Version - int32(s.kept)})
+	_, err := tx.DeleteSurplusJobVersions(ctx, db.DeleteSurplusJobVersionsParams{TenantID: row.TenantID, JobID: row.ID, UpTo: row.Version - int32(s.c.Versions)})
 	if err != nil {
 		return fmt.Errorf("remove old job versions: %w", err)
 	}
@@ -151,10 +151,10 @@ func (s *Store) differs(from *Spec, to Spec) ([]string, error) {
 	switch {
 	case from == nil:
 		return []string{}, nil
-	case s.changed == nil:
+	case s.c.Changed == nil:
 		return nil, nil
 	}
-	return s.changed(*from, to)
+	return s.c.Changed(*from, to)
 }
 
 // insertVersions keeps the definitions of rows that were just written, and

@@ -86,7 +86,7 @@ func (s *Store) Run(ctx context.Context, name string, fn func(ctx context.Contex
 		<-kept
 		// Also when ctx is over: the next owner need not wait for the TTL. If
 		// it fails, he does.
-		releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.TTL/3)
+		releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.c.TTL/3)
 		defer cancel()
 		_ = s.Release(releasing, l)
 	}()
@@ -102,7 +102,7 @@ func (s *Store) Run(ctx context.Context, name string, fn func(ctx context.Contex
 // counted from when a statement was sent, so it is over here before it is in
 // the database.
 func (s *Store) keep(ctx context.Context, l Lease, end context.CancelCauseFunc) {
-	timer := time.NewTimer(s.TTL / 3)
+	timer := time.NewTimer(s.c.TTL / 3)
 	defer timer.Stop()
 	for {
 		select {
@@ -110,9 +110,9 @@ func (s *Store) keep(ctx context.Context, l Lease, end context.CancelCauseFunc) 
 			return
 		case <-timer.C:
 		}
-		left := s.TTL*9/10 - l.sent.Elapsed()
+		left := s.c.TTL*9/10 - l.sent.Elapsed()
 		if left <= 0 {
-			s.Metrics.LockTimedOut()
+			s.c.Metrics.LockTimedOut()
 			end(ErrLost)
 			return
 		}
@@ -124,7 +124,7 @@ func (s *Store) keep(ctx context.Context, l Lease, end context.CancelCauseFunc) 
 		case err == nil:
 			l = next
 		}
-		timer.Reset(min(s.TTL/3, max(0, s.TTL*9/10-l.sent.Elapsed())))
+		timer.Reset(min(s.c.TTL/3, max(0, s.c.TTL*9/10-l.sent.Elapsed())))
 	}
 }
 

@@ -15,13 +15,12 @@ import (
 
 // Store takes and gives back leases for one process.
 type Store struct {
-	Config
-
+	c Config
 	q *db.Queries
 }
 
 // NewStore makes a store.
-func NewStore(c Config) *Store { return &Store{Config: c, q: db.New(c.DB.Pool())} }
+func NewStore(c Config) *Store { return &Store{c: c, q: db.New(c.DB.Pool())} }
 
 // Acquire takes the lease of a name. It is ErrHeld when somebody else has it,
 // or this process does: a lease is not taken twice. After another error the
@@ -29,19 +28,19 @@ func NewStore(c Config) *Store { return &Store{Config: c, q: db.New(c.DB.Pool())
 func (s *Store) Acquire(ctx context.Context, name string) (Lease, error) {
 	l := Lease{Name: name, owner: uuid.New(), sent: clock.Start()}
 	var err error
-	l.Fence, err = s.q.AcquireLock(ctx, db.AcquireLockParams{Name: name, Owner: l.owner, Holder: s.Holder, TtlSeconds: s.TTL.Seconds()})
+	l.Fence, err = s.q.AcquireLock(ctx, db.AcquireLockParams{Name: name, Owner: l.owner, Holder: s.c.Holder, TtlSeconds: s.c.TTL.Seconds()})
 	err = postgres.Fault(err)
 	switch {
 	case err == nil:
-		s.Metrics.LockAcquired("acquired")
+		s.c.Metrics.LockAcquired("acquired")
 		return l, nil
 	case fault.KindOf(err) == fault.NotFound:
-		s.Metrics.LockAcquired("held")
+		s.c.Metrics.LockAcquired("held")
 		return Lease{}, ErrHeld
 	}
-	s.Metrics.LockAcquired("error")
+	s.c.Metrics.LockAcquired("error")
 	if fault.KindOf(err) == fault.Unavailable {
-		s.Metrics.LockTimedOut()
+		s.c.Metrics.LockTimedOut()
 	}
 	return Lease{}, fmt.Errorf("acquire the lease %s: %w", name, err)
 }
@@ -51,12 +50,12 @@ func (s *Store) Acquire(ctx context.Context, name string) (Lease, error) {
 // error leaves it as it was or extended.
 func (s *Store) Extend(ctx context.Context, l Lease) (Lease, error) {
 	sent := clock.Start()
-	n, err := s.q.ExtendLock(ctx, db.ExtendLockParams{Name: l.Name, Owner: l.owner, Fence: l.Fence, TtlSeconds: s.TTL.Seconds()})
+	n, err := s.q.ExtendLock(ctx, db.ExtendLockParams{Name: l.Name, Owner: l.owner, Fence: l.Fence, TtlSeconds: s.c.TTL.Seconds()})
 	if err != nil {
 		return l, fmt.Errorf("extend the lease %s: %w", l.Name, postgres.Fault(err))
 	}
 	if n == 0 {
-		s.Metrics.LockTimedOut()
+		s.c.Metrics.LockTimedOut()
 		return l, ErrLost
 	}
 	l.sent = sent

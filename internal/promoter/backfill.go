@@ -65,7 +65,7 @@ func (p *Promoter) Backfill(ctx context.Context, now time.Time) (report Backfill
 				Alone: func(id uuid.UUID, why error) error {
 					report.Held++
 					which.passedOver = append(which.passedOver, id)
-					p.Log.ErrorContext(ctx, "a backfill fails and is held", "backfill_id", id, "error", why)
+					p.c.Log.ErrorContext(ctx, "a backfill fails and is held", "backfill_id", id, "error", why)
 					return p.store.holdBackfill(ctx, now, id, "it fails: "+reasonOf(why))
 				},
 			}
@@ -76,7 +76,7 @@ func (p *Promoter) Backfill(ctx context.Context, now time.Time) (report Backfill
 		}
 	}
 	if report.Claimed > 0 {
-		p.Metrics.Batch("backfill", report.Created)
+		p.c.Metrics.Batch("backfill", report.Created)
 	}
 	return report, err
 }
@@ -174,14 +174,14 @@ func (p *Promoter) decideBackfills(ctx context.Context, due []runningBackfill, s
 	steps := make([]backfillStep, len(due))
 	for i, b := range due {
 		if b.unreadable != nil {
-			p.Log.ErrorContext(ctx, "a backfill is held: its definition cannot be read", "backfill_id", b.id, "job_id", b.job.id,
+			p.c.Log.ErrorContext(ctx, "a backfill is held: its definition cannot be read", "backfill_id", b.id, "job_id", b.job.id,
 				"tenant_id", b.job.tenant, "error", b.unreadable)
 			steps[i] = backfillStep{runningBackfill: b, status: backfill.Running, heldBy: "its definition cannot be read", next: at.Add(heldFor)}
 			continue
 		}
 		s, err := p.backfilled.Of(b.job.compiled(), sets)
 		if err != nil {
-			p.Log.ErrorContext(ctx, "backfill cancelled: its schedule cannot be read any more", "backfill_id", b.id, "job_id", b.job.id,
+			p.c.Log.ErrorContext(ctx, "backfill cancelled: its schedule cannot be read any more", "backfill_id", b.id, "job_id", b.job.id,
 				"tenant_id", b.job.tenant, "error", fmt.Errorf("compile: %w", err))
 			steps[i] = backfillStep{runningBackfill: b, status: backfill.Cancelled, next: at}
 			continue
@@ -243,7 +243,7 @@ func (b runningBackfill) allowance(at time.Time) (count int, next time.Time) {
 func (p *Promoter) backfillDue(ctx context.Context, _ *loop.Turn) error {
 	report, err := p.Backfill(ctx, time.Time{})
 	if report.Finished > 0 {
-		p.Log.InfoContext(ctx, "backfills finished", "backfills", report.Finished)
+		p.c.Log.InfoContext(ctx, "backfills finished", "backfills", report.Finished)
 	}
 	return err
 }

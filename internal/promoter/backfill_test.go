@@ -32,7 +32,7 @@ func setupPast(t *testing.T) *past {
 	t.Helper()
 	b := setup(t)
 	return &past{
-		bundle: b, backfills: backfill.NewStore(open(t, b.database.URL, postgres.API), 13),
+		bundle: b, backfills: backfill.NewStore(open(t, b.database.URL, postgres.API), backfill.Config{Months: 13}),
 		midnight: clock.Now().UTC().Truncate(24 * time.Hour),
 	}
 }

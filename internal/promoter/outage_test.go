@@ -65,7 +65,7 @@ func (b *bundle) with(hints interface {
 	Depth(ctx context.Context) (map[queue.Lane]int, error)
 },
 ) *promoter.Promoter {
-	return promoter.New(promoter.Deps{
+	return promoter.New(promoter.Config{
 		DB: b.engine, Hints: hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: 100,
 	})
 }

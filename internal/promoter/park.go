@@ -69,11 +69,11 @@ func (p *Promoter) park(ctx context.Context, now time.Time, jobs []badJob) (park
 			switch {
 			case err != nil:
 				p.suspects.leave(k.job.id)
-				p.Log.ErrorContext(ctx, "a job can neither be promoted nor parked, and is left alone for a minute", append(at, "error", err)...)
+				p.c.Log.ErrorContext(ctx, "a job can neither be promoted nor parked, and is left alone for a minute", append(at, "error", err)...)
 			case done[k.job.id]:
 				parked++
-				p.Metrics.JobParked(k.kind)
-				p.Log.ErrorContext(ctx, "job parked: it cannot be promoted", at...)
+				p.c.Metrics.JobParked(k.kind)
+				p.c.Log.ErrorContext(ctx, "job parked: it cannot be promoted", at...)
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func (p *Promoter) park(ctx context.Context, now time.Time, jobs []badJob) (park
 func (p *Promoter) consider(j *dueJob, named schedules.Calendars, at time.Time) (o owing, bad *badJob) {
 	defer func() {
 		if v := recover(); v != nil {
-			p.Log.Error("a job's schedule made the promoter panic", "job_id", j.id, "tenant_id", j.tenant, "panic", v, "stack", string(debug.Stack()))
+			p.c.Log.Error("a job's schedule made the promoter panic", "job_id", j.id, "tenant_id", j.tenant, "panic", v, "stack", string(debug.Stack()))
 			bad = &badJob{job: j, kind: "panic", what: "of a defect of the scheduler, which its operator finds in the log"}
 		}
 	}()

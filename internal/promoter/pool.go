@@ -23,7 +23,7 @@ type lanes struct {
 // seeLanes counts what waits in the lanes. Without an answer nothing is hinted,
 // which costs an idle worker's distance between two looks.
 func (p *Promoter) seeLanes(ctx context.Context) lanes {
-	depths, err := p.Hints.Depth(ctx)
+	depths, err := p.c.Hints.Depth(ctx)
 	l := lanes{full: map[queue.Lane]bool{}, none: err != nil}
 	for lane, waiting := range depths {
 		l.full[lane] = waiting >= queue.Window

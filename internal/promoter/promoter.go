@@ -80,8 +80,8 @@ type hints interface {
 	Depth(ctx context.Context) (map[queue.Lane]int, error)
 }
 
-// Deps are what a promoter is made of.
-type Deps struct {
+// Config is what a promoter is made of.
+type Config struct {
 	DB      *postgres.DB // acting as postgres.Engine
 	Hints   hints
 	Metrics *telemetry.Metrics
@@ -96,8 +96,7 @@ type Deps struct {
 
 // Promoter is one promoter. Its passes are called by one goroutine each.
 type Promoter struct {
-	Deps
-
+	c          Config
 	store      *store
 	hints      *hint.Sender
 	schedules  *schedules.Cache // of Pass
@@ -117,11 +116,11 @@ type Promoter struct {
 }
 
 // New makes a promoter.
-func New(d Deps) *Promoter {
+func New(c Config) *Promoter {
 	p := &Promoter{
-		Deps: d, store: &store{db: d.DB, backlog: d.Backlog}, hints: hint.New(hint.Config{DB: d.DB, Queue: d.Hints, Log: d.Log}),
+		c: c, store: &store{db: c.DB, backlog: c.Backlog}, hints: hint.New(hint.Config{DB: c.DB, Queue: c.Hints, Log: c.Log}),
 		schedules: schedules.NewCache(), backfilled: schedules.NewCache(), fullScan: clock.Start(), fullRest: fullScanEvery,
-		late: catchup{every: time.Second / time.Duration(max(1, d.CatchupPerSecond))}, batch: batchSize, rows: passRows, owe: owe,
+		late: catchup{every: time.Second / time.Duration(max(1, c.CatchupPerSecond))}, batch: batchSize, rows: passRows, owe: owe,
 		watch: func() func() time.Duration { return clock.Start().Elapsed },
 	}
 	starting := "the first promotion is not done yet"
@@ -237,9 +236,9 @@ func (p *Promoter) decide(c claim, rows int, seen lanes) (plan, error) {
 // about the time.
 func (p *Promoter) checkClock(database time.Time) error {
 	skew := database.Sub(clock.Now())
-	p.Metrics.SetClockDisagreement(skew)
+	p.c.Metrics.SetClockDisagreement(skew)
 	halted := skew.Abs() > maxSkew
-	p.Metrics.SetPromotionHalted(halted)
+	p.c.Metrics.SetPromotionHalted(halted)
 	if halted {
 		return fmt.Errorf("promotion is halted: the database's clock is %v from this process's, more than %v: correct the wrong one", skew.Round(time.Second), maxSkew)
 	}
@@ -268,10 +267,10 @@ func (p *Promoter) count(made plan) {
 	if made.claimed == 0 {
 		return
 	}
-	p.Metrics.Batch("promote", made.claimed)
-	p.Metrics.Missed(made.missedCount())
+	p.c.Metrics.Batch("promote", made.claimed)
+	p.c.Metrics.Missed(made.missedCount())
 	for _, r := range made.runs {
-		p.Metrics.DueLag(made.at.Sub(r.at))
+		p.c.Metrics.DueLag(made.at.Sub(r.at))
 	}
 }
 
@@ -297,7 +296,7 @@ func (p *Promoter) promoteDue(ctx context.Context, turn *loop.Turn) error {
 		p.tempo.pass(mark, report.Claimed)
 	}
 	if report.Missed > 0 {
-		p.Log.WarnContext(ctx, "scheduled times were missed", "missed", report.Missed, "promoted", report.Promoted)
+		p.c.Log.WarnContext(ctx, "scheduled times were missed", "missed", report.Missed, "promoted", report.Promoted)
 	}
 	turn.Again(report.pause(mark.Elapsed(), p.tempo.left()))
 	return nil

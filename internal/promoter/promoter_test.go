@@ -84,7 +84,7 @@ func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
 }
 
 func (b *bundle) another() *promoter.Promoter {
-	return promoter.New(promoter.Deps{
+	return promoter.New(promoter.Config{
 		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: 100,
 	})
 }
@@ -105,7 +105,7 @@ func setup(t *testing.T) *bundle {
 	database := pgtest.New(t)
 	api := open(t, database.URL, postgres.API)
 	b := &bundle{
-		database: database, jobs: job.NewStore(api), executions: execution.NewStore(api),
+		database: database, jobs: job.NewStore(api, job.Config{}), executions: execution.NewStore(api, execution.Config{}),
 		who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"}, engine: open(t, database.URL, postgres.Engine), hints: &hints{},
 	}
 	if err := tenant.NewStore(api, true).Admit(t.Context(), b.who.TenantID); err != nil {

@@ -114,12 +114,12 @@ func divisible(err error) bool { return postgres.Refused(err) || postgres.TimedO
 // suspect keeps the jobs of a batch that failed for trials. A month without a
 // partition is made first, and then the batch is tried whole.
 func (p *Promoter) suspect(ctx context.Context, now time.Time, c claim, rows int, err error) {
-	p.Metrics.Failure("promote", fault.KindOf(err).String())
-	p.Log.WarnContext(ctx, "a batch was not promoted, and is divided", "jobs", len(c.jobs), "error", err)
+	p.c.Metrics.Failure("promote", fault.KindOf(err).String())
+	p.c.Log.WarnContext(ctx, "a batch was not promoted, and is divided", "jobs", len(c.jobs), "error", err)
 	month := isNoPartition(err)
 	if month {
 		if _, err := partition.Keep(ctx, p.store.queries(), partition.Ahead, now); err != nil {
-			p.Log.ErrorContext(ctx, "partitions not made", "error", err)
+			p.c.Log.ErrorContext(ctx, "partitions not made", "error", err)
 		}
 	}
 	jobs := make([]suspect, len(c.jobs))

@@ -23,7 +23,7 @@ import (
 func (b *bundle) counted(t *testing.T) (p *promoter.Promoter, taken func() []string) {
 	t.Helper()
 	engine, taken := b.countedEngine(t)
-	return promoter.New(promoter.Deps{
+	return promoter.New(promoter.Config{
 		DB: engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: 100,
 	}), taken
 }

@@ -75,7 +75,7 @@ func TestTriggersAreRefusedWhereAsManyWaitAsMay(t *testing.T) {
 	}
 
 	b.limited(t, 0, 0)
-	defaults := b.executions.Waiting(tenant.Backlog{Max: 1_000_000, MaxPerJob: many})
+	defaults := execution.NewStore(open(t, b.database.URL, postgres.API), execution.Config{Backlog: tenant.Backlog{Max: 1_000_000, MaxPerJob: many}})
 	large := b.create(t, triggered)
 	b.backlog(t, large, many)
 	if err := trigger(defaults, large); err != nil {
@@ -128,7 +128,7 @@ func TestBackfillsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, func(s *job.Spec) { s.CronExpression = "0 0 * * *" })
-	store := backfill.NewStore(open(t, b.database.URL, postgres.API), 12)
+	store := backfill.NewStore(open(t, b.database.URL, postgres.API), backfill.Config{Months: 12})
 	to := clock.Now().Truncate(24 * time.Hour)
 	request := backfill.Request{From: to.AddDate(0, 0, -5), To: to, RatePerMinute: 6000}
 	made, _, err := store.Create(t.Context(), b.who, j.ID, request, idempotency.Key{})

@@ -126,9 +126,6 @@ func New(d Deps) (http.Handler, error) {
 		return nil, fmt.Errorf("rest: %w", err)
 	}
 	s := &server{Deps: d, contract: loaded, verifying: make(chan struct{}, verifiers), cursors: cursors, started: clock.Now(), running: clock.Start()}
-	if d.Jobs != nil {
-		s.Jobs = d.Jobs.Comparing(changedFields)
-	}
 	s.heavy = turn.New(turn.Config{
 		All: heavyAll, Each: heavyEach, Limit: "heavyRequestsAtOnce",
 		Message: "of bulk calls, batches, statistics, verifications, edits of calendars and backfills, a tenant may have %d under way at once in each API process, which is fixed",

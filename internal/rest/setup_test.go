@@ -127,7 +127,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	if _, err := b.engine.Pool().Exec(t.Context(), "SELECT create_job_executions_partition(now())"); err != nil {
 		t.Fatal(err)
 	}
-	b.jobs, b.executions, b.backfills = job.NewStore(b.db).Sealing(b.keys), execution.NewStore(b.db), backfill.NewStore(b.db, 13)
+	b.jobs, b.executions, b.backfills = job.NewStore(b.db, job.Config{Keys: b.keys, Changed: rest.ChangedFields}), execution.NewStore(b.db, execution.Config{}), backfill.NewStore(b.db, backfill.Config{Months: 13})
 	now := func() time.Time { return b.now }
 	tokens, err := identity.NewTokens(identity.Config{Secret: secret, Issuer: issuer, Audience: "scheduler", Clock: now})
 	if err != nil {

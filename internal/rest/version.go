@@ -222,10 +222,10 @@ func changesOf(v job.Version) ([]patch.Change, error) {
 // maxChangedFields bounds the paths that are kept with a version, in bytes.
 const maxChangedFields = 4 << 10
 
-// changedFields names the fields that differ between two definitions, in order.
+// ChangedFields names the fields that differ between two definitions, in order.
 // Where the paths would take too much, those of the second level stand for what they hold, or
 // those of the first, of which the contract has a few.
-func changedFields(from, to job.Spec) ([]string, error) {
+func ChangedFields(from, to job.Spec) ([]string, error) {
 	changes, err := changesOf(job.Version{Spec: to, Previous: &from})
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/rest"
 )
 
 // admin is a connection that policies do not bind.
@@ -138,7 +139,7 @@ func TestAJobKeepsItsNewestVersions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.makeJob(t, b.ours).ID
-	jobs := b.jobs.Keeping(100)
+	jobs := job.NewStore(b.db, job.Config{Keys: b.keys, Versions: 100, Changed: rest.ChangedFields})
 	found, err := jobs.Get(t.Context(), b.ours, id)
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/rest"
 	secrets "github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -121,7 +122,7 @@ func TestAnothersThingsAreAskedForInTheSameWords(t *testing.T) {
 	}
 	t.Cleanup(db.Close)
 	deps := b.deps
-	deps.Jobs, deps.Executions, deps.Backfills = job.NewStore(db).Sealing(b.keys), execution.NewStore(db), backfill.NewStore(db, 13)
+	deps.Jobs, deps.Executions, deps.Backfills = job.NewStore(db, job.Config{Keys: b.keys, Changed: rest.ChangedFields}), execution.NewStore(db, execution.Config{}), backfill.NewStore(db, backfill.Config{Months: 13})
 	deps.Calendars, deps.Secrets, deps.Tenants = calendar.NewStore(db, job.Reschedule), secrets.NewStore(db, b.keys), tenant.NewStore(db, true)
 	watched := *b
 	watched.handler = newHandler(t, deps)

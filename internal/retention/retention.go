@@ -52,8 +52,7 @@ type Config struct {
 // Keeper removes what is older than its configuration says. Its passes are called by
 // one goroutine.
 type Keeper struct {
-	Config
-
+	c        Config
 	store    store
 	fleet    *fleet.Store
 	progress map[string]*progress // by kind
@@ -72,7 +71,7 @@ func New(c Config) *Keeper {
 	if c.Budget == 0 {
 		c.Budget = budget
 	}
-	return &Keeper{Config: c, store: store{db: c.DB}, fleet: fleet.NewStore(c.DB), progress: map[string]*progress{}}
+	return &Keeper{c: c, store: store{db: c.DB}, fleet: fleet.NewStore(c.DB), progress: map[string]*progress{}}
 }
 
 // Report is what a pass removed.
@@ -108,7 +107,7 @@ func (k *Keeper) Pass(ctx context.Context, now time.Time) (r Report, err error) 
 	kinds := k.kinds(at, &r)
 	var failed []error
 	for turn := 0; len(kinds) > 0 && ctx.Err() == nil; turn++ {
-		if turn > 0 && begin.Elapsed() >= k.Budget {
+		if turn > 0 && begin.Elapsed() >= k.c.Budget {
 			r.More = true
 			break
 		}
@@ -130,7 +129,7 @@ func (k *Keeper) Pass(ctx context.Context, now time.Time) (r Report, err error) 
 // retire removes whole months of executions.
 func (k *Keeper) retire(ctx context.Context, now time.Time, r *Report) (err error) {
 	q := k.store.queries()
-	if r.Kept, err = partition.Kept(ctx, q, k.Months, now); err != nil {
+	if r.Kept, err = partition.Kept(ctx, q, k.c.Months, now); err != nil {
 		return err
 	}
 	var done bool
@@ -142,15 +141,15 @@ func (k *Keeper) retire(ctx context.Context, now time.Time, r *Report) (err erro
 // kinds are what is removed row by row. Where it is not known which month is the
 // oldest that is kept, nothing goes that depends on it.
 func (k *Keeper) kinds(at time.Time, r *Report) []kind {
-	s, fine, coarse := k.store, at.Add(-fineMetrics), at.AddDate(0, 0, -k.MetricDays)
+	s, fine, coarse := k.store, at.Add(-fineMetrics), at.AddDate(0, 0, -k.c.MetricDays)
 	all := []kind{
 		{"idempotency keys", rows, &r.IdempotencyKeys, before(at, s.deleteIdempotencyKeys)},
 		{"fine metrics", rows, &r.Metrics, before(fine, s.deleteFineMetrics)},
 		{"metrics", rows, &r.Metrics, before(coarse, s.deleteMetrics)},
 	}
-	if k.AuditDays > 0 {
+	if k.c.AuditDays > 0 {
 		// Whole days, so that a strand is trimmed once a day.
-		first := at.AddDate(0, 0, -k.AuditDays).Truncate(24 * time.Hour)
+		first := at.AddDate(0, 0, -k.c.AuditDays).Truncate(24 * time.Hour)
 		all = append(all, kind{"audit entries", rows, &r.AuditEntries, func(ctx context.Context, b batch) (int, bool, error) { return k.trimAudit(ctx, first, b) }})
 	}
 	if r.Kept.IsZero() {
@@ -212,11 +211,11 @@ func (k *Keeper) Passes() []loop.Pass {
 func (k *Keeper) remove(ctx context.Context, turn *loop.Turn) error {
 	r, err := k.Pass(ctx, time.Time{})
 	if !r.Nothing() {
-		k.Log.InfoContext(ctx, "old rows were removed", "kept_from", r.Kept, "partitions", r.Partitions,
+		k.c.Log.InfoContext(ctx, "old rows were removed", "kept_from", r.Kept, "partitions", r.Partitions,
 			"jobs", r.Jobs, "job_versions", r.JobVersions, "backfills", r.Backfills, "audit_entries", r.AuditEntries)
 	}
 	if r.Busy {
-		k.Log.InfoContext(ctx, "an old partition is in use, it is removed later", "kept_from", r.Kept)
+		k.c.Log.InfoContext(ctx, "an old partition is in use, it is removed later", "kept_from", r.Kept)
 	}
 	if r.More {
 		turn.Again(loop.Soon)

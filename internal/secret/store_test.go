@@ -250,7 +250,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	for i := range n {
 		b.put(old, b.ours, fmt.Sprintf("s%03d", i), fmt.Sprintf("%s-%d", canary, i))
 	}
-	jobs := job.NewStore(b.api).Sealing(old)
+	jobs := job.NewStore(b.api, job.Config{Keys: old})
 	made, _, err := jobs.Create(t.Context(), b.ours, webhook(`{"Authorization":"Bearer `+canary+`"}`), idempotency.Key{})
 	if err != nil {
 		t.Fatal(err)

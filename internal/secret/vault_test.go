@@ -73,7 +73,7 @@ func rulesOf(t *testing.T, err error) []string {
 func TestCredentialsOfADefinition(t *testing.T) {
 	t.Parallel()
 	b, keys := setup(t), ring(t, keyring.Generate("k1"))
-	jobs := job.NewStore(b.api).Sealing(keys)
+	jobs := job.NewStore(b.api, job.Config{Keys: keys})
 	update := func(j job.Job, spec job.Spec) (job.Job, error) {
 		return jobs.Update(t.Context(), b.ours, j.ID, spec, 0)
 	}
@@ -143,7 +143,7 @@ func TestCredentialsOfADefinition(t *testing.T) {
 func TestWithoutKeysCredentialsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, _, err := job.NewStore(b.api).Create(t.Context(), b.ours, at("https://a.example/?token=a", `{"Authorization":"Bearer a"}`), idempotency.Key{})
+	_, _, err := job.NewStore(b.api, job.Config{}).Create(t.Context(), b.ours, at("https://a.example/?token=a", `{"Authorization":"Bearer a"}`), idempotency.Key{})
 	if diff := cmp.Diff([]string{"config.headers.Authorization credential", "config.url credential"}, rulesOf(t, err)); diff != "" {
 		t.Error(diff)
 	}
@@ -154,11 +154,11 @@ func TestWithoutKeysCredentialsAreRefused(t *testing.T) {
 func TestKeysThatAreLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	made, _, err := job.NewStore(b.api).Sealing(ring(t, keyring.Generate("k1"))).Create(t.Context(), b.ours, webhook(`{"Authorization":"Bearer a"}`), idempotency.Key{})
+	made, _, err := job.NewStore(b.api, job.Config{Keys: ring(t, keyring.Generate("k1"))}).Create(t.Context(), b.ours, webhook(`{"Authorization":"Bearer a"}`), idempotency.Key{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	bare, other := job.NewStore(b.api), job.NewStore(b.api).Sealing(ring(t, keyring.Generate("k2")))
+	bare, other := job.NewStore(b.api, job.Config{}), job.NewStore(b.api, job.Config{Keys: ring(t, keyring.Generate("k2"))})
 	_, err = bare.Update(t.Context(), b.ours, made.ID, webhook(`{"Authorization":"***"}`), 0)
 	if diff := cmp.Diff([]string{"config.headers.Authorization credential"}, rulesOf(t, err)); diff != "" {
 		t.Error(diff)
@@ -178,7 +178,7 @@ func TestKeysThatAreLost(t *testing.T) {
 func TestMovedCredentialsDoNotOpen(t *testing.T) {
 	t.Parallel()
 	b, keys := setup(t), ring(t, keyring.Generate("k1"))
-	jobs := job.NewStore(b.api).Sealing(keys)
+	jobs := job.NewStore(b.api, job.Config{Keys: keys})
 	made, _, err := jobs.Create(t.Context(), b.ours, webhook(`{"Authorization":"Bearer `+canary+`"}`), idempotency.Key{})
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestMovedCredentialsDoNotOpen(t *testing.T) {
 func TestSecretsThatJobsReferTo(t *testing.T) {
 	t.Parallel()
 	b, keys := setup(t), ring(t, keyring.Generate("k1"))
-	store, jobs := secret.NewStore(b.api, keys), job.NewStore(b.api).Sealing(keys)
+	store, jobs := secret.NewStore(b.api, keys), job.NewStore(b.api, job.Config{Keys: keys})
 	b.put(keys, b.theirs, "api", "theirs-0123")
 	spec := webhook(`{"Authorization":"Bearer {{secret:api}}","X":"{{secret:other}}"}`)
 	_, _, err := jobs.Create(t.Context(), b.ours, spec, idempotency.Key{})

@@ -36,8 +36,7 @@ type Config struct {
 
 // Limiter gives permits to tenants in turns. Its methods may be called concurrently.
 type Limiter struct {
-	Config
-
+	c      Config
 	mu     sync.Mutex
 	held   int
 	queues map[string]*tenantQueue
@@ -57,7 +56,7 @@ type waiter struct {
 // New makes a Limiter of which no permit is held.
 func New(c Config) *Limiter {
 	c.All, c.Each = max(c.All, 1), max(c.Each, 1)
-	return &Limiter{Config: c, queues: map[string]*tenantQueue{}}
+	return &Limiter{c: c, queues: map[string]*tenantQueue{}}
 }
 
 type begunKey struct{}
@@ -104,7 +103,7 @@ func (p *Limiter) enqueue(tenant string, urgent bool) (*waiter, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.queue(tenant)
-	if !urgent && len(l.waiting) >= p.Each*waitersPerPermit {
+	if !urgent && len(l.waiting) >= p.c.Each*waitersPerPermit {
 		return nil, p.refusal(l)
 	}
 	if len(l.waiting) == 0 {
@@ -169,10 +168,10 @@ func (p *Limiter) release(tenant string) {
 // grantFree grants the free permits: to the waiting tenant that holds fewest, and
 // among equals in turn.
 func (p *Limiter) grantFree() {
-	for p.held < p.All {
+	for p.held < p.c.All {
 		at := -1
 		for i, l := range p.ring {
-			if l.held < p.Each && (at < 0 || l.held < p.ring[at].held) {
+			if l.held < p.c.Each && (at < 0 || l.held < p.ring[at].held) {
 				at = i
 			}
 		}
@@ -216,12 +215,12 @@ func (w *waiter) wasGranted() bool {
 
 // refusal names the limit that was reached: the tenant's own, or that of all.
 func (p *Limiter) refusal(l *tenantQueue) error {
-	if l.held < p.Each {
+	if l.held < p.c.Each {
 		e := fault.New(fault.Unavailable, "", "requests of other tenants use everything that the tenants share here: retry later")
 		e.RetryAfter = patience
 		return e
 	}
-	e := fault.New(fault.TooMany, "RATE_LIMITED", fmt.Sprintf(p.Message, p.Each)+", and none ended within a second: wait for one to end")
-	e.RetryAfter, e.Limit = patience, &fault.Limit{Name: p.Limit, Value: int64(p.Each)}
+	e := fault.New(fault.TooMany, "RATE_LIMITED", fmt.Sprintf(p.c.Message, p.c.Each)+", and none ended within a second: wait for one to end")
+	e.RetryAfter, e.Limit = patience, &fault.Limit{Name: p.c.Limit, Value: int64(p.c.Each)}
 	return e
 }

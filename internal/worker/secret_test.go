@@ -24,7 +24,7 @@ func (b *bundle) sealing(t *testing.T) *secret.Store {
 		t.Fatal(err)
 	}
 	api := open(t, b.database.URL, postgres.API)
-	b.jobs = job.NewStore(api).Sealing(b.keys)
+	b.jobs = job.NewStore(api, job.Config{Keys: b.keys})
 	store := secret.NewStore(api, b.keys)
 	if _, _, err := store.Put(t.Context(), b.who, secret.Draft{Name: "key", Value: keyring.NewText(canary)}); err != nil {
 		t.Fatal(err)

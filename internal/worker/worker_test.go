@@ -100,7 +100,7 @@ func setup(t *testing.T) *bundle {
 	database := pgtest.New(t)
 	api := open(t, database.URL, postgres.API)
 	b := &bundle{
-		t: t, log: io.Discard, database: database, jobs: job.NewStore(api), executions: execution.NewStore(api),
+		t: t, log: io.Discard, database: database, jobs: job.NewStore(api, job.Config{}), executions: execution.NewStore(api, execution.Config{}),
 		who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"}, engine: open(t, database.URL, postgres.Engine),
 		hints: hints{sent: make(chan sent, 1000)},
 	}

@@ -37,7 +37,7 @@ var larger = map[string]struct {
 	"dispatch":  {19, "each act of the protocol has its own input and outcome, and several packages hand them on"},
 	"secret":    {24, "named secrets, the references to them, who may make some, and the credentials of definitions meet in one attempt and one mask"},
 	"execution": {20, "the run of a job is the product's other central noun: its states, its attempts, its ids"},
-	"job":       {25, "the definition of a job is the product's central noun: each policy is a type with its decision"},
+	"job":       {26, "the definition of a job is the product's central noun: each policy is a type with its decision"},
 }
 
 // bannedWords name no thing of the field: what is called by one of them has

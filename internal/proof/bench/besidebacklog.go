@@ -62,7 +62,7 @@ func (s *stack) besideBacklog(ctx context.Context, backend string) (r row, err e
 		return row{}, err
 	}
 	for range askedFor { // at moments that have nothing to do with what goes on
-		if _, _, err := execution.NewStore(s.api).Trigger(ctx, s.tenants[1], single, nil, idempotency.Key{}); err != nil {
+		if _, _, err := execution.NewStore(s.api, execution.Config{}).Trigger(ctx, s.tenants[1], single, nil, idempotency.Key{}); err != nil {
 			return row{}, err
 		}
 		if err := until(ctx, clock.Now().Add(130*time.Millisecond)); err != nil {

@@ -59,7 +59,7 @@ func TestSetUpIsStoredAsTheProductStoresIt(t *testing.T) {
 	if err := tenant.NewStore(api, true).Admit(t.Context(), who.TenantID); err != nil {
 		t.Fatal(err)
 	}
-	made, _, err := job.NewStore(api).Create(t.Context(), who, job.Spec{
+	made, _, err := job.NewStore(api, job.Config{}).Create(t.Context(), who, job.Spec{
 		Name: "one", Type: "function", Retry: job.DefaultRetry(), Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`),
 		Policy: job.Policy{CronExpression: "* * * * * *"},
 	}.WithDefaults(), idempotency.Key{})

@@ -101,7 +101,7 @@ func (s *stack) openProduct(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.jobs = job.NewStore(s.api)
+	s.jobs = job.NewStore(s.api, job.Config{})
 	admission := tenant.NewStore(s.api, true)
 	for range tenants {
 		who := tenant.Actor{TenantID: uuid.New(), Subject: "bench"}

@@ -184,7 +184,7 @@ func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error
 
 func (s *real) promote(ctx context.Context, at time.Time) (answer, error) {
 	var hints sent
-	p := production.New(production.Deps{
+	p := production.New(production.Config{
 		DB: s.engine, Hints: &hints, Metrics: s.metrics, Log: slog.New(slog.DiscardHandler), CatchupPerSecond: int(time.Second / catchupEvery),
 	})
 	_, err := p.Pass(ctx, at)
