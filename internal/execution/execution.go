@@ -26,7 +26,7 @@ const (
 	Retrying  Status = "retrying"  // an attempt failed; waits for the next one
 	Completed Status = "completed" // an attempt succeeded
 	Failed    Status = "failed"    // attempts are used up, or the error is not retried
-	Cancelled Status = "cancelled" // somebody asked for its end before it was over
+	Cancelled Status = "cancelled" // somebody asked for its end before it finished
 	Skipped   Status = "skipped"   // the overlap policy said not to run it
 	Missed    Status = "missed"    // the misfire policy said not to run it any more
 )
@@ -90,7 +90,7 @@ type Execution struct {
 	Status      Status
 	Reason      string // why it was skipped, missed or cancelled; of one that is to end, why
 	CancelledBy string // who asked for its end: a subject, "system" or "platform"; empty where nobody did
-	MissedCount int64  // of a missed row that stands for a range: how many instants
+	MissedCount int64  // of a missed row that stands for a range: how many scheduled times
 	MissedUntil *time.Time
 	Progress    int // 0 to 100
 	ScheduledAt time.Time

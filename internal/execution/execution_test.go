@@ -10,20 +10,20 @@ import (
 	"github.com/scheduler-service/scheduler/internal/execution"
 )
 
-func TestScheduledIDIsAFunctionOfJobAndInstant(t *testing.T) {
+func TestScheduledIDIsAFunctionOfJobAndTime(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job := uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "job"))
 		at := time.UnixMicro(rapid.Int64Range(0, 7_000_000_000_000_000).Draw(t, "at"))
 		id := execution.ScheduledID(job, at)
 		if again := execution.ScheduledID(job, at.In(time.FixedZone("x", 3600))); again != id {
-			t.Fatalf("the same instant in another zone gave %v, then %v", id, again)
+			t.Fatalf("the same time in another zone gave %v, then %v", id, again)
 		}
 		if id.Version() != 8 || id.Variant() != uuid.RFC4122 {
 			t.Fatalf("%v has version %v, variant %v", id, id.Version(), id.Variant())
 		}
-		if got, want := execution.InstantOf(id), at.UTC().Truncate(time.Millisecond); !got.Equal(want) {
-			t.Fatalf("InstantOf = %v, want %v", got, want)
+		if got, want := execution.ScheduledTimeOf(id), at.UTC().Truncate(time.Millisecond); !got.Equal(want) {
+			t.Fatalf("ScheduledTimeOf = %v, want %v", got, want)
 		}
 		if other := execution.ScheduledID(job, at.Add(time.Microsecond)); other == id {
 			t.Fatalf("the next microsecond has the same id %v", id)
@@ -34,7 +34,7 @@ func TestScheduledIDIsAFunctionOfJobAndInstant(t *testing.T) {
 	})
 }
 
-// A backfilled run is another one than the scheduled run of its instant, and
+// A backfilled run is another one than the scheduled run of its scheduled time, and
 // than another backfill's, and its id still names its partition.
 func TestBackfillIDIsItsOwn(t *testing.T) {
 	t.Parallel()
@@ -43,7 +43,7 @@ func TestBackfillIDIsItsOwn(t *testing.T) {
 	if got == execution.ScheduledID(id, at) || got == execution.BackfillID(uuid.New(), at) || got == execution.BackfillID(id, at.Add(time.Microsecond)) {
 		t.Errorf("%s is not its own", got)
 	}
-	if got != execution.BackfillID(id, at.In(time.FixedZone("", 3600))) || got.Version() != 8 || !execution.InstantOf(got).Equal(at) {
-		t.Errorf("%s does not follow from backfill and instant", got)
+	if got != execution.BackfillID(id, at.In(time.FixedZone("", 3600))) || got.Version() != 8 || !execution.ScheduledTimeOf(got).Equal(at) {
+		t.Errorf("%s does not follow from backfill and time", got)
 	}
 }

@@ -9,38 +9,38 @@ import (
 )
 
 // The id of an execution is a UUIDv8 (RFC 9562, section 5.8): 48 bits of the
-// instant in milliseconds, then a hash. So inserting a run twice is a no-op,
+// scheduled time in milliseconds, then a hash. So inserting a run twice is a no-op,
 // the id alone names the partition, and a target that de-duplicates on it is
 // right even when a failover repeats the insert.
 
-// ScheduledID is the id of the run of a job at one of its due instants. It is
-// a function of the two, so every promoter that sees the instant makes the
-// same id. The instant counts in whole microseconds.
+// ScheduledID is the id of the run of a job at one of its scheduled times. It is
+// a function of the two, so every promoter that sees the time makes the
+// same id. The time counts in whole microseconds.
 func ScheduledID(job uuid.UUID, at time.Time) uuid.UUID {
-	return stamped(at, "scheduled", job[:], instantBytes(at))
+	return stamped(at, "scheduled", job[:], timeBytes(at))
 }
 
 // RequestedID is the id of a run that somebody asked for: a function of the
-// tenant, the job, the instant and a seed, which is the caller's idempotency
+// tenant, the job, the time and a seed, which is the caller's idempotency
 // key or random bytes.
 func RequestedID(tenant, job uuid.UUID, at time.Time, seed []byte) uuid.UUID {
 	return stamped(at, "requested", tenant[:], job[:], seed)
 }
 
-// BackfillID is the id of the run that a backfill makes for an instant: another
+// BackfillID is the id of the run that a backfill makes for a scheduled time: another
 // one than the scheduled run's, and than any other backfill's.
 func BackfillID(backfill uuid.UUID, at time.Time) uuid.UUID {
-	return stamped(at, "backfill", backfill[:], instantBytes(at))
+	return stamped(at, "backfill", backfill[:], timeBytes(at))
 }
 
-// InstantOf is the instant in an id, in whole milliseconds.
-func InstantOf(id uuid.UUID) time.Time {
+// ScheduledTimeOf is the scheduled time in an id, in whole milliseconds.
+func ScheduledTimeOf(id uuid.UUID) time.Time {
 	var b [8]byte
 	copy(b[2:], id[:6])
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(b[:]))).UTC()
 }
 
-func instantBytes(at time.Time) []byte {
+func timeBytes(at time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro()))
 }
 

@@ -121,7 +121,7 @@ func (p *past) walk(f execution.Filter) (found []execution.Execution, pages int)
 	}
 }
 
-// What a filter leaves out costs a page 10,000 rows at most; the page is then
+// Rows that a filter leaves out cost a page 10,000 rows at most; the page is then
 // empty, and the next one goes on. Nothing is left out or comes twice.
 func TestAListReadsABoundedNumberOfRows(t *testing.T) {
 	t.Parallel()
@@ -190,7 +190,7 @@ func TestAListLocksOnlyTheMonthsItReads(t *testing.T) {
 	}
 }
 
-// What there is at the edges of windows is found once, in either order.
+// Rows at the edges of windows are found once, in either order.
 func TestAListGoesOnAtTheEdgesOfMonths(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)

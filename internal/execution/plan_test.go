@@ -73,7 +73,7 @@ func TestReadersTouchWhatTheyAreAskedFor(t *testing.T) {
 	}
 }
 
-// What statistics count execution by execution is found by an index in the months
+// Executions that statistics count one by one are found by an index in the months
 // that are asked for, planned for each call; the roll-ups are read by their key,
 // whatever the plan.
 func TestStatisticsTouchWhatTheyAreAskedFor(t *testing.T) {

@@ -59,7 +59,7 @@ func (s *Store) Get(ctx context.Context, who tenant.Actor, id uuid.UUID) (e Exec
 }
 
 func get(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (Execution, error) {
-	at := InstantOf(id)
+	at := ScheduledTimeOf(id)
 	row, err := tx.GetExecution(ctx, db.GetExecutionParams{
 		TenantID: who.TenantID, ID: id, FromAt: at, ToAt: at.Add(time.Millisecond),
 	})

@@ -38,7 +38,7 @@ func (s *Store) Cancel(ctx context.Context, who tenant.Actor, id uuid.UUID, reas
 		}
 		e, err = get(ctx, tx, who, id)
 		if err == nil && e.Status.Terminal() && e.Status != Cancelled {
-			return stateFault("EXECUTION_OVER", "the execution is over: there is nothing left to cancel", e.Status)
+			return stateFault("EXECUTION_OVER", "the execution has finished: there is nothing left to cancel", e.Status)
 		}
 		return err
 	})
@@ -55,7 +55,7 @@ func cancel(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID
 	row, err := tx.LockExecution(ctx, db.LockExecutionParams{TenantID: who.TenantID, ID: id})
 	switch {
 	case fault.KindOf(postgres.Fault(err)) == fault.NotFound:
-		return nil, nil // it is over, or is not there
+		return nil, nil // it has finished, or is not there
 	case err != nil:
 		return nil, fmt.Errorf("lock execution: %w", err)
 	case Status(row.Status) == Running:
@@ -91,7 +91,7 @@ func cancel(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID
 }
 
 // Retry makes a new execution of the same job and with the same parameters as
-// one that is over; it runs the job's definition as it is now. One that is not
+// a finished one; it runs the job's definition as it is now. One that is not
 // over is a Conflict, and so is one of a deleted job. It reports whether the
 // answer is a remembered one. The caller hints it to the workers once it
 // returned.

@@ -32,7 +32,7 @@ type Wait struct {
 // rateAfter is how late a scheduled run must be for its start to be paced.
 const rateAfter = 5 * time.Second
 
-// obstacles are what could keep an execution from running, at one instant.
+// obstacles are what could keep an execution from running, at one time.
 type obstacles struct {
 	at           time.Time
 	status       Status

@@ -201,7 +201,7 @@ func (p *plan) drop(j *dueJob) (dropped int) {
 		kept--
 	}
 	for _, r := range p.runs[kept:] {
-		p.unruns = append(p.unruns, skippedBy(r, "a later due instant took its place (overlapPolicy cancel_running)"))
+		p.unruns = append(p.unruns, skippedBy(r, "a later scheduled time took its place (overlapPolicy cancel_running)"))
 	}
 	dropped = len(p.runs) - kept
 	p.runs = p.runs[:kept]

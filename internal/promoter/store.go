@@ -162,7 +162,7 @@ func lockActive(ctx context.Context, q *db.Queries, jobs []*dueJob) error {
 // the others, because the order locks the tenant's count, and everybody locks
 // executions first and counts after them, in the order of tenants.
 func cancelActive(ctx context.Context, q *db.Queries, jobs []*dueJob, at time.Time) error {
-	const reason, by = "a later due instant took its place (overlapPolicy cancel_running)", "system"
+	const reason, by = "a later scheduled time took its place (overlapPolicy cancel_running)", "system"
 	var few, many []*dueJob
 	for _, j := range jobs {
 		if j.cancelling || j.active > job.CancelAtOnce {

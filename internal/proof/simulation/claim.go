@@ -76,12 +76,12 @@ func (t *tables) fitOne(rows []*activeRow, limit int, at time.Time) (admitted []
 			admitted = append(admitted, r)
 		}
 	}
-	if len(admitted) > 0 || one.Crowded.IsZero() || one.Crowded.Before(at.Add(-10*time.Second)) {
+	if len(admitted) > 0 || one.Backlogged.IsZero() || one.Backlogged.Before(at.Add(-10*time.Second)) {
 		for _, r := range admitted {
 			one.Running.add(r.Type, 1)
 		}
 		if len(admitted) < len(rows) {
-			one.Crowded = at
+			one.Backlogged = at
 		}
 	}
 	return admitted

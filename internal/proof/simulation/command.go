@@ -11,7 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
-// What a tenant asks for, and the leases of workers.
+// Requests of tenants, and the leases of workers.
 
 // Why a request is refused.
 const (

@@ -36,7 +36,7 @@ func (o completeExecutions) do(t *tables, at time.Time) (a answer) {
 			continue // the same twice, which only a broken fence accepts
 		}
 		t.ends(r)
-		verdicts[i].Crowded = t.tenant(r.Tenant).Crowded.After(at.Add(-2 * time.Minute))
+		verdicts[i].Backlogged = t.tenant(r.Tenant).Backlogged.After(at.Add(-2 * time.Minute))
 		if v.Status == execution.Retrying {
 			r.failed(d.Error)
 			r.letGo(execution.Retrying)
@@ -63,7 +63,7 @@ func (t *tables) mayComplete(r *activeRow, d outcome) bool {
 	case noFence:
 		return !r.waits() // neither number nor token
 	default:
-		// What was given back to be cancelled has no token, and NULL equals nothing.
+		// An execution released to be cancelled has no token, and NULL equals nothing.
 		return !r.waits() && r.Attempt == d.Attempt && r.Token == d.Token && d.Token != uuid.Nil
 	}
 }
@@ -142,7 +142,7 @@ func (o releaseExecutions) do(t *tables, at time.Time) (a answer) {
 }
 
 func (o reclaimExecutions) do(t *tables, at time.Time) (a answer) {
-	var over []overRow
+	var over []finishedRow
 	for i := range t.active {
 		r := &t.active[i]
 		w := t.worker(r.Worker)

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // The model and PostgreSQL answer every operation alike and hold the same
 // state after it, whatever the sequence: only so does what the model proves
 // say anything of the statements that production sends.
-func TestModelAgreesWithPostgreSQL(t *testing.T) {
+func TestSimulationAgreesWithPostgreSQL(t *testing.T) {
 	t.Parallel()
 	s := newReal(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -37,7 +37,7 @@ func TestModelAgreesWithPostgreSQL(t *testing.T) {
 }
 
 // The same for the cases that chance seldom meets.
-func TestModelAgreesInRareCases(t *testing.T) {
+func TestSimulationAgreesInRareCases(t *testing.T) {
 	t.Parallel()
 	s := newReal(t)
 	for _, one := range scripts() {
@@ -93,14 +93,14 @@ func (c *contract) step(after time.Duration, o op) string {
 	}
 	want := o.do(c.model, c.at)
 	if diff := gocmp.Diff(want.sorted(), got.sorted(), cmpopts.IgnoreUnexported(answer{}), cmpopts.EquateEmpty()); diff != "" {
-		return fmt.Sprintf("%sthe answers differ (-model +PostgreSQL):\n%s", c.history.String(), diff)
+		return fmt.Sprintf("%sthe answers differ (-simulation +PostgreSQL):\n%s", c.history.String(), diff)
 	}
 	state, err := c.real.state(c.t.Context())
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	if diff := c.model.diff(state); diff != "" {
-		return fmt.Sprintf("%sthe states differ (-model +PostgreSQL):\n%s", c.history.String(), diff)
+		return fmt.Sprintf("%sthe states differ (-simulation +PostgreSQL):\n%s", c.history.String(), diff)
 	}
 	return ""
 }
@@ -115,15 +115,15 @@ func (c *contract) run(one script) string {
 }
 
 func (t *tables) diff(other *tables) string {
-	over := slices.Clone(t.over)
-	slices.SortFunc(over, func(a, b overRow) int { return cmp.Or(compareIDs(a.ID, b.ID), a.At.Compare(b.At)) })
+	over := slices.Clone(t.finished)
+	slices.SortFunc(over, func(a, b finishedRow) int { return cmp.Or(compareIDs(a.ID, b.ID), a.At.Compare(b.At)) })
 	keys := slices.Clone(t.keys)
 	slices.SortFunc(keys, func(a, b keyRow) int {
 		return cmp.Or(compareIDs(a.Of.Tenant, b.Of.Tenant), cmp.Compare(a.Of.Key, b.Of.Key))
 	})
 	plain := gocmp.Options{cmpopts.IgnoreUnexported(jobRow{}), cmpopts.EquateEmpty()}
 	return gocmp.Diff(t.jobs, other.jobs, plain) + gocmp.Diff(t.active, other.active, plain) +
-		gocmp.Diff(over, other.over, plain) + gocmp.Diff(t.workers, other.workers, plain) +
+		gocmp.Diff(over, other.finished, plain) + gocmp.Diff(t.workers, other.workers, plain) +
 		gocmp.Diff(t.tenants, other.tenants, plain) + gocmp.Diff(keys, other.keys, plain)
 }
 

@@ -40,7 +40,7 @@ func pick[T any](d *draw, list []T) (one T) {
 
 // op draws the next operation, and lets time go by.
 func (d *draw) op(c *contract) (after time.Duration, o op) {
-	// Never at one instant twice: the order of what is due then means nothing.
+	// Never at one time twice: the order of what is due then means nothing.
 	after = time.Duration(d.intn(5))*700*time.Millisecond + time.Duration(1+d.intn(999))*time.Microsecond
 	if d.chance(10) {
 		after += time.Duration(d.intn(20)) * time.Second
@@ -168,8 +168,8 @@ func (d *draw) ids() (ids []uuid.UUID) {
 			ids = append(ids, d.model.active[i].ID)
 		}
 	}
-	if len(d.model.over) > 0 && d.chance(20) {
-		ids = append(ids, pick(d, d.model.over).ID)
+	if len(d.model.finished) > 0 && d.chance(20) {
+		ids = append(ids, pick(d, d.model.finished).ID)
 	}
 	if d.chance(10) {
 		ids = append(ids, d.id())
@@ -304,7 +304,7 @@ func scripts() []script {
 	}
 	waiting := lines(create(same), due, due, due, join(w1)) // one has its place, two wait for it
 	return []script{
-		{"three workers are lost, and then it is over", lines(create(same), due, lost(w1, token1), lost(w2, token2), lost(uuid.UUID{0xa3}, uuid.UUID{0xb3}))},
+		{"three workers are lost, and then it is finished", lines(create(same), due, lost(w1, token1), lost(w2, token2), lost(uuid.UUID{0xa3}, uuid.UUID{0xb3}))},
 		{"deadlines pass until the attempts are used up", lines(
 			create(same), due, join(w1), claim(w1, token1), at(6500*time.Millisecond, reclaimExecutions{}), at(0, renewWorker{Worker: w1, Lease: lease}),
 			claim(w1, token2), at(6500*time.Millisecond, reclaimExecutions{}),
@@ -328,9 +328,9 @@ func scripts() []script {
 				return releaseExecutions{Rows: []heldRow{{ID: m.active[0].ID, Token: m.active[0].Token}}}
 			}}, at(0, reclaimExecutions{}),
 		)},
-		{"a later instant takes the place", lines(create(func(s *job.Spec) { s.Overlap = job.OverlapCancel }), due, join(w1), claim(w1, token1), due, due,
+		{"a later scheduled time takes the slot", lines(create(func(s *job.Spec) { s.Overlap = job.OverlapCancel }), due, join(w1), claim(w1, token1), due, due,
 			at(35*time.Second, promote{}), end(well), gated(w1, token2))},
-		{"a pause is over", lines(create(same), at(0, pauseJob{Tenant: mine, Job: jobID, Until: time.Time{}.Add(time.Hour)}), at(25*time.Second, resumePausedJobs{}), due,
+		{"a pause ends", lines(create(same), at(0, pauseJob{Tenant: mine, Job: jobID, Until: time.Time{}.Add(time.Hour)}), at(25*time.Second, resumePausedJobs{}), due,
 			at(0, pauseJob{Tenant: mine, Job: jobID}), at(25*time.Second, resumeJob{Tenant: mine, Job: jobID, Missed: job.FireOnce}), due, at(0, pauseJob{Tenant: mine, Job: jobID}), at(0, resumeJob{Tenant: mine, Job: jobID}))},
 		{"a long outage", lines(create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), at(5*time.Minute, promote{}), at(100*time.Millisecond, listPooledExecutions{Types: types()}),
 			at(time.Second, poolLateExecutions{Ahead: 5 * time.Second}), due)},

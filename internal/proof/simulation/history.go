@@ -21,7 +21,7 @@ func (s setup) replay() string {
 }
 
 // shorten leaves of each id its beginning and its end: the ids of executions
-// begin with their instant.
+// begin with their time.
 func shorten(text string) string {
 	return regexp.MustCompile(`([0-9a-f]{8})-[0-9a-f-]{19}[0-9a-f]{4}([0-9a-f]{4})`).ReplaceAllString(text, "$1~$2")
 }

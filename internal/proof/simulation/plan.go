@@ -30,7 +30,7 @@ type dueJob struct {
 type plan struct {
 	at      time.Time
 	runs    []activeRow
-	unruns  []overRow
+	unruns  []finishedRow
 	steps   []step
 	cancels []uuid.UUID
 	catchup *catchup
@@ -73,35 +73,35 @@ func newPlan(jobs []dueJob, at time.Time, c *catchup) *plan {
 func (p *plan) add(j *dueJob) {
 	next, more := j.schedule.Next(j.due)
 	if !more || next.After(p.at) {
-		p.owe(j, []time.Time{j.due}, overRow{}, next)
+		p.decideMissed(j, []time.Time{j.due}, finishedRow{}, next)
 		return
 	}
 	misfire := j.misfire()
-	owed := j.schedule.Between(j.due, p.at, misfire.Limit+1)
-	instants := owed.Times
-	unlisted := overRow{MissedCount: owed.Count - len(instants), At: owed.First, MissedUntil: owed.Last}
+	found := j.schedule.Between(j.due, p.at, misfire.Limit+1)
+	times := found.Times
+	unlisted := finishedRow{MissedCount: found.Count - len(times), At: found.First, MissedUntil: found.Last}
 	if unlisted.MissedCount == 0 {
-		instants = append([]time.Time{j.due}, instants...)
+		times = append([]time.Time{j.due}, times...)
 	} else {
 		unlisted.At, unlisted.MissedCount = j.due, unlisted.MissedCount+1
 	}
-	p.owe(j, instants, unlisted, owed.Next)
+	p.decideMissed(j, times, unlisted, found.Next)
 }
 
-func (p *plan) owe(j *dueJob, instants []time.Time, missed overRow, next time.Time) {
-	cut := j.misfire().Decide(instants, p.at)
+func (p *plan) decideMissed(j *dueJob, times []time.Time, missed finishedRow, next time.Time) {
+	cut := j.misfire().Decide(times, p.at)
 	if cut > 0 {
 		if missed.MissedCount == 0 {
-			missed.At = instants[0]
+			missed.At = times[0]
 		}
-		missed.MissedUntil = instants[cut-1]
+		missed.MissedUntil = times[cut-1]
 	}
 	if missed.MissedCount += cut; missed.MissedCount > 0 {
-		p.unrun(j, execution.Missed, missed)
+		p.recordNotRun(j, execution.Missed, missed)
 	}
 	s := step{job: j.id, due: j.due, next: next}
 	full := func() bool { return j.spec.MaxExecutions > 0 && j.count+int64(s.runs) >= j.spec.MaxExecutions }
-	for _, at := range instants[cut:] {
+	for _, at := range times[cut:] {
 		if full() {
 			break
 		}
@@ -119,7 +119,7 @@ func (p *plan) admit(j *dueJob, at time.Time) (ran bool, dropped int) {
 	a := j.spec.Admit(j.places)
 	j.places = j.places.Took(a)
 	if !a.Run {
-		p.unrun(j, execution.Skipped, overRow{At: at, MissedUntil: at, MissedCount: 1})
+		p.recordNotRun(j, execution.Skipped, finishedRow{At: at, MissedUntil: at, MissedCount: 1})
 		return false, 0
 	}
 	if a.CancelOthers {
@@ -150,14 +150,14 @@ func (p *plan) drop(j *dueJob) (dropped int) {
 		kept--
 	}
 	for _, r := range p.runs[kept:] {
-		p.unrun(j, execution.Skipped, overRow{At: r.At, MissedUntil: r.At, MissedCount: 1})
+		p.recordNotRun(j, execution.Skipped, finishedRow{At: r.At, MissedUntil: r.At, MissedCount: 1})
 	}
 	dropped = len(p.runs) - kept
 	p.runs = p.runs[:kept]
 	return dropped
 }
 
-func (p *plan) unrun(j *dueJob, status execution.Status, o overRow) {
+func (p *plan) recordNotRun(j *dueJob, status execution.Status, o finishedRow) {
 	o.Tenant = j.tenant
 	o.ID, o.Job, o.Trigger, o.Status, o.CompletedAt = execution.ScheduledID(j.id, o.At), j.id, execution.Scheduled, status, p.at
 	p.unruns = append(p.unruns, o)

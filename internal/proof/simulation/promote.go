@@ -32,13 +32,13 @@ func (o claimDueJobs) do(t *tables, at time.Time) (a answer) {
 	return a
 }
 
-// do writes what was planned, at the instant of the plan: a transaction has
+// do writes what was planned, at the time of the plan: a transaction has
 // one now().
 func (o writePromotion) do(t *tables, _ time.Time) (a answer) {
 	defer t.unlock(o.Session)
 	p := o.plan
 	for _, id := range p.cancels {
-		const reason = "a later due instant took its place (overlapPolicy cancel_running)"
+		const reason = "a later scheduled time took its place (overlapPolicy cancel_running)"
 		t.cancelWaiting(id, p.at, reason)
 		t.requestCancel(id, p.at, reason)
 	}
@@ -77,10 +77,10 @@ func (o promote) do(t *tables, at time.Time) answer {
 	var ids []uuid.UUID
 	for i := range p.runs {
 		r := &p.runs[i]
-		switch crowded := slices.Contains(long, r.Tenant); {
-		case crowded && !r.bound():
+		switch backlogged := slices.Contains(long, r.Tenant); {
+		case backlogged && !r.bound():
 			r.pool()
-		case !crowded && !r.AvailableAt.After(at):
+		case !backlogged && !r.AvailableAt.After(at):
 			ids = append(ids, r.ID)
 		}
 	}
@@ -114,7 +114,7 @@ const catchupEvery = 100 * time.Millisecond
 
 // cancelWaiting is CancelWaitingByJob.
 func (t *tables) cancelWaiting(of uuid.UUID, at time.Time, reason string) {
-	var over []overRow
+	var over []finishedRow
 	for i := range t.active {
 		if r := &t.active[i]; r.Job == of && r.waits() {
 			o := r.end(execution.Cancelled, at)

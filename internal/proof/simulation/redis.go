@@ -38,10 +38,10 @@ func (r *redis) publish(w *world, ids []uuid.UUID, delay time.Duration) {
 	}
 }
 
-// invented names an execution that there is not, or one that is over.
+// invented names an unknown execution, or a finished one.
 func (r *redis) invented(w *world) uuid.UUID {
-	if n := len(w.db.over); n > 0 && w.oneIn(2) {
-		return w.db.over[w.intn(n)].ID
+	if n := len(w.db.finished); n > 0 && w.oneIn(2) {
+		return w.db.finished[w.intn(n)].ID
 	}
 	return w.id()
 }

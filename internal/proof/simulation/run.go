@@ -9,8 +9,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 )
 
-// start begins what was claimed, and gives the other slots back. What was
-// claimed so long ago that its deadline is near is handed back instead.
+// start begins what was claimed, and frees the other slots. A run
+// claimed so long ago that its deadline is near is released instead.
 func (k *worker) start(inc *incarnation, token uuid.UUID, sent time.Time, asked int, claims []claimed) {
 	inc.claiming = slices.DeleteFunc(inc.claiming, func(t uuid.UUID) bool { return t == token })
 	k.free += asked - len(claims)
@@ -29,7 +29,7 @@ func (k *worker) start(inc *incarnation, token uuid.UUID, sent time.Time, asked 
 		k.w.audit.started(k.w, c)
 		k.begin(inc, r)
 	}
-	k.handBack(late)
+	k.release(late)
 }
 
 // begin draws how a run goes: it ends at its time-out, or a little later if it

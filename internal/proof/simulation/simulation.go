@@ -6,7 +6,7 @@
 // tests; promoters, workers and a tenant that send them, step by step; a
 // scheduler that picks the next step, loses messages and answers, kills and
 // freezes, by a seed; and the checks of what must hold after every step. It
-// refuses to be used by any process: its tests are what it is for. What it
+// refuses to be used by any process: it exists for its tests. Everything it
 // cannot show is what two statements do to each other while both are under
 // way: here each happens at one moment.
 package simulation
@@ -61,7 +61,7 @@ func (t *tally) add(o tally) {
 }
 
 // run lives through one seed: a minute of faults, then peace until everything
-// is over. The violation is empty when all promises held.
+// has ended. The violation is empty when all promises held.
 func (s setup) run() (violation string, seen tally) {
 	w := s.world()
 	for w.now.Before(epoch.Add(troubled)) && w.audit.violation == "" {
@@ -76,7 +76,7 @@ func (s setup) run() (violation string, seen tally) {
 func (s setup) world() *world {
 	w := &world{
 		setup: s, random: rand.New(rand.NewPCG(s.seed, 0)), now: epoch, db: &tables{bug: s.bug}, open: map[int]transaction{},
-		audit: newAudit(s.failover), faulty: true,
+		audit: newChecker(s.failover), faulty: true,
 	}
 	rate := []int{0, 5, 30, 100}
 	w.odds = odds{
@@ -129,7 +129,7 @@ func (w *world) heal() {
 	w.operator.life++
 	for _, u := range w.users {
 		u.life++
-		// What they asked for may still be under way, also an end of a pause.
+		// Requests may still be under way, also an end of a pause.
 		w.after(latest+timeout, &u.process, u.stop)
 	}
 }

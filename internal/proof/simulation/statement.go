@@ -10,7 +10,7 @@ import (
 )
 
 // op is one operation on the database: what a process sends and the database
-// carries out at once, at an instant of its own clock. It is a value that can
+// carries out at once, at a time of its own clock. It is a value that can
 // be sent twice, late, or not at all, and printed.
 type op interface {
 	do(t *tables, at time.Time) answer
@@ -27,7 +27,7 @@ type answer struct {
 	Gated    []uuid.UUID // jobs of which something waits for a place
 	Unpooled []uuid.UUID // executions that nobody looks for yet
 	Refused  string      // why it was not done; never for what a fault did
-	At       time.Time   // the instant of a transaction that goes on
+	At       time.Time   // the time of a transaction that goes on
 	due      []dueJob
 }
 
@@ -47,8 +47,8 @@ type verdict struct {
 	Next   []uuid.UUID // of the same job, whose turn it is
 	Tenant uuid.UUID
 	Key    string // that is free now
-	// Crowded says that the tenant's limit left something behind lately.
-	Crowded bool
+	// Backlogged says that the tenant's limit left something behind lately.
+	Backlogged bool
 }
 
 type heldRow struct {

@@ -26,7 +26,7 @@ import (
 
 // real carries the operations out on PostgreSQL, with the statements that
 // production sends: promotion by the promoter itself, the rest by the
-// generated queries, because production's stores take no instant for them.
+// generated queries, because production's stores take no time for them.
 type real struct {
 	api, engine *postgres.DB
 	q           *db.Queries
@@ -259,7 +259,7 @@ func leftOf(runs []string) []string {
 	return left
 }
 
-// asker is the tenant whose wish an operation is.
+// asker is the tenant whose request an operation is.
 func asker(o op) uuid.UUID {
 	switch o := o.(type) {
 	case createJob:
@@ -310,7 +310,7 @@ func (s *real) complete(ctx context.Context, o completeExecutions, at time.Time)
 	for _, r := range rows {
 		v := verdict{ID: r.ID, Status: execution.Status(r.Verdict), Tenant: r.TenantID}
 		v.Next = append(v.Next, r.NextIds...) // nil when there are none
-		if v.Crowded = r.Crowded; r.ConcurrencyKey != nil {
+		if v.Backlogged = r.Crowded; r.ConcurrencyKey != nil {
 			v.Key = *r.ConcurrencyKey
 		}
 		a.Verdicts = append(a.Verdicts, v)
@@ -318,7 +318,7 @@ func (s *real) complete(ctx context.Context, o completeExecutions, at time.Time)
 	return a, err
 }
 
-// command repeats what the stores of job and execution do, at an instant of
+// command repeats what the stores of job and execution do, at a time of
 // the test's own.
 func (s *real) command(ctx context.Context, tx *postgres.Tx, o op, at time.Time) (a answer, err error) {
 	var id uuid.UUID

@@ -52,13 +52,13 @@ func (s *real) state(ctx context.Context) (*tables, error) {
 	             coalesce(missed_count, 0), missed_until,
 	             coalesce(worker_id, '00000000-0000-0000-0000-000000000000'), coalesce(lease_token, '00000000-0000-0000-0000-000000000000')
 	      FROM job_executions ORDER BY id, scheduled_at`, func(row pgx.CollectableRow) error {
-		var r overRow
+		var r finishedRow
 		err := row.Scan(&r.ID, &r.Job, &r.Tenant, zero{&r.At}, &r.Trigger, &r.Status, &r.Reason, &r.Attempt, &r.MaxAttempts, tried{&r.Failures}, &r.ErrorType,
 			zero{&r.StartedAt}, zero{&r.CompletedAt}, &r.MissedCount, zero{&r.MissedUntil}, &r.Worker, &r.Token)
 		if r.Status == execution.Skipped || r.Status == execution.Missed {
 			r.Reason = "" // words for people
 		}
-		t.over = append(t.over, r)
+		t.finished = append(t.finished, r)
 		return err
 	})
 	read("SELECT id, expires_at, dead, job_types FROM workers ORDER BY id", func(row pgx.CollectableRow) error {
@@ -71,7 +71,7 @@ func (s *real) state(ctx context.Context) (*tables, error) {
 	             c.running, coalesce((c.running_by_type->>'function')::int, 0), coalesce((c.running_by_type->>'http')::int, 0), c.crowded_at
 	      FROM tenants t JOIN running_counts c ON c.tenant_id = t.id ORDER BY t.id`, func(row pgx.CollectableRow) error {
 		var r tenantRow
-		err := row.Scan(&r.ID, &r.Most.All, &r.Most.Function, &r.Most.HTTP, &r.Running.All, &r.Running.Function, &r.Running.HTTP, zero{&r.Crowded})
+		err := row.Scan(&r.ID, &r.Most.All, &r.Most.Function, &r.Most.HTTP, &r.Running.All, &r.Running.Function, &r.Running.HTTP, zero{&r.Backlogged})
 		t.tenants = append(t.tenants, r)
 		return err
 	})

@@ -16,12 +16,12 @@ import (
 // decide something. Zero times and ids stand for NULL. Every operation is one
 // statement, or one transaction that holds the locks which make it one.
 type tables struct {
-	jobs    []jobRow
-	active  []activeRow // ordered by id
-	over    []overRow   // in the order of their insertion
-	workers []workerRow
-	tenants []tenantRow
-	keys    []keyRow
+	jobs     []jobRow
+	active   []activeRow   // ordered by id
+	finished []finishedRow // in the order of their insertion
+	workers  []workerRow
+	tenants  []tenantRow
+	keys     []keyRow
 
 	bug     bug                       // the planted one; none outside the tests of the checker
 	counted map[int]map[uuid.UUID]int // by session, see countsBeforeLock
@@ -92,8 +92,8 @@ type failure struct {
 	Type   string
 }
 
-// overRow is a row of job_executions.
-type overRow struct {
+// finishedRow is a row of job_executions.
+type finishedRow struct {
 	ID, Job     uuid.UUID
 	Tenant      uuid.UUID
 	At          time.Time
@@ -127,10 +127,10 @@ type lockKey struct {
 // tenantRow is what a tenant may run, of tenants, and what it runs, of
 // running_counts.
 type tenantRow struct {
-	ID      uuid.UUID
-	Most    counts // of it; negative: no limit of its own
-	Running counts
-	Crowded time.Time // when a claim last left something behind for a limit
+	ID         uuid.UUID
+	Most       counts // of it; negative: no limit of its own
+	Running    counts
+	Backlogged time.Time // when a claim last left something behind for a limit
 }
 
 // counts are runs: all, and those of each type.
@@ -160,7 +160,7 @@ type workerRow struct {
 // clone is a copy that later operations do not change: a standby's state.
 func (t *tables) clone() *tables {
 	c := &tables{
-		jobs: slices.Clone(t.jobs), active: slices.Clone(t.active), over: slices.Clone(t.over), workers: slices.Clone(t.workers),
+		jobs: slices.Clone(t.jobs), active: slices.Clone(t.active), finished: slices.Clone(t.finished), workers: slices.Clone(t.workers),
 		tenants: slices.Clone(t.tenants), keys: slices.Clone(t.keys), bug: t.bug,
 	}
 	for i := range c.jobs {
@@ -224,19 +224,19 @@ func (t *tables) remove(id uuid.UUID) {
 
 // ended says that the history has a row, by its primary key.
 func (t *tables) ended(id uuid.UUID, at time.Time) bool {
-	return slices.ContainsFunc(t.over, func(o overRow) bool { return o.ID == id && o.At.Equal(at) })
+	return slices.ContainsFunc(t.finished, func(o finishedRow) bool { return o.ID == id && o.At.Equal(at) })
 }
 
 // record adds to the history, ON CONFLICT (id, scheduled_at) DO NOTHING.
-func (t *tables) record(o overRow) {
+func (t *tables) record(o finishedRow) {
 	if !t.ended(o.ID, o.At) {
-		t.over = append(t.over, o)
+		t.finished = append(t.finished, o)
 	}
 }
 
-// end is the record of an active row that is over.
-func (r *activeRow) end(status execution.Status, at time.Time) overRow {
-	return overRow{
+// end is the record of a finished active row.
+func (r *activeRow) end(status execution.Status, at time.Time) finishedRow {
+	return finishedRow{
 		ID: r.ID, Job: r.Job, Tenant: r.Tenant, At: r.At, Trigger: r.Trigger, Status: status, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
 		Failures: r.Failures, StartedAt: r.StartedAt, CompletedAt: at, Worker: r.Worker, Token: r.Token,
 	}
@@ -260,7 +260,7 @@ func (t *tables) taken(r *activeRow) bool {
 	return r.Key != "" && slices.ContainsFunc(t.keys, func(k keyRow) bool { return k.Of == r.lockKey() || t.bug == keysCross && k.Of.Key == r.Key })
 }
 
-// lockKey is the key that the row has, whoever holds it.
+// lockKey is the key that the row has, whichever run holds it.
 func (r *activeRow) lockKey() lockKey { return lockKey{r.Tenant, r.Key} }
 
 // failed appends without touching what a clone shares.
@@ -268,7 +268,7 @@ func (r *activeRow) failed(kind string) {
 	r.Failures = append(slices.Clone(r.Failures), failure{Number: r.Attempt, Type: kind})
 }
 
-// places are the runs of a job that are not over: count_active.
+// places are the unfinished runs of a job: count_active.
 func (t *tables) places(id uuid.UUID) (p job.Places) {
 	for i := range t.active {
 		switch r := &t.active[i]; {

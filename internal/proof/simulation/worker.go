@@ -125,10 +125,10 @@ func (k *worker) compare(inc *incarnation, rows []heldRow) {
 		}
 	}
 	inc.unknown = unknown
-	k.handBack(disowned)
+	k.release(disowned)
 }
 
-func (k *worker) handBack(rows []heldRow) {
+func (k *worker) release(rows []heldRow) {
 	if len(rows) > 0 {
 		k.w.send(&k.process, releaseExecutions{Rows: rows}, timeout, func(a answer, _ bool) { k.w.redis.publish(k.w, a.IDs, 0) })
 	}
@@ -205,7 +205,7 @@ func (k *worker) take() {
 	}
 }
 
-// claim asks until it is answered or the incarnation is over, with one token.
+// claim asks until it is answered or the incarnation has ended, with one token.
 func (k *worker) claim(inc *incarnation, ids []uuid.UUID) {
 	k.free -= len(ids)
 	token := k.w.id()
@@ -258,7 +258,7 @@ func (k *worker) claimAgain(inc *incarnation, token uuid.UUID, ids []uuid.UUID) 
 	})
 }
 
-// leave drains: what runs is handed back, the lease ends, a new process comes.
+// leave drains: what runs is released, the lease ends, a new process comes.
 func (k *worker) leave() {
 	inc := k.inc
 	if inc == nil || k.leaving {
@@ -273,7 +273,7 @@ func (k *worker) leave() {
 		}
 	}
 	k.endAll(inc)
-	k.handBack(rows)
+	k.release(rows)
 	k.w.after(k.w.between(0, 3*time.Second), &k.process, func() {
 		k.w.send(&k.process, retireWorker{Worker: inc.id}, heartbeat, func(answer, bool) {
 			k.life++

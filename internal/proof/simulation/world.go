@@ -33,7 +33,7 @@ type world struct {
 	open      map[int]transaction // by session
 	standby   *standby
 	redis     redis
-	audit     *audit
+	audit     *checker
 	faulty    bool // faults are still made
 	odds      odds
 	limit     int // of runs at once of tenants that have none of their own; 0: none
@@ -52,7 +52,7 @@ type odds struct {
 }
 
 // transaction is one that goes on over several messages; all of it happens at
-// the instant of its beginning.
+// the time of its beginning.
 type transaction struct {
 	who   *process
 	began time.Time
@@ -61,7 +61,7 @@ type transaction struct {
 // standby is what a failover brings back.
 type standby struct {
 	db    *tables
-	audit *audit
+	audit *checker
 }
 
 // process is what is killed and frozen. A life ends with a kill; what an
@@ -89,7 +89,7 @@ func (w *world) freeze(who *process, d time.Duration) {
 }
 
 // The bounds of a run: faults for so long, and for so long after the last one
-// until everything must be over.
+// until everything must be finished.
 const (
 	troubled  = 40 * time.Second
 	patience  = 15 * time.Minute // the longest line of one key and a limit of one took 5
@@ -220,7 +220,7 @@ func (w *world) send(who *process, o op, limit time.Duration, reply func(a answe
 }
 
 // carryOut is the moment of an operation in the database, where it arrived at
-// an instant that is its now() although it may have to wait for a lock.
+// a time that is its now() although it may have to wait for a lock.
 func (w *world) carryOut(who *process, o op, at time.Time, reply func(a answer, ok bool)) {
 	if w.now.Before(w.downUntil) || w.blocked(o) && w.now.Sub(at) > timeout || !w.inTransaction(o) {
 		w.logf("%s: %s (not carried out)", who.name, shown{o})
@@ -304,7 +304,7 @@ func (w *world) rollBack(session int) {
 func (w *world) next(who *process, ends []verdict) {
 	o := listNextExecutions{Limit: w.limit}
 	for _, v := range ends {
-		if (v.Crowded || v.Lost) && !slices.Contains(o.Tenants, v.Tenant) {
+		if (v.Backlogged || v.Lost) && !slices.Contains(o.Tenants, v.Tenant) {
 			o.Tenants = append(o.Tenants, v.Tenant)
 		}
 		if v.Key != "" {

@@ -11,25 +11,25 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 )
 
-// audit checks after every operation what must hold always, against what it
+// checker checks after every operation what must hold always, against what it
 // wrote down itself of the operations before. Of the tables it trusts nothing.
-type audit struct {
+type checker struct {
 	violation string // the first
 	limit     int    // of runs of a tenant that has none of its own; 0: none
 	lossy     bool   // commits may be lost: what depends on them is not asked
 
-	// What follows from the database, and goes back with it.
-	jobs   map[uuid.UUID]*told
-	active []activeRow
-	over   []overRow
-	ids    map[uuid.UUID]bool // of what is over
-	grants map[uuid.UUID]grant
-	ending map[uuid.UUID]bool // executions whose end was asked for while they ran
-	leases map[uuid.UUID]time.Time
-	types  map[uuid.UUID][]string // by incarnation
-	limits map[uuid.UUID]counts   // by tenant
+	// These follow from the database, and go back with it.
+	jobs     map[uuid.UUID]*told
+	active   []activeRow
+	finished []finishedRow
+	ids      map[uuid.UUID]bool // of finished executions
+	grants   map[uuid.UUID]grant
+	ending   map[uuid.UUID]bool // executions whose end was asked for while they ran
+	leases   map[uuid.UUID]time.Time
+	types    map[uuid.UUID][]string // by incarnation
+	limits   map[uuid.UUID]counts   // by tenant
 
-	// What happened outside, for good.
+	// These happened outside, for good.
 	given  map[attempt]uuid.UUID // to which token
 	starts map[attempt]uuid.UUID
 	wins   map[outcome]bool // by id, attempt and token
@@ -41,8 +41,8 @@ type told struct {
 	spec            job.Spec
 	first, frontier time.Time
 	paused, deleted bool
-	// idle are the times in which the job was over, by its number of runs, until
-	// somebody resumed it: from the first instant that was due and may not have
+	// idle are the times in which the job was finished, by its number of runs, until
+	// somebody resumed it: from the first scheduled time that was due and may not have
 	// run. The end of the last one is zero while it goes on.
 	idle []span
 }
@@ -64,17 +64,17 @@ type grant struct {
 	attempt int
 }
 
-func newAudit(lossy bool) *audit {
-	return &audit{
+func newChecker(lossy bool) *checker {
+	return &checker{
 		lossy: lossy, jobs: map[uuid.UUID]*told{}, ids: map[uuid.UUID]bool{}, grants: map[uuid.UUID]grant{}, ending: map[uuid.UUID]bool{},
 		leases: map[uuid.UUID]time.Time{}, types: map[uuid.UUID][]string{}, limits: map[uuid.UUID]counts{}, given: map[attempt]uuid.UUID{}, starts: map[attempt]uuid.UUID{}, wins: map[outcome]bool{},
 	}
 }
 
 // clone is what goes back with the database; what happened outside is shared.
-func (a *audit) clone() *audit {
+func (a *checker) clone() *checker {
 	c := *a
-	c.active, c.over = slices.Clone(a.active), slices.Clone(a.over)
+	c.active, c.finished = slices.Clone(a.active), slices.Clone(a.finished)
 	c.ids, c.grants, c.ending, c.leases = maps.Clone(a.ids), maps.Clone(a.grants), maps.Clone(a.ending), maps.Clone(a.leases)
 	c.limits = maps.Clone(a.limits)
 	c.jobs = make(map[uuid.UUID]*told, len(a.jobs))
@@ -86,14 +86,14 @@ func (a *audit) clone() *audit {
 	return &c
 }
 
-func (a *audit) failf(format string, args ...any) {
+func (a *checker) failf(format string, args ...any) {
 	if a.violation == "" {
 		a.violation = fmt.Sprintf(format, args...)
 	}
 }
 
 // after looks at an operation that was carried out, and its answer.
-func (a *audit) after(w *world, o op, got answer, at time.Time) {
+func (a *checker) after(w *world, o op, got answer, at time.Time) {
 	w.seen.operations++
 	switch o := o.(type) {
 	case listLeftExecutions, listHeldExecutions, listPooledExecutions, listPlacedExecutions, listNextExecutions, lockJobs, claimDueJobs:
@@ -105,12 +105,12 @@ func (a *audit) after(w *world, o op, got answer, at time.Time) {
 	}
 	a.compare(w.db)
 	if p, ok := o.(writePromotion); ok {
-		a.instants(w.db, p.plan)
+		a.checkScheduledTimes(w.db, p.plan)
 	}
 }
 
 // afterRequest looks at what a tenant asked for.
-func (a *audit) afterRequest(o op, got answer, at time.Time) {
+func (a *checker) afterRequest(o op, got answer, at time.Time) {
 	switch o := o.(type) {
 	case createJob:
 		if got.Refused == "" {
@@ -142,7 +142,7 @@ func (a *audit) afterRequest(o op, got answer, at time.Time) {
 }
 
 // afterStep looks at a step of the protocol.
-func (a *audit) afterStep(w *world, o op, got answer, at time.Time) {
+func (a *checker) afterStep(w *world, o op, got answer, at time.Time) {
 	switch o := o.(type) {
 	case registerWorker:
 		a.leases[o.Worker], a.types[o.Worker] = at.Add(o.Lease), o.Types
@@ -178,8 +178,8 @@ func (a *audit) afterStep(w *world, o op, got answer, at time.Time) {
 	}
 }
 
-// tell notes what a tenant's wish changed. Nobody has one for another's job.
-func (a *audit) tell(tenant, id uuid.UUID, got answer, change func(j *told)) {
+// tell notes what a tenant's request changed. No tenant has one for another's job.
+func (a *checker) tell(tenant, id uuid.UUID, got answer, change func(j *told)) {
 	j := a.jobs[id]
 	if j == nil || got.Refused != "" {
 		return
@@ -192,7 +192,7 @@ func (a *audit) tell(tenant, id uuid.UUID, got answer, change func(j *told)) {
 
 // askToEnd notes what of a job runs when its end is asked for: it ends as
 // cancelled, whatever else happens.
-func (a *audit) askToEnd(of uuid.UUID) {
+func (a *checker) askToEnd(of uuid.UUID) {
 	for _, r := range a.active {
 		if r.Job == of && !r.waits() {
 			a.ending[r.ID] = true
@@ -200,7 +200,7 @@ func (a *audit) askToEnd(of uuid.UUID) {
 	}
 }
 
-func (a *audit) takeBack(ids []uuid.UUID) {
+func (a *checker) takeBack(ids []uuid.UUID) {
 	for _, id := range ids {
 		delete(a.grants, id)
 	}
@@ -208,7 +208,7 @@ func (a *audit) takeBack(ids []uuid.UUID) {
 
 // claims: an attempt goes to one worker, whose lease stands, and to nobody
 // while another has the execution.
-func (a *audit) claims(w *world, worker uuid.UUID, claims []claimed, at time.Time) {
+func (a *checker) claims(w *world, worker uuid.UUID, claims []claimed, at time.Time) {
 	w.seen.claimed += len(claims)
 	for _, c := range claims {
 		if expires, ok := a.leases[worker]; !ok || !expires.After(at) {
@@ -234,7 +234,7 @@ func (a *audit) claims(w *world, worker uuid.UUID, claims []claimed, at time.Tim
 
 // fits: what begins is of a type that its worker runs, and its tenant may run so
 // many. A limit that was lowered ends nothing.
-func (a *audit) fits(t *tables, worker uuid.UUID, c claimed) {
+func (a *checker) fits(t *tables, worker uuid.UUID, c claimed) {
 	j := a.jobs[c.Job]
 	if !slices.Contains(a.types[worker], j.spec.Type) {
 		a.failf("execution %s is of type %s and was given to a worker that does not run it", c.ID, j.spec.Type)
@@ -254,7 +254,7 @@ func (a *audit) fits(t *tables, worker uuid.UUID, c claimed) {
 }
 
 // completions is the fence: an outcome is accepted of the holder alone.
-func (a *audit) completions(w *world, outcomes []outcome, verdicts []verdict) {
+func (a *checker) completions(w *world, outcomes []outcome, verdicts []verdict) {
 	for _, v := range verdicts {
 		w.seen.completed++
 		g, ok := a.grants[v.ID]
@@ -270,7 +270,7 @@ func (a *audit) completions(w *world, outcomes []outcome, verdicts []verdict) {
 
 // started: an attempt begins once. After lost commits its number may come
 // again, under another token.
-func (a *audit) started(w *world, c claimed) {
+func (a *checker) started(w *world, c claimed) {
 	w.seen.started++
 	key := attempt{c.ID, c.Attempt}
 	if token, ok := a.starts[key]; ok && (!a.lossy || token == c.Token) {
@@ -279,6 +279,6 @@ func (a *audit) started(w *world, c claimed) {
 	a.starts[key] = c.Token
 }
 
-func (a *audit) succeeded(o outcome) {
+func (a *checker) succeeded(o outcome) {
 	a.wins[outcome{ID: o.ID, Attempt: o.Attempt, Token: o.Token}] = true
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// What workers and the sweeper look for; the claim decides.
+// Polls of workers and the sweeper; the claim decides.
 
 // mayStart says that a claim takes the row, as far as it alone decides.
 func (r *activeRow) mayStart(at time.Time) bool {
@@ -72,7 +72,7 @@ func (t *tables) mayHavePlace(r *activeRow) bool {
 }
 
 // do names whose turn it is: of tenants, as far as they have room, and of each
-// key the first in line; and nothing that no worker runs. What is hinted and was
+// key the first in line; and nothing that no worker runs. Executions that were hinted and were
 // never left behind stands in no line, and it does not name it.
 func (o listNextExecutions) do(t *tables, at time.Time) (a answer) {
 	served := func(r *activeRow) bool { return t.served(r.Type, at) }

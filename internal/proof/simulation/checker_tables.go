@@ -12,7 +12,7 @@ import (
 )
 
 // compare looks at what the tables became.
-func (a *audit) compare(t *tables) {
+func (a *checker) compare(t *tables) {
 	a.history(t)
 	a.counts(t)
 	running := map[uuid.UUID]int{}
@@ -51,7 +51,7 @@ func (a *audit) compare(t *tables) {
 
 // counts: what is counted as running of each tenant runs; no key is held twice,
 // or by what does not run, and none keeps out another tenant.
-func (a *audit) counts(t *tables) {
+func (a *checker) counts(t *tables) {
 	running := map[uuid.UUID]counts{}
 	keys := map[lockKey]bool{}
 	for i := range t.active {
@@ -83,14 +83,14 @@ func (a *audit) counts(t *tables) {
 }
 
 // history: what is over stays as it is, and what is new is as it must be.
-func (a *audit) history(t *tables) {
-	if len(t.over) < len(a.over) {
+func (a *checker) history(t *tables) {
+	if len(t.finished) < len(a.finished) {
 		a.failf("outcomes are gone")
 		return
 	}
-	for i, o := range t.over {
-		if i < len(a.over) {
-			if was := &a.over[i]; was.ID != o.ID || was.Status != o.Status || was.Attempt != o.Attempt || was.Token != o.Token || !was.CompletedAt.Equal(o.CompletedAt) {
+	for i, o := range t.finished {
+		if i < len(a.finished) {
+			if was := &a.finished[i]; was.ID != o.ID || was.Status != o.Status || was.Attempt != o.Attempt || was.Token != o.Token || !was.CompletedAt.Equal(o.CompletedAt) {
 				a.failf("the outcome of %s changed", o.ID)
 			}
 			continue
@@ -109,13 +109,13 @@ func (a *audit) history(t *tables) {
 		}
 		a.ids[o.ID] = true
 	}
-	a.over = append(a.over, t.over[len(a.over):]...)
+	a.finished = append(a.finished, t.finished[len(a.finished):]...)
 }
 
-// instants: each due instant of the jobs that a promotion wrote has exactly one
-// record, up to where the job is due next, and no other instant has any. Every
-// instant is first + k intervals: the arithmetic is the checker's own.
-func (a *audit) instants(t *tables, p *plan) {
+// checkScheduledTimes: each scheduled time of the jobs that a promotion wrote has exactly one
+// record, up to where the job is due next, and no other time has any. Every
+// scheduled time is first + k intervals: the arithmetic is the checker's own.
+func (a *checker) checkScheduledTimes(t *tables, p *plan) {
 	for _, s := range p.steps {
 		j := a.jobs[s.job]
 		if j.deleted {
@@ -131,7 +131,7 @@ func (a *audit) instants(t *tables, p *plan) {
 	}
 }
 
-func (a *audit) covered(t *tables, id uuid.UUID) {
+func (a *checker) covered(t *tables, id uuid.UUID) {
 	j := a.jobs[id]
 	every := time.Duration(j.spec.Interval)
 	have := make([]int, max(0, int(j.frontier.Sub(j.first)+every-1)/int(every)))
@@ -139,7 +139,7 @@ func (a *audit) covered(t *tables, id uuid.UUID) {
 		for ; !at.After(until); at = at.Add(every) {
 			k := at.Sub(j.first) / every
 			if at.Sub(j.first)%every != 0 || k < 0 || int(k) >= len(have) {
-				a.failf("job %s has a record for %v, which is no due instant of it", id, at)
+				a.failf("job %s has a record for %v, which is no scheduled time of it", id, at)
 				return
 			}
 			have[k]++
@@ -150,15 +150,15 @@ func (a *audit) covered(t *tables, id uuid.UUID) {
 			mark(r.At, r.At)
 		}
 	}
-	for i := range t.over {
-		if o := &t.over[i]; o.Job == id && o.Trigger == execution.Scheduled {
+	for i := range t.finished {
+		if o := &t.finished[i]; o.Job == id && o.Trigger == execution.Scheduled {
 			mark(o.At, clock.Later(o.At, o.MissedUntil))
 		}
 	}
 	for k, n := range have {
 		at := j.first.Add(time.Duration(k) * every)
 		if n > 1 || n == 0 && !slices.ContainsFunc(j.idle, func(s span) bool { return s.holds(at) }) {
-			a.failf("the instant %v of job %s has %d records", at, id, n)
+			a.failf("the scheduled time %v of job %s has %d records", at, id, n)
 		}
 	}
 }
