@@ -123,3 +123,35 @@ func TestWhatTheDayHasNoRoomForIsNoRun(t *testing.T) {
 		t.Errorf("after its run the job is %s with %d runs, %v", got.Status, got.ExecutionCount, err)
 	}
 }
+
+// What is beyond the executions of a day has a record that says so.
+func TestExecutionsBeyondTheDayAreSkipped(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	bound := 5
+	if _, err := b.tenants(t).Change(t.Context(), b.who.TenantID, tenant.Spec{Name: "x", Limits: tenant.Limits{MaxExecutionsPerDay: &bound}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	j := b.create(t, func(s *job.Spec) {
+		s.Misfire = job.Misfire{Policy: job.FireAll, Limit: 100}
+	})
+	first := j.NextExecutionAt.Truncate(24 * time.Hour).Add(36 * time.Hour) // noon of the next day
+	if _, err := b.engine.Pool().Exec(t.Context(), "UPDATE scheduled_jobs SET next_execution_at = $1", first); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		b.pass(t, b.promoter, first.Add(time.Duration(i)*time.Second))
+	}
+	ran := b.number(t, "SELECT count(*) FROM active_executions")
+	skipped := b.number(t, "SELECT count(*) FROM job_executions WHERE status = 'skipped' AND reason LIKE '%maxExecutionsPerDay%'")
+	if ran != 5 || skipped != 3 {
+		t.Errorf("%d ran and %d were skipped, want 5 and 3", ran, skipped)
+	}
+	b.pass(t, b.promoter, first.Add(24*time.Hour))
+	if n := b.number(t, "SELECT count(*) FROM active_executions"); n != 10 {
+		t.Errorf("%d ran with those of the next day, want 10", n)
+	}
+	if got, err := b.jobs.Get(t.Context(), b.who, j.ID); err != nil || got.ExecutionCount != 10 {
+		t.Errorf("the job counts %d runs, %v", got.ExecutionCount, err)
+	}
+}

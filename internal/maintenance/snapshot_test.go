@@ -1,4 +1,4 @@
-package promoter_test
+package maintenance_test
 
 import (
 	"bytes"

@@ -1,7 +1,6 @@
-package promoter_test
+package maintenance_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,11 +10,6 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
-
-func (b *bundle) tenants(t *testing.T) *tenant.Store {
-	t.Helper()
-	return tenant.NewStore(open(t, b.database.URL, postgres.API), false)
-}
 
 func (b *bundle) suspend(t *testing.T) (paused, resumed, cancelled, purged int) {
 	t.Helper()
@@ -30,34 +24,6 @@ func (b *bundle) suspend(t *testing.T) (paused, resumed, cancelled, purged int) 
 	return r.Paused, r.Resumed, cancelled, r.Purged
 }
 
-func (b *bundle) number(t *testing.T, sql string, args ...any) (n int) {
-	t.Helper()
-	if err := b.engine.Pool().QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// backdate makes the tenant's last change one of a while ago.
-func (b *bundle) backdate(t *testing.T, ago time.Duration) {
-	t.Helper()
-	tx, err := open(t, b.database.URL, postgres.API).Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, sql := range []string{
-		fmt.Sprintf("SET LOCAL app.tenant_id = '%s'", b.who.TenantID),
-		fmt.Sprintf("UPDATE tenants SET updated_at = now() - interval '%d seconds' WHERE id = '%s'", int(ago.Seconds()), b.who.TenantID),
-	} {
-		if _, err := tx.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A suspended tenant's jobs are paused, what waits is cancelled, what runs is
 // asked to end; afterwards the jobs go on, but for those that somebody paused.
 func TestASuspendedTenant(t *testing.T) {
@@ -68,7 +34,7 @@ func TestASuspendedTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := running.NextExecutionAt.Add(time.Second)
-	b.pass(t, b.promoter, now)
+	b.pass(t, now)
 	if n := b.number(t, "SELECT count(*) FROM active_executions"); n == 0 {
 		t.Fatal("nothing was promoted")
 	}
@@ -88,7 +54,7 @@ func TestASuspendedTenant(t *testing.T) {
 	if n := b.number(t, "SELECT count(*) FROM executions WHERE reason <> 'the tenant is suspended' OR cancelled_by <> 'platform'"); n != 0 {
 		t.Errorf("%d executions do not say why they end", n)
 	}
-	if report := b.pass(t, b.promoter, now.Add(time.Minute)); report.Claimed != 0 {
+	if report := b.pass(t, now.Add(time.Minute)); report.Claimed != 0 {
 		t.Errorf("%d jobs of a suspended tenant were promoted", report.Claimed)
 	}
 	if paused, resumed, cancelled, _ := b.suspend(t); paused+resumed+cancelled != 0 {
@@ -105,7 +71,8 @@ func TestASuspendedTenant(t *testing.T) {
 			t.Errorf("the job is %s, want %s; %v", got.Status, want, err)
 		}
 	}
-	if report := b.pass(t, b.another(), now.Add(2*time.Minute)); report.Claimed != 1 {
+	b.promoter = b.anotherPromoter() // which looks for jobs that were due before
+	if report := b.pass(t, now.Add(2*time.Minute)); report.Claimed != 1 {
 		t.Errorf("%d jobs were promoted afterwards", report.Claimed)
 	}
 }
@@ -115,7 +82,7 @@ func TestADeletedTenant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, nil)
-	b.pass(t, b.promoter, j.NextExecutionAt.Add(time.Second))
+	b.pass(t, j.NextExecutionAt.Add(time.Second))
 	tenants := b.tenants(t)
 	other := tenant.Actor{TenantID: uuid.New(), Subject: "eve"}
 	if _, err := tenants.Create(t.Context(), other.TenantID, tenant.Spec{Name: "other"}); err != nil {
@@ -163,37 +130,5 @@ func TestADeletedTenant(t *testing.T) {
 	}
 	if err := tenant.NewStore(open(t, b.database.URL, postgres.API), true).Admit(t.Context(), b.who.TenantID); err == nil {
 		t.Error("a token brings the tenant back to life")
-	}
-}
-
-// What is beyond the executions of a day has a record that says so.
-func TestExecutionsBeyondTheDayAreSkipped(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	bound := 5
-	if _, err := b.tenants(t).Change(t.Context(), b.who.TenantID, tenant.Spec{Name: "x", Limits: tenant.Limits{MaxExecutionsPerDay: &bound}}, 0); err != nil {
-		t.Fatal(err)
-	}
-	j := b.create(t, func(s *job.Spec) {
-		s.Misfire = job.Misfire{Policy: job.FireAll, Limit: 100}
-	})
-	first := j.NextExecutionAt.Truncate(24 * time.Hour).Add(36 * time.Hour) // noon of the next day
-	if _, err := b.engine.Pool().Exec(t.Context(), "UPDATE scheduled_jobs SET next_execution_at = $1", first); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 8 {
-		b.pass(t, b.promoter, first.Add(time.Duration(i)*time.Second))
-	}
-	ran := b.number(t, "SELECT count(*) FROM active_executions")
-	skipped := b.number(t, "SELECT count(*) FROM job_executions WHERE status = 'skipped' AND reason LIKE '%maxExecutionsPerDay%'")
-	if ran != 5 || skipped != 3 {
-		t.Errorf("%d ran and %d were skipped, want 5 and 3", ran, skipped)
-	}
-	b.pass(t, b.promoter, first.Add(24*time.Hour))
-	if n := b.number(t, "SELECT count(*) FROM active_executions"); n != 10 {
-		t.Errorf("%d ran with those of the next day, want 10", n)
-	}
-	if got, err := b.jobs.Get(t.Context(), b.who, j.ID); err != nil || got.ExecutionCount != 10 {
-		t.Errorf("the job counts %d runs, %v", got.ExecutionCount, err)
 	}
 }

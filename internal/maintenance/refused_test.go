@@ -1,4 +1,4 @@
-package promoter_test
+package maintenance_test
 
 import (
 	"fmt"
@@ -67,7 +67,7 @@ func TestParkedIsTriedLessAndLessOften(t *testing.T) {
 	b := setup(t)
 	j := b.create(t, nil)
 	now := *j.NextExecutionAt
-	b.pass(t, b.promoter, now)
+	b.pass(t, now)
 	exec(t, b.database.AdminURL, refusal.Refusal{Name: "every", Table: "job_executions", SQLSTATE: "P0001"}.Begin())
 	exec(t, b.database.AdminURL, fmt.Sprintf("UPDATE active_executions SET status = 'parked', parked_at = '%[1]s', sweep_at = '%[1]s', concurrency_limit = -1, parked_outcome = '{\"succeeded\":true}'",
 		now.Format(time.RFC3339Nano)))
@@ -92,7 +92,7 @@ func TestStepsOfASweepAreIsolated(t *testing.T) {
 	b := setup(t)
 	j := b.create(t, nil)
 	now := *j.NextExecutionAt
-	b.pass(t, b.promoter, now)
+	b.pass(t, now)
 	exec(t, b.database.AdminURL, `INSERT INTO workers (id, host, pid, slots, expires_at) VALUES (gen_random_uuid(), 'test', 1, 1, '2000-01-01')`)
 	exec(t, b.database.AdminURL, refusal.Refusal{Name: "worker", Table: "workers", Event: "UPDATE", SQLSTATE: "P0001"}.Begin())
 	report, err := b.maintainer.Sweep(t.Context(), now.Add(time.Hour))
@@ -112,7 +112,7 @@ func TestHintThatCannotBeRepeatedStopsNoOther(t *testing.T) {
 		jobs[i] = b.create(t, nil)
 		now = *jobs[i].NextExecutionAt
 	}
-	b.pass(t, b.promoter, now)
+	b.pass(t, now)
 	exec(t, b.database.AdminURL, refusal.Refusal{Name: "one", Table: "active_executions", Event: "UPDATE", Rows: "NEW.job_id = '" + jobs[1].ID.String() + "'", SQLSTATE: "P0001"}.Begin())
 	report, err := b.maintainer.Sweep(t.Context(), now.Add(time.Hour))
 	if err == nil || !strings.Contains(err.Error(), jobs[1].ID.String()) || report.Pooled != 2 {

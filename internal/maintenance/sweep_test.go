@@ -1,35 +1,13 @@
-package promoter_test
+package maintenance_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
-	"github.com/scheduler-service/scheduler/internal/maintenance"
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
-
-// claimBy makes a waiting execution running on a worker whose lease ends at an
-// instant, as the worker's claim would.
-func (b *bundle) claimBy(t *testing.T, id string, leaseEnds, deadline time.Time) {
-	t.Helper()
-	exec(t, b.database.AdminURL, fmt.Sprintf(`WITH w AS (
-			INSERT INTO workers (id, host, pid, slots, expires_at) VALUES (gen_random_uuid(), 'test', 1, 1, '%s') RETURNING id)
-		UPDATE active_executions SET status = 'running', attempt = attempt + 1, worker_id = w.id, lease_token = gen_random_uuid(), deadline_at = '%s',
-			pooled = false, sweep_at = least(sweep_at, available_at + interval '5 seconds')
-		FROM w WHERE active_executions.id = '%s'`, leaseEnds.Format(time.RFC3339Nano), deadline.Format(time.RFC3339Nano), id))
-}
-
-func (b *bundle) sweep(t *testing.T, now time.Time) maintenance.SweepReport {
-	t.Helper()
-	report, err := b.maintainer.Sweep(t.Context(), now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return report
-}
 
 // A run that loses its worker costs no retry, but not for ever: a third lost
 // worker ends it.
@@ -38,7 +16,7 @@ func TestRunThatLosesItsWorkersIsBounded(t *testing.T) {
 	b := setup(t)
 	j := b.create(t, func(s *job.Spec) { s.Retry.MaxRetries = 0 })
 	due := *j.NextExecutionAt
-	b.pass(t, b.promoter, due)
+	b.pass(t, due)
 	b.hints.take()
 	id := execution.ScheduledID(j.ID, due)
 	now := due
@@ -57,7 +35,7 @@ func TestRunThatLosesItsWorkersIsBounded(t *testing.T) {
 		}
 	}
 	row := b.rows(t, j)[0]
-	if row.Status != execution.Failed || row.Error == nil || row.Error.Type != "SYSTEM_ERROR" || row.Attempt != 3 || len(row.Attempts) != 2 {
+	if row.Status != execution.Failed || row.Error == nil || row.Error.Type != "SYSTEM_ERROR" || row.Attempt != 3 || len(row.Attempts) != 3 {
 		t.Errorf("after three lost workers: %+v, %+v", row, row.Error)
 	}
 	if r := b.sweep(t, now); r.Reclaimed != 0 {
@@ -72,7 +50,7 @@ func TestRunPastItsDeadlineIsTakenFromItsWorker(t *testing.T) {
 	b := setup(t)
 	j := b.create(t, func(s *job.Spec) { s.Retry.MaxRetries = 1 })
 	due := *j.NextExecutionAt
-	b.pass(t, b.promoter, due)
+	b.pass(t, due)
 	id := execution.ScheduledID(j.ID, due).String()
 	alive := due.Add(time.Hour)
 	b.claimBy(t, id, alive, due.Add(10*time.Second))
@@ -97,7 +75,7 @@ func TestCancelledRunOfADeadWorkerIsOver(t *testing.T) {
 	b := setup(t)
 	j := b.create(t, nil)
 	due := *j.NextExecutionAt
-	b.pass(t, b.promoter, due)
+	b.pass(t, due)
 	b.claimBy(t, execution.ScheduledID(j.ID, due).String(), due.Add(time.Second), due.Add(time.Hour))
 	if err := b.jobs.Delete(t.Context(), b.who, j.ID, ""); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package promoter_test
+package maintenance_test
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ func TestOneProcessCountsForAll(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, nil)
-	b.pass(t, b.promoter, *j.NextExecutionAt)
+	b.pass(t, *j.NextExecutionAt)
 	first, ofFirst := b.countedEngine(t)
 	second, ofSecond := b.countedEngine(t)
 	counts := func() (n int) {

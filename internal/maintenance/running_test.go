@@ -1,4 +1,4 @@
-package promoter_test
+package maintenance_test
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ func TestRecountCorrectsWhatDiffers(t *testing.T) {
 	b := setup(t)
 	j := b.create(t, nil)
 	due := *j.NextExecutionAt
-	b.pass(t, b.promoter, due)
+	b.pass(t, due)
 	recount := func(want int) {
 		t.Helper()
 		if n, err := b.maintainer.ReconcileRunning(t.Context()); err != nil || n != want {
