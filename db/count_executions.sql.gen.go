@@ -61,19 +61,26 @@ func (q *Queries) CountActiveByPriority(ctx context.Context, arg CountActiveByPr
 }
 
 const CountActiveExecutions = `-- name: CountActiveExecutions :many
-SELECT priority, count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status IN ('pending', 'retrying')) AS waiting
-FROM active_executions GROUP BY priority
+SELECT a.job_type, a.priority, count(*) FILTER (WHERE a.status = 'running') AS running,
+       count(*) FILTER (WHERE a.status IN ('pending', 'retrying') AND a.available_at <= now()) AS waiting,
+       count(*) FILTER (WHERE a.status IN ('pending', 'retrying') AND a.available_at > now()) AS delayed,
+       coalesce(extract(epoch FROM now() - min(a.available_at) FILTER (WHERE a.status IN ('pending', 'retrying') AND a.available_at <= now())) * 1000, 0)::bigint AS oldest_ms
+FROM active_executions a GROUP BY a.job_type, a.priority
 `
 
 type CountActiveExecutionsRow struct {
+	JobType  string
 	Priority int16
 	Running  int64
 	Waiting  int64
+	Delayed  int64
+	OldestMs int64
 }
 
 // Cross-tenant: the service's gauges. Reads all that is pending or running (0.4 s
 // of a core for a million), so one promoter at a time asks it, and then nobody for
-// a hundred times as long as it took.
+// a hundred times as long as it took. oldest_ms is how long the first of those that
+// wait has waited.
 func (q *Queries) CountActiveExecutions(ctx context.Context) ([]CountActiveExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, CountActiveExecutions)
 	if err != nil {
@@ -83,7 +90,14 @@ func (q *Queries) CountActiveExecutions(ctx context.Context) ([]CountActiveExecu
 	var items []CountActiveExecutionsRow
 	for rows.Next() {
 		var i CountActiveExecutionsRow
-		if err := rows.Scan(&i.Priority, &i.Running, &i.Waiting); err != nil {
+		if err := rows.Scan(
+			&i.JobType,
+			&i.Priority,
+			&i.Running,
+			&i.Waiting,
+			&i.Delayed,
+			&i.OldestMs,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

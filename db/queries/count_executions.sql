@@ -6,9 +6,13 @@ SELECT coalesce(sum(c.taken), 0)::bigint AS taken, coalesce(sum(c.waiting), 0)::
 -- name: CountActiveExecutions :many
 -- Cross-tenant: the service's gauges. Reads all that is pending or running (0.4 s
 -- of a core for a million), so one promoter at a time asks it, and then nobody for
--- a hundred times as long as it took.
-SELECT priority, count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status IN ('pending', 'retrying')) AS waiting
-FROM active_executions GROUP BY priority;
+-- a hundred times as long as it took. oldest_ms is how long the first of those that
+-- wait has waited.
+SELECT a.job_type, a.priority, count(*) FILTER (WHERE a.status = 'running') AS running,
+       count(*) FILTER (WHERE a.status IN ('pending', 'retrying') AND a.available_at <= now()) AS waiting,
+       count(*) FILTER (WHERE a.status IN ('pending', 'retrying') AND a.available_at > now()) AS delayed,
+       coalesce(extract(epoch FROM now() - min(a.available_at) FILTER (WHERE a.status IN ('pending', 'retrying') AND a.available_at <= now())) * 1000, 0)::bigint AS oldest_ms
+FROM active_executions a GROUP BY a.job_type, a.priority;
 
 -- name: CountActiveByPriority :many
 -- A tenant's backlog by priority; what is delayed waits for its instant.

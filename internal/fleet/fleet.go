@@ -34,8 +34,6 @@ type DeadWorker struct {
 const (
 	GaugeRunning = "running_executions"
 	GaugeWaiting = "waiting_executions"
-	// GaugeWaitingIn, followed by a lane, is those of it that wait.
-	GaugeWaitingIn = "waiting_executions_"
 	// GaugeCounted is when the others were counted last, and how many milliseconds
 	// that took.
 	GaugeCounted = "counted"

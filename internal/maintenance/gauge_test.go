@@ -32,8 +32,14 @@ func TestOneProcessCountsForAll(t *testing.T) {
 		t.Errorf("two processes counted %d times, want once", n)
 	}
 	gauges, err := fleet.NewStore(b.engine).Gauges(t.Context())
-	if err != nil || gauges[fleet.GaugeWaiting] != 1 || gauges[fleet.GaugeWaitingIn+"low"] != 1 {
-		t.Errorf("kept %v (%v), want one that waits", gauges, err)
+	if err != nil || gauges[fleet.GaugeWaiting] != 1 || gauges["backlog:delayed:low:function"]+gauges["backlog:waiting:low:function"] != 1 {
+		t.Errorf("kept %v (%v), want one that waits for its time", gauges, err)
+	}
+	exec(t, b.database.AdminURL, "DELETE FROM active_executions")
+	exec(t, b.database.AdminURL, "UPDATE service_gauges SET taken_at = now() - interval '1 minute' WHERE name = 'counted'")
+	counts()
+	if gauges, err = fleet.NewStore(b.engine).Gauges(t.Context()); err != nil || gauges["backlog:delayed:low:function"]+gauges["backlog:waiting:low:function"] != 0 || gauges[fleet.GaugeWaiting] != 0 {
+		t.Errorf("kept %v (%v) once nothing waits", gauges, err)
 	}
 	for _, test := range []struct {
 		tookMS, agoSeconds, want int

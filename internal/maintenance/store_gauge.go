@@ -17,9 +17,9 @@ import (
 // all processes together spend at most a hundredth of a core on counting.
 const gaugeRest = 100
 
-// gauge answers how many executions wait in each lane. It counts if nobody did for
-// a while, and keeps what it counted where every process may read it.
-func (s *store) gauge(ctx context.Context) (map[queue.Lane]int, error) {
+// gauge counts the backlog if nobody did for a while, and keeps it where every
+// process may read it; otherwise it reads what was counted last.
+func (s *store) gauge(ctx context.Context) (backlog, error) {
 	q := s.queries()
 	kept, err := fleet.NewStore(s.db).Gauges(ctx)
 	if err != nil {
@@ -31,13 +31,9 @@ func (s *store) gauge(ctx context.Context) (map[queue.Lane]int, error) {
 		return nil, fmt.Errorf("ask for the turn to count: %w", postgres.Fault(err))
 	}
 	if turns == 1 {
-		return countActive(ctx, q)
+		return countActive(ctx, q, backlogOf(kept))
 	}
-	lanes := map[queue.Lane]int{}
-	for _, lane := range []queue.Lane{queue.High, queue.Normal, queue.Low} {
-		lanes[lane] = int(kept[fleet.GaugeWaitingIn+string(lane)])
-	}
-	return lanes, nil
+	return backlogOf(kept), nil
 }
 
 // oldSnapshot is who keeps PostgreSQL from removing dead rows.
@@ -58,29 +54,36 @@ func (s *store) oldestSnapshot(ctx context.Context) (oldSnapshot, error) {
 	return oldSnapshot{holder: row.Holder, transactions: row.Transactions}, nil
 }
 
-// countActive counts what waits and runs, and keeps it.
-func countActive(ctx context.Context, q *db.Queries) (map[queue.Lane]int, error) {
+// countActive counts what waits and runs, and keeps it. A stage that was counted
+// before and is empty is zero.
+func countActive(ctx context.Context, q *db.Queries, before backlog) (backlog, error) {
 	mark := clock.Start()
 	counts, err := q.CountActiveExecutions(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("count active executions: %w", postgres.Fault(err))
 	}
 	took := mark.Elapsed()
-	var running, waiting int64
-	lanes := map[queue.Lane]int{queue.High: 0, queue.Normal: 0, queue.Low: 0}
+	found := backlog{}
+	for of := range before {
+		found[of] = 0
+	}
 	for _, c := range counts {
-		running, waiting = running+c.Running, waiting+c.Waiting
-		lanes[queue.LaneFor(int(c.Priority))] += int(c.Waiting)
+		lane := queue.LaneFor(int(c.Priority))
+		found.add(stage{"running", c.JobType, lane}, c.Running)
+		found.add(stage{"waiting", c.JobType, lane}, c.Waiting)
+		found.add(stage{"delayed", c.JobType, lane}, c.Delayed)
+		oldest := stage{oldestWait, c.JobType, lane}
+		found[oldest] = max(found[oldest], c.OldestMs)
 	}
-	p := db.SetGaugesParams{
-		Names:  []string{fleet.GaugeRunning, fleet.GaugeWaiting, fleet.GaugeCounted},
-		Values: []int64{running, waiting, took.Milliseconds()},
-	}
-	for lane, n := range lanes {
-		p.Names, p.Values = append(p.Names, fleet.GaugeWaitingIn+string(lane)), append(p.Values, int64(n))
+	p := db.SetGaugesParams{Names: []string{fleet.GaugeCounted}, Values: []int64{took.Milliseconds()}}
+	keep := func(name string, value int64) { p.Names, p.Values = append(p.Names, name), append(p.Values, value) }
+	keep(fleet.GaugeRunning, found.sum("", "running"))
+	keep(fleet.GaugeWaiting, found.sum("", "waiting", "delayed"))
+	for of, n := range found {
+		keep(of.gauge(), n)
 	}
 	if err := q.SetGauges(ctx, p); err != nil {
 		return nil, fmt.Errorf("keep the gauges: %w", postgres.Fault(err))
 	}
-	return lanes, nil
+	return found, nil
 }

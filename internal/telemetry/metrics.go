@@ -25,6 +25,8 @@ type Metrics struct {
 	executionTime prometheus.Histogram
 	activeJobs    prometheus.Gauge
 	queueSize     *prometheus.GaugeVec
+	backlog       *prometheus.GaugeVec
+	oldestWait    *prometheus.GaugeVec
 	dueLag        prometheus.Histogram
 	lateness      prometheus.Histogram
 	stale         prometheus.Counter
@@ -97,6 +99,11 @@ func (m *Metrics) registerWork(in promauto.Factory) {
 		"Executions that this process runs now."))
 	m.queueSize = in.NewGaugeVec(gauge("scheduler_queue_size",
 		"Hints that wait in a queue; every process that reports it sees the same queue, so take the maximum."), []string{"queue_name"})
+	m.backlog = in.NewGaugeVec(gauge("scheduler_backlog_executions",
+		"Active executions: state is running, waiting (they may start) or delayed (they may start later). Every promoter reports the same count, so take the maximum."),
+		[]string{"state", "job_type", "queue_name"})
+	m.oldestWait = in.NewGaugeVec(gauge("scheduler_backlog_oldest_seconds",
+		"How long the first of the waiting executions has waited. Every promoter reports the same, so take the maximum."), []string{"job_type", "queue_name"})
 }
 
 // registerProtocol makes the metrics of the way from the scheduled time to the
@@ -188,6 +195,16 @@ func (m *Metrics) ExecutionOver(jobType, status string, ran time.Duration) {
 
 // SetActiveJobs says how many executions this process runs now.
 func (m *Metrics) SetActiveJobs(n int) { m.activeJobs.Set(float64(n)) }
+
+// SetBacklog says how many active executions are in a state.
+func (m *Metrics) SetBacklog(state, jobType, queue string, n int64) {
+	m.backlog.WithLabelValues(state, jobType, queue).Set(float64(n))
+}
+
+// SetOldestWait says how long the first waiting execution has waited.
+func (m *Metrics) SetOldestWait(jobType, queue string, waited time.Duration) {
+	m.oldestWait.WithLabelValues(jobType, queue).Set(waited.Seconds())
+}
 
 // SetQueueSize says how many hints wait in a queue.
 func (m *Metrics) SetQueueSize(queue string, n int) {

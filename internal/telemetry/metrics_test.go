@@ -17,6 +17,8 @@ func everything(m *Metrics) {
 	m.ExecutionOver("http", "cancelled", 0)
 	m.SetActiveJobs(4)
 	m.SetQueueSize("high", 12)
+	m.SetBacklog("waiting", "http", "high", 7)
+	m.SetOldestWait("http", "high", 1500*time.Millisecond)
 	m.DueLag(4 * time.Millisecond)
 	m.DispatchLateness(30 * time.Millisecond)
 	m.StaleCompletions(2)
@@ -114,7 +116,7 @@ func TestEveryMetricOfTheContractExists(t *testing.T) {
 	want := map[string][2]float64{
 		"scheduler_operations_total": {}, "scheduler_operation_duration_seconds": {.001, 10}, "scheduler_errors_total": {},
 		"scheduler_active_jobs": {}, "scheduler_executions_total": {}, "scheduler_job_executions_total": {},
-		"scheduler_execution_duration_seconds": {.1, 300}, "scheduler_queue_size": {}, "scheduler_memory_usage_bytes": {},
+		"scheduler_execution_duration_seconds": {.1, 300}, "scheduler_queue_size": {}, "scheduler_backlog_executions": {}, "scheduler_backlog_oldest_seconds": {}, "scheduler_memory_usage_bytes": {},
 		"scheduler_due_lag_seconds": {.001, 60}, "scheduler_dispatch_lateness_seconds": {.001, 60},
 		"scheduler_stale_completions_total": {}, "scheduler_reclaimed_total": {}, "scheduler_redispatched_total": {}, "scheduler_parked_executions": {}, "scheduler_oldest_snapshot_transactions": {},
 		"scheduler_disowned_total": {}, "scheduler_stray_runs": {}, "scheduler_self_fence_total": {}, "scheduler_redis_generation_changes_total": {},
