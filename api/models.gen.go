@@ -1555,9 +1555,9 @@ type Error struct {
 		// Limit The limit that a request met; absent where it met none.
 		Limit *LimitMet `json:"limit,omitempty"`
 
-		// Message For a person.
+		// Message For a person: of a request that is not valid, the first fault and how many others `details` names.
 		//
-		// Example: the request is not valid, see details
+		// Example: retryConfig.maxRetries must be at most 100 (and 1 more, see details)
 		Message string `json:"message"`
 	} `json:"error"`
 

@@ -83,7 +83,7 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r
 
 func (s *Store) create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.UUID, r Request) (Backfill, error) {
 	if fields := secret.Inline(r.Parameters); len(fields) > 0 {
-		return Backfill{}, fault.Wrong("VALIDATION_FAILED", "the parameters are not valid: see details", fields...)
+		return Backfill{}, fault.Wrong("VALIDATION_FAILED", fields...)
 	}
 	if err := secret.MayPass(who, nil, nil, r.Parameters); err != nil {
 		return Backfill{}, err

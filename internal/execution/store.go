@@ -100,7 +100,7 @@ type demand struct {
 
 func (s *Store) request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (Execution, error) {
 	if fields := secret.Inline(d.parameters); len(fields) > 0 {
-		return Execution{}, fault.Wrong("VALIDATION_FAILED", "the parameters are not valid: see details", fields...)
+		return Execution{}, fault.Wrong("VALIDATION_FAILED", fields...)
 	}
 	j, err := tx.LockJob(ctx, db.LockJobParams{TenantID: who.TenantID, ID: d.job})
 	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {

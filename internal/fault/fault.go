@@ -9,6 +9,8 @@ package fault
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -47,6 +49,17 @@ type Field struct {
 	Message string
 }
 
+// String is the field as a sentence. Messages that begin with a verb say something
+// of the field, the others stand by themselves.
+func (f Field) String() string {
+	verb, _, _ := strings.Cut(f.Message, " ")
+	switch verb {
+	case "must", "is", "are", "has", "have", "holds", "stands", "lies", "cannot", "does", "names", "refers", "needs", "may", "contains", "comes", "drop", "differs":
+		return f.Path + " " + f.Message
+	}
+	return f.Path + ": " + f.Message
+}
+
 // Limit is a bound that a request met.
 type Limit struct {
 	Name  string    // as the contract names it, such as maxJobs
@@ -75,11 +88,15 @@ type Error struct {
 // Error joins the message and, for the log, the cause.
 func (e *Error) Error() string {
 	text := e.Message
-	if text == "" {
+	switch {
+	case e.Kind == Invalid && len(e.Fields) > 0:
+		sentences := make([]string, len(e.Fields))
+		for i, f := range e.Fields {
+			sentences[i] = f.String()
+		}
+		text = strings.Join(sentences, "; ")
+	case text == "":
 		text = e.Kind.String()
-	}
-	for _, f := range e.Fields {
-		text += "; " + f.Path + ": " + f.Message
 	}
 	if e.Cause != nil {
 		text += ": " + e.Cause.Error()
@@ -100,9 +117,17 @@ func Wrap(kind Kind, code, message string, cause error) *Error {
 	return &Error{Kind: kind, Code: code, Message: message, Cause: cause}
 }
 
-// Wrong makes an Invalid error that lists fields.
-func Wrong(code, message string, fields ...Field) *Error {
-	return &Error{Kind: Invalid, Code: code, Message: message, Fields: fields}
+// Wrong makes an Invalid error that lists fields. Its message is the first of them,
+// so that a person who reads only that can mend something.
+func Wrong(code string, fields ...Field) *Error {
+	e := &Error{Kind: Invalid, Code: code, Message: "the request is not valid", Fields: fields}
+	if len(fields) > 0 {
+		e.Message = fields[0].String()
+	}
+	if n := len(fields) - 1; n > 0 {
+		e.Message += fmt.Sprintf(" (and %d more, see details)", n)
+	}
+	return e
 }
 
 // Exceeded makes the error of a limit that was met: TooMany where waiting

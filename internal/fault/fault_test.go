@@ -42,9 +42,12 @@ func TestErrorKeepsItsCause(t *testing.T) {
 	if err.Message != "try later" {
 		t.Errorf("the client's message = %q", err.Message)
 	}
-	wrong := fault.Wrong("VALIDATION_FAILED", "bad", fault.Field{Path: "name", Message: "is empty"}, fault.Field{Path: "tags[1]", Message: "is too long"})
-	if got, want := wrong.Error(), "bad; name: is empty; tags[1]: is too long"; got != want {
+	wrong := fault.Wrong("VALIDATION_FAILED", fault.Field{Path: "name", Message: "is empty"}, fault.Field{Path: "cronExpression", Message: "minute: 61 is too much"})
+	if got, want := wrong.Error(), "name is empty; cronExpression: minute: 61 is too much"; got != want {
 		t.Errorf("Error() = %q, want %q", got, want)
+	}
+	if want := "name is empty (and 1 more, see details)"; wrong.Message != want {
+		t.Errorf("the client's message = %q, want %q", wrong.Message, want)
 	}
 }
 

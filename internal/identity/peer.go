@@ -104,5 +104,5 @@ func (s *PeerTokens) known(token string) int {
 }
 
 func wrongTenant(message string) error {
-	return fault.Wrong("VALIDATION_FAILED", "the request is not valid, see details", fault.Field{Path: "X-Tenant-ID", Rule: "tenant", Message: message})
+	return fault.Wrong("VALIDATION_FAILED", fault.Field{Path: "X-Tenant-ID", Rule: "tenant", Message: message})
 }

@@ -168,7 +168,7 @@ func (s *Store) Pause(ctx context.Context, who tenant.Actor, id uuid.UUID, reaso
 			return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT", "an inactive job cannot be paused: nothing of its schedule is due; resume it first")
 		}
 		if until != nil && !until.After(tx.At) {
-			return db.ScheduledJob{}, fault.Wrong("VALIDATION_FAILED", "the pause is not valid: see details",
+			return db.ScheduledJob{}, fault.Wrong("VALIDATION_FAILED",
 				fault.Field{Path: "until", Rule: "future", Message: "has passed already; give an instant in the future, or none"})
 		}
 		return tx.UpdateJobStatus(ctx, db.UpdateJobStatusParams{

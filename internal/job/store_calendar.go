@@ -52,7 +52,7 @@ func contents(ctx context.Context, tx *postgres.Tx, who tenant.Actor, named []Ca
 		}
 	}
 	if len(fields) > 0 {
-		return nil, fault.Wrong("VALIDATION_FAILED", "the job is not valid: see details", fields...)
+		return nil, fault.Wrong("VALIDATION_FAILED", fields...)
 	}
 	return pick(found, named), nil
 }
@@ -83,7 +83,7 @@ func bound(spec Spec, calendars []schedule.Calendar, state Job, now time.Time) (
 	case ok:
 		return &next, nil
 	case len(calendars) > 0 && spec.Scheduled():
-		return nil, fault.Wrong("VALIDATION_FAILED", "the job is not valid: see details", fault.Field{
+		return nil, fault.Wrong("VALIDATION_FAILED", fault.Field{
 			Path: "calendars", Rule: "never", Message: "leave no instant on which the job would run; change the schedule or the calendars",
 		})
 	default:

@@ -117,7 +117,7 @@ func Validate(s Spec, calendars []schedule.Calendar, now time.Time) error {
 	if len(fields) == 0 {
 		return nil
 	}
-	return fault.Wrong(code, "the job is not valid: see details", fields...)
+	return fault.Wrong(code, fields...)
 }
 
 func textFields(s Spec) []fault.Field {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -243,12 +244,14 @@ func isOutdated(err error) bool {
 // below is an error whose fields stand within another one.
 func below(name string, err error) error {
 	var f *fault.Error
-	if errors.As(err, &f) {
-		for i := range f.Fields {
-			f.Fields[i].Path = name + "." + f.Fields[i].Path
-		}
+	if !errors.As(err, &f) || f.Kind != fault.Invalid {
+		return err
 	}
-	return err
+	fields := slices.Clone(f.Fields)
+	for i := range fields {
+		fields[i].Path = name + "." + fields[i].Path
+	}
+	return wrong(fields...)
 }
 
 // wrong is the fault of a request with these fields. The code is the first that
@@ -265,5 +268,5 @@ func wrong(fields ...fault.Field) error {
 			code = codeConfig
 		}
 	}
-	return fault.Wrong(code, "the request is not valid, see details", fields...)
+	return fault.Wrong(code, fields...)
 }

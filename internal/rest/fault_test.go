@@ -38,8 +38,8 @@ func TestFaultsBecomeAnswers(t *testing.T) {
 		level   string
 		retry   string
 	}{
-		{"invalid", fault.Wrong("", "wrong"), 400, "VALIDATION_FAILED", "wrong", "INFO", ""},
-		{"invalid, with a code", fault.Wrong("INVALID_CRON_EXPRESSION", "wrong"), 400, "INVALID_CRON_EXPRESSION", "wrong", "INFO", ""},
+		{"invalid", fault.Wrong("", fault.Field{Path: "name", Message: "is missing"}), 400, "VALIDATION_FAILED", "name is missing", "INFO", ""},
+		{"invalid, with a code", fault.Wrong("INVALID_CRON_EXPRESSION"), 400, "INVALID_CRON_EXPRESSION", "the request is not valid", "INFO", ""},
 		{"unauthenticated", fault.Wrap(fault.Unauthenticated, "", "who", cause), 401, "UNAUTHORIZED", "who", "INFO", ""},
 		{"forbidden", fault.Wrap(fault.Forbidden, "", "no", cause), 403, "FORBIDDEN", "no", "INFO", ""},
 		{"not found", fault.Wrap(fault.NotFound, "", "nothing", cause), 404, "NOT_FOUND", "nothing", "INFO", ""},

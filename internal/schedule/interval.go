@@ -109,6 +109,6 @@ func parseISO(text string) (time.Duration, bool) {
 }
 
 func wrongInterval(message string) error {
-	return fault.Wrong("VALIDATION_FAILED", "The schedule is wrong.",
+	return fault.Wrong("VALIDATION_FAILED",
 		fault.Field{Path: "interval", Rule: "duration", Message: message})
 }

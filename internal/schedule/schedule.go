@@ -142,9 +142,9 @@ func (c *complaints) err() error {
 	case len(c.fields) == 0:
 		return nil
 	case c.cronBad:
-		return fault.Wrong("INVALID_CRON_EXPRESSION", "The cron expression is wrong.", c.fields...)
+		return fault.Wrong("INVALID_CRON_EXPRESSION", c.fields...)
 	}
-	return fault.Wrong("VALIDATION_FAILED", "The schedule is wrong.", c.fields...)
+	return fault.Wrong("VALIDATION_FAILED", c.fields...)
 }
 
 // compile does what it can of a definition; what it returns is complete only
@@ -242,7 +242,7 @@ func secondLock(canonical string) error {
 		return nil
 	}
 	return &cron.Error{Problems: []cron.Problem{{
-		Field: "expression", Message: "expression: is read differently by two parsers; write it in another way",
+		Field: "expression", Message: "is read differently by two parsers; write it in another way",
 	}}}
 }
 

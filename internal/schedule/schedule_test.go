@@ -44,7 +44,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"an empty window compiles", schedule.Definition{Cron: "@daily", Start: day, End: day}, "", nil},
 		{"zone", schedule.Definition{Cron: "@daily", Zone: "Mars/Olympus"}, badField, []string{`timezone "Mars/Olympus" is not a known zone`}},
 		{"Local", schedule.Definition{Zone: "Local"}, badField, []string{`timezone "Local" differs`}},
-		{"cron and zone", schedule.Definition{Cron: "x", Zone: "x"}, badCron, []string{`timezone "x" is`, "cronExpression expression: has 1 fields"}},
+		{"cron and zone", schedule.Definition{Cron: "x", Zone: "x"}, badCron, []string{`timezone "x" is`, "cronExpression has 1 field"}},
 		{
 			"three rules",
 			schedule.Definition{Cron: "@daily", Interval: time.Minute, RunAt: day},

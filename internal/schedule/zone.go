@@ -152,12 +152,16 @@ func loadZone(name string) (*zone, error) {
 	if known, ok := zones.Load(name); ok {
 		return known.(*zone), nil
 	}
-	if err := checkZoneName(name); err != nil {
+	err := checkZoneName(name)
+	if errors.Is(err, errUnknownZone) {
+		return nil, unknownZone(name)
+	}
+	if err != nil {
 		return nil, err
 	}
 	location, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, errUnknownZone
+		return nil, unknownZone(name)
 	}
 	fresh := &zone{location: location, fixed: location == time.UTC}
 	known, _ := zones.LoadOrStore(name, fresh)

@@ -154,3 +154,34 @@ func TestSecondLock(t *testing.T) {
 		t.Errorf("secondLock = %v", err)
 	}
 }
+
+func TestANearlyRightZoneIsNamed(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"Europe/Berln": "Europe/Berlin", "europe/berlin": "Europe/Berlin", "Berlin": "Europe/Berlin", "New York": "America/New_York", "America/New York": "America/New_York",
+		"Asia/Shangai": "Asia/Shanghai", "Tokio": "Asia/Tokyo",
+	} {
+		if _, err := Location(given); err == nil || err.Error() != "is not a known zone; did you mean "+want+"?" {
+			t.Errorf("%s: %v, want a hint at %s", given, err, want)
+		}
+	}
+	for _, given := range []string{"Mars/Olympus", "../../etc/passwd", strings.Repeat("x", 4000), "x"} {
+		if _, err := Location(given); err == nil || !strings.Contains(err.Error(), "such as Europe/London") {
+			t.Errorf("%.20s: %v", given, err)
+		}
+	}
+}
+
+// A caller that follows a hint names a zone.
+func TestZonesOfHintsExist(t *testing.T) {
+	t.Parallel()
+	names, err := os.ReadFile("zones.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.FieldsSeq(string(names)) {
+		if _, err := Location(name); err != nil {
+			t.Errorf("%s %v", name, err)
+		}
+	}
+}

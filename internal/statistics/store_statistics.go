@@ -35,7 +35,7 @@ func (s *Store) Statistics(ctx context.Context, who tenant.Actor, q Query) (answ
 		c := counter{Tx: tx, tenant: who.TenantID, tally: newTally(q)}
 		if err := c.count(ctx); postgres.TimedOut(err) {
 			return fault.Wrap(fault.Invalid, "STATS_RANGE_TOO_LARGE",
-				"to count these executions takes longer than the 5 s that it may take, because they are not rolled up yet: narrow from and to, or name a jobId, and add the answers up; or ask later", err)
+				"the query took longer than 5 s because this range is not rolled up yet: narrow from and to, pass jobId, or retry later", err)
 		} else if err != nil {
 			return fmt.Errorf("count what executions came to: %w", err)
 		}
@@ -165,7 +165,7 @@ func (c *counter) rolled(ctx context.Context, r reading) error {
 			return fmt.Errorf("measure roll-ups: %w", err)
 		}
 		if bytes > maxPacked {
-			return fault.New(fault.Invalid, "STATS_RANGE_TOO_LARGE", "so many jobs ran that to tell them apart takes too much memory: narrow from and to, or name a jobId")
+			return fault.New(fault.Invalid, "STATS_RANGE_TOO_LARGE", "so many jobs ran in this range that telling them apart takes too much memory: narrow from and to, or pass jobId")
 		}
 	}
 	rows, err := c.ListRollups(ctx, p)

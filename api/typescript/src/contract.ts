@@ -1875,8 +1875,8 @@ export interface components {
                 details: components["schemas"]["ErrorDetail"][];
                 limit?: components["schemas"]["LimitMet"];
                 /**
-                 * @description For a person.
-                 * @example the request is not valid, see details
+                 * @description For a person: of a request that is not valid, the first fault and how many others `details` names.
+                 * @example retryConfig.maxRetries must be at most 100 (and 1 more, see details)
                  */
                 message: string;
             };
@@ -3735,12 +3735,12 @@ export interface components {
                  * @example {
                  *       "error": {
                  *         "code": "INVALID_CRON_EXPRESSION",
-                 *         "message": "the request is not valid, see details",
+                 *         "message": "cronExpression: minute: 61 is out of range; write 0-59",
                  *         "details": [
                  *           {
                  *             "field": "cronExpression",
-                 *             "rule": "syntax",
-                 *             "message": "minute: 61 is not within 0 to 59"
+                 *             "rule": "minute",
+                 *             "message": "minute: 61 is out of range; write 0-59"
                  *           }
                  *         ]
                  *       },
@@ -3998,7 +3998,7 @@ export interface components {
                  * @example {
                  *       "success": false,
                  *       "errorCode": "VALIDATION_FAILED",
-                 *       "message": "the request is not valid, see details",
+                 *       "message": "name is missing (and 2 more, see details)",
                  *       "timestamp": "2026-03-01T09:00:00Z",
                  *       "serviceName": "scheduler-service"
                  *     }
@@ -4158,7 +4158,7 @@ export interface components {
                 "application/json": components["schemas"]["ServiceError"];
             };
         };
-        /** @description `STATS_RANGE_TOO_LARGE`: to count what was asked for takes longer than 5 s, because it is not rolled up yet, or too much memory, because so many jobs are told apart. Ask for a shorter range, or for one job, and add the answers up, or ask later. */
+        /** @description `STATS_RANGE_TOO_LARGE`: the query took longer than 5 s because this range is not rolled up yet, or it needs too much memory because so many jobs ran in it. Narrow `from` and `to`, pass `jobId`, or retry later. */
         StatsRangeTooLarge: {
             headers: {
                 [name: string]: unknown;
@@ -4168,7 +4168,7 @@ export interface components {
                  * @example {
                  *       "error": {
                  *         "code": "STATS_RANGE_TOO_LARGE",
-                 *         "message": "to count these executions takes longer than the 5 s that it may take, because they are not rolled up yet: narrow from and to, or name a jobId, and add the answers up; or ask later",
+                 *         "message": "the query took longer than 5 s because this range is not rolled up yet: narrow from and to, pass jobId, or retry later",
                  *         "details": []
                  *       },
                  *       "timestamp": "2026-03-01T09:00:00Z",

@@ -23,8 +23,9 @@ clock                |  |  |  |
 version              |  |  |  |
 job/keytemplate      |  |  |  |
 fault                |  |  |  |
+fault/suggest        |  |  |  |
 schedule/cron        |  |  |  |
-schedule             | fault schedule/cron | gronx |  |
+schedule             | fault fault/suggest schedule/cron | gronx |  |
 statistics/rollup    |  |  |  |
 schedule/ics         | fault schedule |  |  |
 # generated, and the schema
@@ -83,7 +84,7 @@ worker               | clock db:store.go dispatch executor fault fleet job postg
 rest/strictjson      | fault |  |  |
 rest/patch           |  |  |  |
 rest/cursor          |  |  |  |
-rest/contract        | api fault rest/strictjson | kin-openapi |  |
+rest/contract        | api fault fault/suggest rest/strictjson | kin-openapi |  |
 rest/reference       |  | swgui |  |
 rest                 | api apikey audit backfill calendar clock execution fault idempotency identity job ratelimit rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant turn | chi oapi | kin-openapi |
 # wiring, and the programs

@@ -22,6 +22,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/fault/suggest"
 	"github.com/scheduler-service/scheduler/internal/rest/strictjson"
 )
 
@@ -179,7 +180,7 @@ func (o *Operation) strayParameters(query url.Values, header http.Header) []faul
 		i := slices.IndexFunc(o.parameters, func(p *openapi3.Parameter) bool { return p.In == "query" && p.Name == name })
 		switch {
 		case i < 0:
-			fields = append(fields, fault.Field{Path: shorten(name), Rule: "unknown", Message: "is not a parameter of this operation"})
+			fields = append(fields, fault.Field{Path: shorten(name), Rule: "unknown", Message: "is not a parameter of this operation" + suggest.For(name, o.queryNames())})
 		case len(values) > 1 && !o.parameters[i].Schema.Value.Type.Is("array"):
 			fields = append(fields, fault.Field{Path: name, Rule: "duplicate", Message: "stands more than once"})
 		case slices.ContainsFunc(values, func(text string) bool { return strings.ContainsRune(text, 0) || !utf8.ValidString(text) }):
@@ -192,6 +193,16 @@ func (o *Operation) strayParameters(query url.Values, header http.Header) []faul
 		}
 	}
 	return fields
+}
+
+// queryNames are the names of the query parameters that the operation takes.
+func (o *Operation) queryNames() (names []string) {
+	for _, p := range o.parameters {
+		if p.In == "query" {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // CheckBody reports everything about a JSON body, as strictjson decoded it,

@@ -85,8 +85,8 @@ func TestCheckBodyNamesEveryField(t *testing.T) {
 			"TENANT_ID unknown: is not a field here", "id unknown: is not a field here", "tenantId unknown: is not a field here",
 		}},
 		{"another case", `{"Name":"a","name":"a","jobType":"http","config":{},"retryConfig":{"maxretries":1}}`, []string{
-			"Name unknown: is not a field here; the name is written name",
-			"retryConfig.maxretries unknown: is not a field here; the name is written maxRetries",
+			"Name unknown: is not a field here; did you mean name?",
+			"retryConfig.maxretries unknown: is not a field here; did you mean maxRetries?",
 		}},
 		{"wrong types, all at once", `{"name":1,"jobType":"cron","config":[],"tags":["",2,"x"],"timeout":"5","priority":1.5,"runAt":"soon",
 			"retryConfig":{"exponentialBackoff":"yes","retryOnErrorTypes":["TIMEOUT","OOPS"]}}`, []string{
@@ -96,7 +96,7 @@ func TestCheckBodyNamesEveryField(t *testing.T) {
 			"priority type: must be a whole number",
 			"retryConfig.exponentialBackoff type: must be true or false",
 			"retryConfig.retryOnErrorTypes[1] enum: must be one of TIMEOUT, NETWORK_ERROR, VALIDATION_ERROR, SYSTEM_ERROR, USER_ERROR",
-			"runAt format: must be an instant such as 2026-03-01T09:00:00Z (in a URL, + is written %2B)",
+			"runAt format: must be a time with an offset, such as 2026-03-01T09:00:00Z",
 			"tags[0] minLength: must have at least 1 character",
 			"tags[1] type: must be a text",
 			"timeout type: must be a whole number",
@@ -116,9 +116,9 @@ func TestCheckBodyNamesEveryField(t *testing.T) {
 			"config type: must be an object", "jobType enum: must be one of http, function", "name type: must be a text", "timezone type: must be a text",
 		}},
 		{"instants that do not exist", `{"name":"a","jobType":"http","config":{},"runAt":"2026-02-30T00:00:00Z","startDate":"2026-01-01T24:00:00Z","endDate":"2026-01-01 00:00:00Z"}`, []string{
-			"endDate format: must be an instant such as 2026-03-01T09:00:00Z (in a URL, + is written %2B)",
-			"runAt format: must be an instant such as 2026-03-01T09:00:00Z (in a URL, + is written %2B)",
-			"startDate format: must be an instant such as 2026-03-01T09:00:00Z (in a URL, + is written %2B)",
+			"endDate format: must be a time with an offset, such as 2026-03-01T09:00:00Z",
+			"runAt format: must be a time with an offset, such as 2026-03-01T09:00:00Z",
+			"startDate format: must be a time with an offset, such as 2026-03-01T09:00:00Z",
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -172,17 +172,21 @@ func TestCheckParameters(t *testing.T) {
 			"cursor minLength: must have at least 1 character", "limit required: must not be empty", "status required: must not be empty",
 		}},
 		{name: "several at once", method: "GET", path: "/executions", query: "status=done&jobId=1&from=now&triggerType=x&x=1", want: []string{
-			"from format: must be an instant such as 2026-03-01T09:00:00Z (in a URL, + is written %2B)",
+			"from format: must be a time with an offset, such as 2026-03-01T09:00:00Z",
 			"jobId format: must be a UUID",
 			"status enum: must be one of pending, running, retrying, completed, failed, cancelled, skipped, missed",
 			"triggerType enum: must be one of scheduled, manual, retry, backfill",
 			"x unknown: is not a parameter of this operation",
 		}},
+		{name: "a plus in a URL", method: "GET", path: "/executions", query: "from=2026-03-01T09:00:00+08:00&status=complete", want: []string{
+			"from format: must be a time with an offset, such as 2026-03-01T09:00:00Z; in a URL, + is written %2B",
+			"status enum: must be one of pending, running, retrying, completed, failed, cancelled, skipped, missed; did you mean completed?",
+		}},
 		{name: "a comma is no repetition", method: "GET", path: "/executions", query: "status=pending,running", want: []string{
 			"status enum: must be one of pending, running, retrying, completed, failed, cancelled, skipped, missed",
 		}},
 		{name: "unknown", method: "GET", path: "/jobs", query: "tenantId=x&LIMIT=5", want: []string{
-			"LIMIT unknown: is not a parameter of this operation", "tenantId unknown: is not a parameter of this operation",
+			"LIMIT unknown: is not a parameter of this operation; did you mean limit?", "tenantId unknown: is not a parameter of this operation",
 		}},
 		{name: "twice", method: "GET", path: "/jobs", query: "limit=5&limit=6", want: []string{"limit duplicate: stands more than once"}},
 		{name: "the same state twice", method: "GET", path: "/executions", query: "status=failed&status=failed", want: []string{"status uniqueItems: must not name the same thing twice"}},

@@ -3,6 +3,8 @@ package contract
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/fault/suggest"
 	"github.com/scheduler-service/scheduler/internal/rest/strictjson"
 )
 
@@ -24,7 +27,11 @@ func parameterFields(parameter *openapi3.Parameter, err error) []fault.Field {
 	}
 	var fields []fault.Field
 	for _, violation := range violations(err) {
-		fields = append(fields, fault.Field{Path: parameter.Name, Rule: rule(violation), Message: message(violation)})
+		words := message(violation)
+		if text, ok := violation.Value.(string); ok && parameter.In == "query" && violation.SchemaField == "format" && strings.Contains(text, " ") {
+			words += "; in a URL, + is written %2B"
+		}
+		fields = append(fields, fault.Field{Path: parameter.Name, Rule: rule(violation), Message: words})
 	}
 	if len(fields) == 0 { // it could not be read as its type at all
 		fields = append(fields, fault.Field{Path: parameter.Name, Rule: "type", Message: "must be " + kind(parameter.Schema.Value)})
@@ -100,12 +107,7 @@ func unknownNames(path string, violation *openapi3.SchemaError) []fault.Field {
 		if violation.Schema.Properties[name] != nil {
 			continue
 		}
-		words := "is not a field here"
-		for known := range violation.Schema.Properties {
-			if strings.EqualFold(known, name) {
-				words += "; the name is written " + known
-			}
-		}
+		words := "is not a field here" + suggest.For(name, slices.Collect(maps.Keys(violation.Schema.Properties)))
 		fields = append(fields, fault.Field{Path: strictjson.Join(path, name), Rule: "unknown", Message: words})
 	}
 	return fields
@@ -127,7 +129,8 @@ func message(v *openapi3.SchemaError) string {
 	case "type", "nullable":
 		return "must be " + kind(s)
 	case "enum":
-		return "must be one of " + list(s.Enum)
+		given, _ := v.Value.(string)
+		return "must be one of " + list(s.Enum) + suggest.For(given, texts(s.Enum))
 	case "format":
 		return "must be " + formatted(s)
 	case "minLength":
@@ -169,12 +172,14 @@ func count(n uint64, what string) string {
 // plain writes a bound without an exponent.
 func plain(bound float64) string { return strconv.FormatFloat(bound, 'f', -1, 64) }
 
-func list(values []any) string {
+func list(values []any) string { return strings.Join(texts(values), ", ") }
+
+func texts(values []any) []string {
 	texts := make([]string, 0, len(values))
 	for _, v := range values {
 		texts = append(texts, fmt.Sprint(v))
 	}
-	return strings.Join(texts, ", ")
+	return texts
 }
 
 // kind names a schema's type for a person.
@@ -198,7 +203,7 @@ func formatted(s *openapi3.Schema) string {
 	case "uuid":
 		return "a UUID"
 	case "date-time":
-		return "an instant such as 2026-03-01T09:00:00Z (in a URL, + is written %2B)"
+		return "a time with an offset, such as 2026-03-01T09:00:00Z"
 	case "int64":
 		return "a whole number of at most 64 bits"
 	default:

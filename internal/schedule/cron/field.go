@@ -55,7 +55,8 @@ func (g *field) bounds() string { return fmt.Sprintf("%d-%d", g.low, g.top()) }
 type fieldParser struct {
 	grammar     *field
 	key         string
-	values      set // the value v is kept as v, years as v-minYear
+	text, typed string // the whole field, in capitals and as it was typed
+	values      set    // the value v is kept as v, years as v-minYear
 	last        bool
 	near        uint32
 	lastWeekday uint32
@@ -118,7 +119,7 @@ func (f *fieldParser) span(text string, stepped bool) (from, to int, err error) 
 		from, to = 0, to%7 // 7-2 begins on Sunday, and so does 7/2
 	}
 	if to < from {
-		return 0, 0, fmt.Errorf("the range %s runs backwards; write it as two, such as %s-%d,%d-%s", text, low, f.grammar.high, f.grammar.low, high)
+		return 0, 0, fmt.Errorf("the range %s runs backwards; write it as two, such as %s-%d,%d-%s", f.quote(text), f.quote(low), f.grammar.high, f.grammar.low, f.quote(high))
 	}
 	if stepped && !ranged {
 		to = f.grammar.high
@@ -150,14 +151,14 @@ func (f *fieldParser) number(text string) (int, error) {
 		return 0, fmt.Errorf("a number is missing; write one of %s", g.bounds())
 	}
 	if strings.Trim(text, "0123456789") != "" {
-		return 0, fmt.Errorf("%s is not a number%s; write %s", shorten(text), f.orName(), g.bounds())
+		return 0, fmt.Errorf("%s is not a number%s; write %s", f.quote(text), f.orName(), g.bounds())
 	}
 	if len(text) > g.digits {
-		return 0, fmt.Errorf("%s has too many digits; write %s", shorten(text), g.bounds())
+		return 0, fmt.Errorf("%s has too many digits; write %s", f.quote(text), g.bounds())
 	}
 	v, _ := strconv.Atoi(text)
 	if v < g.low || v > g.top() {
-		return 0, fmt.Errorf("%s is out of range; write %s", text, g.bounds())
+		return 0, fmt.Errorf("%s is out of range; write %s", f.quote(text), g.bounds())
 	}
 	return v, nil
 }
@@ -169,6 +170,15 @@ func (f *fieldParser) orName() string {
 	return fmt.Sprintf(" or a name %s to %s", f.grammar.names[0], f.grammar.names[len(f.grammar.names)-1])
 }
 
+// quote is a part of the field as it was typed: capitals are as long as what they
+// are made of, because an expression is ASCII.
+func (f *fieldParser) quote(part string) string {
+	if i := strings.Index(f.text, part); i >= 0 {
+		part = f.typed[i : i+len(part)]
+	}
+	return shorten(part)
+}
+
 // step reads what stands after a slash: 1 to the largest value of the field,
 // for years 1 to the length of their range.
 func (f *fieldParser) step(text string) (int, error) {
@@ -177,11 +187,11 @@ func (f *fieldParser) step(text string) (int, error) {
 		limit = maxYear - minYear
 	}
 	if text == "" || strings.Trim(text, "0123456789") != "" {
-		return 0, fmt.Errorf("the step /%s is not a number; write 1-%d", shorten(text), limit)
+		return 0, fmt.Errorf("the step /%s is not a number; write 1-%d", f.quote(text), limit)
 	}
 	v, err := strconv.Atoi(text)
 	if err != nil || len(text) > len(strconv.Itoa(limit)) || v < 1 || v > limit {
-		return 0, fmt.Errorf("the step /%s is out of range; write 1-%d", shorten(text), limit)
+		return 0, fmt.Errorf("the step /%s is out of range; write 1-%d", f.quote(text), limit)
 	}
 	return v, nil
 }
@@ -198,7 +208,7 @@ func (f *fieldParser) special(text string) (done bool, err error) {
 			return false, err
 		}
 		if len(nth) != 1 || nth[0] < '1' || nth[0] > '5' {
-			return false, fmt.Errorf("#%s is not a week of the month; write #1 to #5", shorten(nth))
+			return false, fmt.Errorf("#%s is not a week of the month; write #1 to #5", f.quote(nth))
 		}
 		f.nth[nth[0]-'0'] |= 1 << (weekday % 7)
 		return true, nil
@@ -226,7 +236,7 @@ func (f *fieldParser) specialDate(text string) (done bool, err error) {
 		f.last = true
 		return true, nil
 	case text == "LW" || strings.HasPrefix(text, "L-"):
-		return false, fmt.Errorf("%s is not supported; L is the month's last day and 15W the weekday nearest to the 15th", shorten(text))
+		return false, fmt.Errorf("%s is not supported; L is the month's last day and 15W the weekday nearest to the 15th", f.quote(text))
 	case text == "W":
 		//lint:ignore ST1005 the capital is the letter that the tenant wrote
 		return false, errors.New("W needs a date; write 15W for the weekday nearest to the 15th")

@@ -23,7 +23,7 @@ func (f *fieldParser) hashed(text string, step int, stepped bool) error {
 		inside, ok := strings.CutPrefix(text, "H(")
 		inside, closed := strings.CutSuffix(inside, ")")
 		if !ok || !closed || !strings.Contains(inside, "-") {
-			return fmt.Errorf("%s is not understood; write H, H/5, H(0-9) or H(0-9)/5", shorten(text))
+			return fmt.Errorf("%s is not understood; write H, H/5, H(0-9) or H(0-9)/5", f.quote(text))
 		}
 		var err error
 		if low, high, err = f.span(inside, false); err != nil {

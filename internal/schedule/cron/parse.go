@@ -13,7 +13,8 @@ type Problem struct {
 	// Field is the cron field ("minute", "day-of-week"), or "expression" where
 	// the whole is wrong.
 	Field string
-	// Message says what is wrong and what would be right, field included.
+	// Message says what is wrong and what would be right, with the cron field in
+	// front where it is about one.
 	Message string
 }
 
@@ -47,14 +48,14 @@ var aliases = map[string]string{
 // Parse compiles an expression. The key picks the values of H; the same key
 // gives the same values for ever. The error is an *Error.
 func Parse(text, key string) (*Expr, error) {
-	fields, problem := split(text)
+	fields, typed, problem := split(text)
 	if problem != nil {
 		return nil, problem
 	}
 	p := parser{key: key, expr: &Expr{}}
 	var problems []Problem
 	for i, field := range fields {
-		if err := p.field(i, field); err != nil {
+		if err := p.field(i, field, typed[i]); err != nil {
 			problems = append(problems, Problem{grammar[i].name, grammar[i].name + ": " + err.Error()})
 		}
 	}
@@ -65,7 +66,7 @@ func Parse(text, key string) (*Expr, error) {
 	// From 1970 to LastYear lie more than 400 years, which hold every
 	// arrangement of months that there is.
 	if _, ok := p.expr.Next(0); !ok {
-		return nil, never(fields)
+		return nil, never(typed)
 	}
 	return p.expr, nil
 }
@@ -83,35 +84,45 @@ func never(fields []string) *Error {
 	return &Error{[]Problem{{name, text + " never comes, so the expression would never fire"}}}
 }
 
-// split takes an expression apart into six or seven fields.
-func split(text string) ([]string, *Error) {
+// split takes an expression apart into six or seven fields, in capitals and as
+// they were typed.
+func split(text string) (fields, typed []string, problem *Error) {
 	if len(text) > MaxLength {
-		return nil, whole("expression: %d bytes are too many; at most %d", len(text), MaxLength)
+		return nil, nil, whole("has %d bytes; at most %d are allowed", len(text), MaxLength)
 	}
 	for i := range len(text) {
 		if c := text[i]; c != '\t' && (c < ' ' || c > '~') {
-			return nil, whole("expression: byte %d (%#02x) is not printable ASCII", i+1, c)
+			return nil, nil, whole("has a character that is not printable ASCII (%#02x, byte %d)", c, i+1)
 		}
 	}
-	text = strings.ToUpper(strings.Trim(text, " \t"))
+	text = strings.Trim(text, " \t")
+	capitals := strings.ToUpper(text)
 	switch {
 	case text == "":
-		return nil, whole("expression: is empty; write six fields: second minute hour day-of-month month day-of-week")
-	case strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ="):
-		return nil, whole("expression: a zone does not stand in the expression; give it as timezone")
+		return nil, nil, whole("is empty; write six fields: second minute hour day-of-month month day-of-week")
+	case strings.HasPrefix(capitals, "TZ=") || strings.HasPrefix(capitals, "CRON_TZ="):
+		return nil, nil, whole("must not hold a zone; give it as timezone")
 	case text[0] == '@':
-		return alias(text)
+		fields, problem = alias(text)
+		return fields, fields, problem
 	}
-	fields := strings.Fields(text)
+	fields, typed = strings.Fields(capitals), strings.Fields(text)
 	switch {
 	case len(fields) < 5 || len(fields) > 7:
-		return nil, whole("expression: has %d fields; write six (second minute hour day-of-month month day-of-week), five without second, or seven with year", len(fields))
+		return nil, nil, whole("has %s; write six (second minute hour day-of-month month day-of-week), five without second, or seven with year", count(len(fields)))
 	case len(fields) == 6 && yearLike(fields[5]):
-		return nil, &Error{[]Problem{{weekdayField, fmt.Sprintf("%s: %s looks like a year, but the sixth field is the day of the week; a year stands seventh, and the second first", weekdayField, shorten(fields[5]))}}}
+		return nil, nil, &Error{[]Problem{{weekdayField, fmt.Sprintf("%s: %s looks like a year, but the sixth field is the day of the week; a year stands seventh, and the second first", weekdayField, shorten(typed[5]))}}}
 	case len(fields) == 5:
-		fields = append([]string{"0"}, fields...)
+		fields, typed = append([]string{"0"}, fields...), append([]string{"0"}, typed...)
 	}
-	return fields, nil
+	return fields, typed, nil
+}
+
+func count(fields int) string {
+	if fields == 1 {
+		return "1 field"
+	}
+	return fmt.Sprintf("%d fields", fields)
 }
 
 func alias(text string) ([]string, *Error) {
@@ -126,7 +137,7 @@ func alias(text string) ([]string, *Error) {
 	case name == "@reboot":
 		hint = "a service has no boot to run at"
 	}
-	return nil, whole("expression: %s is not known; %s", shorten(text), hint)
+	return nil, whole("%s is not known; %s", shorten(text), hint)
 }
 
 // yearLike says whether a field contains three digits in a row, which no
@@ -159,9 +170,9 @@ type parser struct {
 }
 
 // field reads one field of the grammar and stores it.
-func (p *parser) field(index int, text string) error {
+func (p *parser) field(index int, text, typed string) error {
 	g := &grammar[index]
-	f := fieldParser{grammar: g, key: p.key}
+	f := fieldParser{grammar: g, key: p.key, text: text, typed: typed}
 	if text == "?" {
 		if !g.isDay() {
 			return fmt.Errorf("? stands for no particular day and only in a day field; write *")

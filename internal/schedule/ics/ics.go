@@ -86,7 +86,7 @@ func wrong(line int, err error) error {
 	if line > 0 {
 		message = fmt.Sprintf("line %d: %v", line, err)
 	}
-	return fault.Wrong("VALIDATION_FAILED", "The calendar file is wrong.",
+	return fault.Wrong("VALIDATION_FAILED",
 		fault.Field{Path: "ics", Rule: "icalendar", Message: message})
 }
 

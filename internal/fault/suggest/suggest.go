@@ -1,0 +1,65 @@
+// Package suggest finds what somebody probably meant by a name that is not known.
+//
+// It owns the measure of likeness. It refuses to know any names: callers pass
+// those that are there.
+package suggest
+
+import (
+	"slices"
+	"strings"
+)
+
+// maxName bounds what is compared, because each comparison costs the product of
+// both lengths.
+const maxName = 64
+
+// For is a hint to append to a message, such as "; did you mean maxRetries?", or
+// "" where no known name is close to the given one.
+func For(name string, known []string) string {
+	if best := Nearest(name, known); best != "" {
+		return "; did you mean " + best + "?"
+	}
+	return ""
+}
+
+// Nearest is the known name that is most like the given one, whatever its case;
+// "" where more than a third of it, and at least two letters, would have to change.
+func Nearest(name string, known []string) string {
+	if len(name) > maxName || len(name) < 2 {
+		return ""
+	}
+	sorted, best, least := slices.Sorted(slices.Values(known)), "", max(1, len(name)/3)+1
+	for _, one := range sorted {
+		if len(one) > maxName {
+			continue
+		}
+		if n := distance(strings.ToLower(name), strings.ToLower(one)); n < least && n < len(one) {
+			best, least = one, n
+		}
+	}
+	return best
+}
+
+// distance is how many letters have to be changed, added, left out or swapped with
+// their neighbour to make one text another (optimal string alignment).
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
