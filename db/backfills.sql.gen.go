@@ -93,12 +93,12 @@ func (q *Queries) CancelBackfillsByJob(ctx context.Context, arg CancelBackfillsB
 
 const CancelWaitingByBackfill = `-- name: CancelWaitingByBackfill :execrows
 WITH locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.generation, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.backfill_id, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.generation, e.created_at, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.started_at, e.attempt_started_at, e.deadline_at, e.worker_id, e.lease_token, e.available_at, e.sweep_at, e.pooled, e.concurrency_limit, e.concurrency_key, e.has_slot, e.awaits_slot, e.awaits_turn, e.cancel_requested_at, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
     WHERE e.tenant_id = $4 AND e.job_id = $5 AND e.backfill_id = $6
     ORDER BY e.id FOR UPDATE
 ),
 waiting AS MATERIALIZED (
-    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.available_at, l.sweep_at, l.dispatch_seq, l.worker_id, l.lease_token, l.started_at, l.attempt_started_at, l.deadline_at, l.cancel_requested_at, l.created_at, l.concurrency_limit, l.backfill_id, l.concurrency_key, l.pooled, l.cancel_reason, l.cancelled_by, l.parked_at, l.parked_reason, l.parked_outcome, l.generation, l.has_slot, l.awaits_slot, l.awaits_turn FROM locked l WHERE l.status IN ('pending', 'retrying')
+    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.backfill_id, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.generation, l.created_at, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.started_at, l.attempt_started_at, l.deadline_at, l.worker_id, l.lease_token, l.available_at, l.sweep_at, l.pooled, l.concurrency_limit, l.concurrency_key, l.has_slot, l.awaits_slot, l.awaits_turn, l.cancel_requested_at, l.cancel_reason, l.cancelled_by, l.parked_at, l.parked_reason, l.parked_outcome FROM locked l WHERE l.status IN ('pending', 'retrying')
 ),
 moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
@@ -137,7 +137,7 @@ func (q *Queries) CancelWaitingByBackfill(ctx context.Context, arg CancelWaiting
 }
 
 const ClaimBackfills = `-- name: ClaimBackfills :many
-SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.held_by, b.anchor_at, v.spec, (j.deleted_at IS NOT NULL)::boolean AS deleted, j.overlap_policy, j.max_concurrent,
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.anchor_at, b.rate_per_minute, b.parameters, b.status, b.held_by, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, v.spec, (j.deleted_at IS NOT NULL)::boolean AS deleted, j.overlap_policy, j.max_concurrent,
        coalesce(b.anchor_at, (
            SELECT max(n.created_at) FROM job_versions n
            WHERE n.job_id = b.job_id AND n.version <= b.job_version
@@ -199,17 +199,17 @@ func (q *Queries) ClaimBackfills(ctx context.Context, arg ClaimBackfillsParams) 
 			&i.Backfill.FromAt,
 			&i.Backfill.ToAt,
 			&i.Backfill.CursorAt,
+			&i.Backfill.AnchorAt,
 			&i.Backfill.RatePerMinute,
 			&i.Backfill.Parameters,
 			&i.Backfill.Status,
+			&i.Backfill.HeldBy,
 			&i.Backfill.Total,
 			&i.Backfill.Created,
 			&i.Backfill.NextBatchAt,
 			&i.Backfill.RequestedBy,
 			&i.Backfill.CreatedAt,
 			&i.Backfill.FinishedAt,
-			&i.Backfill.HeldBy,
-			&i.Backfill.AnchorAt,
 			&i.Spec,
 			&i.Deleted,
 			&i.OverlapPolicy,
@@ -354,7 +354,7 @@ func (q *Queries) DeleteOldBackfills(ctx context.Context, arg DeleteOldBackfills
 }
 
 const GetBackfill = `-- name: GetBackfill :one
-SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.held_by, b.anchor_at, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.anchor_at, b.rate_per_minute, b.parameters, b.status, b.held_by, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
 FROM backfills b WHERE b.tenant_id = $1 AND b.job_id = $2 AND b.id = $3
 `
 
@@ -381,17 +381,17 @@ func (q *Queries) GetBackfill(ctx context.Context, arg GetBackfillParams) (GetBa
 		&i.Backfill.FromAt,
 		&i.Backfill.ToAt,
 		&i.Backfill.CursorAt,
+		&i.Backfill.AnchorAt,
 		&i.Backfill.RatePerMinute,
 		&i.Backfill.Parameters,
 		&i.Backfill.Status,
+		&i.Backfill.HeldBy,
 		&i.Backfill.Total,
 		&i.Backfill.Created,
 		&i.Backfill.NextBatchAt,
 		&i.Backfill.RequestedBy,
 		&i.Backfill.CreatedAt,
 		&i.Backfill.FinishedAt,
-		&i.Backfill.HeldBy,
-		&i.Backfill.AnchorAt,
 		&i.Active,
 	)
 	return i, err
@@ -418,7 +418,7 @@ func (q *Queries) HoldBackfill(ctx context.Context, arg HoldBackfillParams) erro
 const InsertBackfill = `-- name: InsertBackfill :one
 INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, total, next_batch_at, requested_by, created_at, anchor_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $11, $13::timestamptz)
-RETURNING id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, status, total, created, next_batch_at, requested_by, created_at, finished_at, held_by, anchor_at
+RETURNING id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, anchor_at, rate_per_minute, parameters, status, held_by, total, created, next_batch_at, requested_by, created_at, finished_at
 `
 
 type InsertBackfillParams struct {
@@ -462,17 +462,17 @@ func (q *Queries) InsertBackfill(ctx context.Context, arg InsertBackfillParams) 
 		&i.FromAt,
 		&i.ToAt,
 		&i.CursorAt,
+		&i.AnchorAt,
 		&i.RatePerMinute,
 		&i.Parameters,
 		&i.Status,
+		&i.HeldBy,
 		&i.Total,
 		&i.Created,
 		&i.NextBatchAt,
 		&i.RequestedBy,
 		&i.CreatedAt,
 		&i.FinishedAt,
-		&i.HeldBy,
-		&i.AnchorAt,
 	)
 	return i, err
 }
@@ -527,7 +527,7 @@ func (q *Queries) InsertBackfillExecutions(ctx context.Context, arg InsertBackfi
 }
 
 const ListBackfillsByJob = `-- name: ListBackfillsByJob :many
-SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.rate_per_minute, b.parameters, b.status, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.held_by, b.anchor_at, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.anchor_at, b.rate_per_minute, b.parameters, b.status, b.held_by, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
 FROM backfills b
 WHERE b.tenant_id = $1 AND b.job_id = $2 AND (b.created_at, b.id) < ($3::timestamptz, $4::uuid)
 ORDER BY b.created_at DESC, b.id DESC LIMIT $5
@@ -570,17 +570,17 @@ func (q *Queries) ListBackfillsByJob(ctx context.Context, arg ListBackfillsByJob
 			&i.Backfill.FromAt,
 			&i.Backfill.ToAt,
 			&i.Backfill.CursorAt,
+			&i.Backfill.AnchorAt,
 			&i.Backfill.RatePerMinute,
 			&i.Backfill.Parameters,
 			&i.Backfill.Status,
+			&i.Backfill.HeldBy,
 			&i.Backfill.Total,
 			&i.Backfill.Created,
 			&i.Backfill.NextBatchAt,
 			&i.Backfill.RequestedBy,
 			&i.Backfill.CreatedAt,
 			&i.Backfill.FinishedAt,
-			&i.Backfill.HeldBy,
-			&i.Backfill.AnchorAt,
 			&i.Active,
 		); err != nil {
 			return nil, err

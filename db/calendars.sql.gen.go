@@ -303,7 +303,7 @@ func (q *Queries) ListCalendarsOfJobs(ctx context.Context, ids []uuid.UUID) ([]C
 }
 
 const ListJobsByCalendar = `-- name: ListJobsByCalendar :many
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation FROM scheduled_jobs
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference FROM scheduled_jobs
 WHERE tenant_id = $1 AND deleted_at IS NULL AND calendars @> $2::jsonb
 ORDER BY id LIMIT 1001 FOR NO KEY UPDATE
 `
@@ -336,9 +336,9 @@ func (q *Queries) ListJobsByCalendar(ctx context.Context, arg ListJobsByCalendar
 			&i.DeletedAt,
 			&i.Version,
 			&i.CronExpression,
-			&i.Timezone,
 			&i.IntervalMs,
 			&i.RunAt,
+			&i.Timezone,
 			&i.AnchorAt,
 			&i.StartDate,
 			&i.EndDate,
@@ -346,35 +346,35 @@ func (q *Queries) ListJobsByCalendar(ctx context.Context, arg ListJobsByCalendar
 			&i.JitterSeconds,
 			&i.DstGap,
 			&i.DstOverlap,
+			&i.Calendars,
 			&i.JobType,
 			&i.Config,
+			&i.SecretNames,
 			&i.RetryConfig,
 			&i.MaxAttempts,
 			&i.TimeoutSeconds,
+			&i.Priority,
 			&i.MaxConcurrent,
+			&i.ConcurrencyKey,
 			&i.OverlapPolicy,
+			&i.OverlapQueueLimit,
 			&i.MisfirePolicy,
 			&i.MisfireLimit,
 			&i.MisfireGraceSeconds,
-			&i.Priority,
 			&i.DisableAfterFailures,
 			&i.Status,
 			&i.StatusReason,
-			&i.NextExecutionAt,
-			&i.LastExecutionAt,
-			&i.ExecutionCount,
-			&i.OverlapQueueLimit,
-			&i.Calendars,
 			&i.StatusBy,
 			&i.StatusAt,
 			&i.PausedUntil,
 			&i.ResumePolicy,
-			&i.AuditedAt,
-			&i.AuditDifference,
-			&i.ConcurrencyKey,
-			&i.SecretNames,
+			&i.NextExecutionAt,
+			&i.LastExecutionAt,
+			&i.ExecutionCount,
 			&i.CatchUpUntil,
 			&i.Generation,
+			&i.AuditedAt,
+			&i.AuditDifference,
 		); err != nil {
 			return nil, err
 		}

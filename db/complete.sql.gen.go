@@ -30,7 +30,7 @@ locked AS MATERIALIZED (
                 WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
                 ELSE 'retrying' END AS verdict
     FROM (SELECT id, attempt, lease_token, succeeded, retry_ms, duration_us, result, error_type, error_message, error_stack, memory_mb, cpu_ms FROM done ORDER BY id) d CROSS JOIN LATERAL (
-        SELECT id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters, status, attempt, max_attempts, lost_count, timeout_ms, progress, attempts, available_at, sweep_at, dispatch_seq, worker_id, lease_token, started_at, attempt_started_at, deadline_at, cancel_requested_at, created_at, concurrency_limit, backfill_id, concurrency_key, pooled, cancel_reason, cancelled_by, parked_at, parked_reason, parked_outcome, generation, has_slot, awaits_slot, awaits_turn FROM active_executions r
+        SELECT id, tenant_id, job_id, job_version, backfill_id, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters, generation, created_at, status, attempt, max_attempts, lost_count, timeout_ms, progress, attempts, started_at, attempt_started_at, deadline_at, worker_id, lease_token, available_at, sweep_at, pooled, concurrency_limit, concurrency_key, has_slot, awaits_slot, awaits_turn, cancel_requested_at, cancel_reason, cancelled_by, parked_at, parked_reason, parked_outcome FROM active_executions r
         WHERE r.id = d.id AND r.status = 'running' AND r.attempt = d.attempt AND r.lease_token = d.lease_token
         FOR UPDATE
     ) e

@@ -159,7 +159,7 @@ func (q *Queries) CountRunsByWorker(ctx context.Context, tenantID uuid.UUID) ([]
 const ListObstacles = `-- name: ListObstacles :many
 WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
 waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.generation, e.has_slot, e.awaits_slot, e.awaits_turn FROM active_executions e
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.backfill_id, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.generation, e.created_at, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.started_at, e.attempt_started_at, e.deadline_at, e.worker_id, e.lease_token, e.available_at, e.sweep_at, e.pooled, e.concurrency_limit, e.concurrency_key, e.has_slot, e.awaits_slot, e.awaits_turn, e.cancel_requested_at, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
     WHERE e.tenant_id = $1 AND e.id = ANY ($4::uuid[]) AND e.status <> 'running'
 ),
 places AS MATERIALIZED (

@@ -54,17 +54,17 @@ type Backfill struct {
 	FromAt        time.Time
 	ToAt          time.Time
 	CursorAt      time.Time
+	AnchorAt      *time.Time
 	RatePerMinute int32
 	Parameters    json.RawMessage
 	Status        string
+	HeldBy        string
 	Total         int32
 	Created       int32
 	NextBatchAt   time.Time
 	RequestedBy   string
 	CreatedAt     time.Time
 	FinishedAt    *time.Time
-	HeldBy        string
-	AnchorAt      *time.Time
 }
 
 type Calendar struct {
@@ -122,9 +122,9 @@ type ScheduledJob struct {
 	DeletedAt            *time.Time
 	Version              int32
 	CronExpression       *string
-	Timezone             string
 	IntervalMs           *int64
 	RunAt                *time.Time
+	Timezone             string
 	AnchorAt             time.Time
 	StartDate            *time.Time
 	EndDate              *time.Time
@@ -132,35 +132,35 @@ type ScheduledJob struct {
 	JitterSeconds        int32
 	DstGap               string
 	DstOverlap           string
+	Calendars            json.RawMessage
 	JobType              string
 	Config               json.RawMessage
+	SecretNames          []string
 	RetryConfig          json.RawMessage
 	MaxAttempts          int32
 	TimeoutSeconds       int32
+	Priority             int16
 	MaxConcurrent        int32
+	ConcurrencyKey       string
 	OverlapPolicy        string
+	OverlapQueueLimit    int32
 	MisfirePolicy        string
 	MisfireLimit         int32
 	MisfireGraceSeconds  int32
-	Priority             int16
 	DisableAfterFailures *int32
 	Status               string
 	StatusReason         string
-	NextExecutionAt      *time.Time
-	LastExecutionAt      *time.Time
-	ExecutionCount       int64
-	OverlapQueueLimit    int32
-	Calendars            json.RawMessage
 	StatusBy             string
 	StatusAt             time.Time
 	PausedUntil          *time.Time
 	ResumePolicy         *string
-	AuditedAt            *time.Time
-	AuditDifference      *int64
-	ConcurrencyKey       string
-	SecretNames          []string
+	NextExecutionAt      *time.Time
+	LastExecutionAt      *time.Time
+	ExecutionCount       int64
 	CatchUpUntil         *time.Time
 	Generation           int32
+	AuditedAt            *time.Time
+	AuditDifference      *int64
 }
 
 type ServiceGauge struct {
@@ -173,22 +173,22 @@ type Tenant struct {
 	ID                  uuid.UUID
 	Name                string
 	Status              string
+	StatusReason        string
+	Version             int32
 	CreatedAt           time.Time
 	UpdatedAt           time.Time
 	MaxRunning          *int32
 	MaxRunningByType    json.RawMessage
-	StatusReason        string
 	MaxJobs             *int32
+	MaxCalendars        *int32
+	MaxSecrets          *int32
+	MaxApiKeys          *int32
+	MaxWaiting          *int32
+	MaxWaitingPerJob    *int32
 	MaxExecutionsPerDay *int32
 	RequestsPerSecond   *int32
 	MinIntervalSeconds  *int32
 	MaxPayloadBytes     *int32
 	JobTypes            []string
 	AllowedIps          []string
-	MaxCalendars        *int32
-	MaxSecrets          *int32
-	MaxApiKeys          *int32
-	Version             int32
-	MaxWaiting          *int32
-	MaxWaitingPerJob    *int32
 }

@@ -301,7 +301,7 @@ func (q *Queries) PutOffParkedExecution(ctx context.Context, arg PutOffParkedExe
 const StoreParkedExecution = `-- name: StoreParkedExecution :many
 WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
 locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.available_at, e.sweep_at, e.dispatch_seq, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.deadline_at, e.cancel_requested_at, e.created_at, e.concurrency_limit, e.backfill_id, e.concurrency_key, e.pooled, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.generation, e.has_slot, e.awaits_slot, e.awaits_turn, CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.backfill_id, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.generation, e.created_at, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.started_at, e.attempt_started_at, e.deadline_at, e.worker_id, e.lease_token, e.available_at, e.sweep_at, e.pooled, e.concurrency_limit, e.concurrency_key, e.has_slot, e.awaits_slot, e.awaits_turn, e.cancel_requested_at, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
                      WHEN $2::boolean THEN 'completed'
                      WHEN $3::bigint < 0 OR e.attempt >= e.max_attempts THEN 'failed'
                      ELSE 'retrying' END AS verdict,

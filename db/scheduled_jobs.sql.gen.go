@@ -392,7 +392,7 @@ func (q *Queries) DeleteOldJobs(ctx context.Context, arg DeleteOldJobsParams) (i
 }
 
 const GetJob = `-- name: GetJob :one
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 `
 
 type GetJobParams struct {
@@ -415,9 +415,9 @@ func (q *Queries) GetJob(ctx context.Context, arg GetJobParams) (ScheduledJob, e
 		&i.DeletedAt,
 		&i.Version,
 		&i.CronExpression,
-		&i.Timezone,
 		&i.IntervalMs,
 		&i.RunAt,
+		&i.Timezone,
 		&i.AnchorAt,
 		&i.StartDate,
 		&i.EndDate,
@@ -425,35 +425,35 @@ func (q *Queries) GetJob(ctx context.Context, arg GetJobParams) (ScheduledJob, e
 		&i.JitterSeconds,
 		&i.DstGap,
 		&i.DstOverlap,
+		&i.Calendars,
 		&i.JobType,
 		&i.Config,
+		&i.SecretNames,
 		&i.RetryConfig,
 		&i.MaxAttempts,
 		&i.TimeoutSeconds,
+		&i.Priority,
 		&i.MaxConcurrent,
+		&i.ConcurrencyKey,
 		&i.OverlapPolicy,
+		&i.OverlapQueueLimit,
 		&i.MisfirePolicy,
 		&i.MisfireLimit,
 		&i.MisfireGraceSeconds,
-		&i.Priority,
 		&i.DisableAfterFailures,
 		&i.Status,
 		&i.StatusReason,
-		&i.NextExecutionAt,
-		&i.LastExecutionAt,
-		&i.ExecutionCount,
-		&i.OverlapQueueLimit,
-		&i.Calendars,
 		&i.StatusBy,
 		&i.StatusAt,
 		&i.PausedUntil,
 		&i.ResumePolicy,
-		&i.AuditedAt,
-		&i.AuditDifference,
-		&i.ConcurrencyKey,
-		&i.SecretNames,
+		&i.NextExecutionAt,
+		&i.LastExecutionAt,
+		&i.ExecutionCount,
 		&i.CatchUpUntil,
 		&i.Generation,
+		&i.AuditedAt,
+		&i.AuditDifference,
 	)
 	return i, err
 }
@@ -476,7 +476,7 @@ func (q *Queries) JobExists(ctx context.Context, arg JobExistsParams) (bool, err
 }
 
 const ListJobs = `-- name: ListJobs :many
-SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.timezone, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.max_concurrent, scheduled_jobs.overlap_policy, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.priority, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.overlap_queue_limit, scheduled_jobs.calendars, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.concurrency_key, scheduled_jobs.secret_names, scheduled_jobs.catch_up_until, scheduled_jobs.generation, page.number, page.fits::boolean AS fits
+SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, page.number, page.fits::boolean AS fits
 FROM (
     SELECT s.id, s.created_at, s.number, s.fits FROM (
         SELECT j.id, j.created_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
@@ -490,7 +490,7 @@ FROM (
             AND ($7::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= $7::timestamptz))
             AND ($8::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < $8::timestamptz))) AS fits
         FROM (
-            SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.timezone, i.interval_ms, i.run_at, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.job_type, i.config, i.retry_config, i.max_attempts, i.timeout_seconds, i.max_concurrent, i.overlap_policy, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.priority, i.disable_after_failures, i.status, i.status_reason, i.next_execution_at, i.last_execution_at, i.execution_count, i.overlap_queue_limit, i.calendars, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.audited_at, i.audit_difference, i.concurrency_key, i.secret_names, i.catch_up_until, i.generation FROM scheduled_jobs i
+            SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.interval_ms, i.run_at, i.timezone, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.calendars, i.job_type, i.config, i.secret_names, i.retry_config, i.max_attempts, i.timeout_seconds, i.priority, i.max_concurrent, i.concurrency_key, i.overlap_policy, i.overlap_queue_limit, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.disable_after_failures, i.status, i.status_reason, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.next_execution_at, i.last_execution_at, i.execution_count, i.catch_up_until, i.generation, i.audited_at, i.audit_difference FROM scheduled_jobs i
             WHERE i.tenant_id = $9 AND i.deleted_at IS NULL
               AND (i.created_at, i.id) < ($10::timestamptz, $11::uuid)
               AND i.created_at >= $12::timestamptz AND i.created_at < $13::timestamptz
@@ -572,9 +572,9 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]ListJobsR
 			&i.ScheduledJob.DeletedAt,
 			&i.ScheduledJob.Version,
 			&i.ScheduledJob.CronExpression,
-			&i.ScheduledJob.Timezone,
 			&i.ScheduledJob.IntervalMs,
 			&i.ScheduledJob.RunAt,
+			&i.ScheduledJob.Timezone,
 			&i.ScheduledJob.AnchorAt,
 			&i.ScheduledJob.StartDate,
 			&i.ScheduledJob.EndDate,
@@ -582,35 +582,35 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]ListJobsR
 			&i.ScheduledJob.JitterSeconds,
 			&i.ScheduledJob.DstGap,
 			&i.ScheduledJob.DstOverlap,
+			&i.ScheduledJob.Calendars,
 			&i.ScheduledJob.JobType,
 			&i.ScheduledJob.Config,
+			&i.ScheduledJob.SecretNames,
 			&i.ScheduledJob.RetryConfig,
 			&i.ScheduledJob.MaxAttempts,
 			&i.ScheduledJob.TimeoutSeconds,
+			&i.ScheduledJob.Priority,
 			&i.ScheduledJob.MaxConcurrent,
+			&i.ScheduledJob.ConcurrencyKey,
 			&i.ScheduledJob.OverlapPolicy,
+			&i.ScheduledJob.OverlapQueueLimit,
 			&i.ScheduledJob.MisfirePolicy,
 			&i.ScheduledJob.MisfireLimit,
 			&i.ScheduledJob.MisfireGraceSeconds,
-			&i.ScheduledJob.Priority,
 			&i.ScheduledJob.DisableAfterFailures,
 			&i.ScheduledJob.Status,
 			&i.ScheduledJob.StatusReason,
-			&i.ScheduledJob.NextExecutionAt,
-			&i.ScheduledJob.LastExecutionAt,
-			&i.ScheduledJob.ExecutionCount,
-			&i.ScheduledJob.OverlapQueueLimit,
-			&i.ScheduledJob.Calendars,
 			&i.ScheduledJob.StatusBy,
 			&i.ScheduledJob.StatusAt,
 			&i.ScheduledJob.PausedUntil,
 			&i.ScheduledJob.ResumePolicy,
-			&i.ScheduledJob.AuditedAt,
-			&i.ScheduledJob.AuditDifference,
-			&i.ScheduledJob.ConcurrencyKey,
-			&i.ScheduledJob.SecretNames,
+			&i.ScheduledJob.NextExecutionAt,
+			&i.ScheduledJob.LastExecutionAt,
+			&i.ScheduledJob.ExecutionCount,
 			&i.ScheduledJob.CatchUpUntil,
 			&i.ScheduledJob.Generation,
+			&i.ScheduledJob.AuditedAt,
+			&i.ScheduledJob.AuditDifference,
 			&i.Number,
 			&i.Fits,
 		); err != nil {
@@ -727,7 +727,7 @@ func (q *Queries) ListJobsToAudit(ctx context.Context, arg ListJobsToAuditParams
 }
 
 const ListOldestJobs = `-- name: ListOldestJobs :many
-SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.timezone, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.max_concurrent, scheduled_jobs.overlap_policy, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.priority, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.overlap_queue_limit, scheduled_jobs.calendars, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.concurrency_key, scheduled_jobs.secret_names, scheduled_jobs.catch_up_until, scheduled_jobs.generation, page.number, page.fits::boolean AS fits
+SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, page.number, page.fits::boolean AS fits
 FROM (
     SELECT s.id, s.created_at, s.number, s.fits FROM (
         SELECT j.id, j.created_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
@@ -741,7 +741,7 @@ FROM (
             AND ($7::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= $7::timestamptz))
             AND ($8::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < $8::timestamptz))) AS fits
         FROM (
-            SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.timezone, i.interval_ms, i.run_at, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.job_type, i.config, i.retry_config, i.max_attempts, i.timeout_seconds, i.max_concurrent, i.overlap_policy, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.priority, i.disable_after_failures, i.status, i.status_reason, i.next_execution_at, i.last_execution_at, i.execution_count, i.overlap_queue_limit, i.calendars, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.audited_at, i.audit_difference, i.concurrency_key, i.secret_names, i.catch_up_until, i.generation FROM scheduled_jobs i
+            SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.interval_ms, i.run_at, i.timezone, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.calendars, i.job_type, i.config, i.secret_names, i.retry_config, i.max_attempts, i.timeout_seconds, i.priority, i.max_concurrent, i.concurrency_key, i.overlap_policy, i.overlap_queue_limit, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.disable_after_failures, i.status, i.status_reason, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.next_execution_at, i.last_execution_at, i.execution_count, i.catch_up_until, i.generation, i.audited_at, i.audit_difference FROM scheduled_jobs i
             WHERE i.tenant_id = $9 AND i.deleted_at IS NULL
               AND (i.created_at, i.id) > ($10::timestamptz, $11::uuid)
               AND i.created_at >= $12::timestamptz AND i.created_at < $13::timestamptz
@@ -818,9 +818,9 @@ func (q *Queries) ListOldestJobs(ctx context.Context, arg ListOldestJobsParams) 
 			&i.ScheduledJob.DeletedAt,
 			&i.ScheduledJob.Version,
 			&i.ScheduledJob.CronExpression,
-			&i.ScheduledJob.Timezone,
 			&i.ScheduledJob.IntervalMs,
 			&i.ScheduledJob.RunAt,
+			&i.ScheduledJob.Timezone,
 			&i.ScheduledJob.AnchorAt,
 			&i.ScheduledJob.StartDate,
 			&i.ScheduledJob.EndDate,
@@ -828,35 +828,35 @@ func (q *Queries) ListOldestJobs(ctx context.Context, arg ListOldestJobsParams) 
 			&i.ScheduledJob.JitterSeconds,
 			&i.ScheduledJob.DstGap,
 			&i.ScheduledJob.DstOverlap,
+			&i.ScheduledJob.Calendars,
 			&i.ScheduledJob.JobType,
 			&i.ScheduledJob.Config,
+			&i.ScheduledJob.SecretNames,
 			&i.ScheduledJob.RetryConfig,
 			&i.ScheduledJob.MaxAttempts,
 			&i.ScheduledJob.TimeoutSeconds,
+			&i.ScheduledJob.Priority,
 			&i.ScheduledJob.MaxConcurrent,
+			&i.ScheduledJob.ConcurrencyKey,
 			&i.ScheduledJob.OverlapPolicy,
+			&i.ScheduledJob.OverlapQueueLimit,
 			&i.ScheduledJob.MisfirePolicy,
 			&i.ScheduledJob.MisfireLimit,
 			&i.ScheduledJob.MisfireGraceSeconds,
-			&i.ScheduledJob.Priority,
 			&i.ScheduledJob.DisableAfterFailures,
 			&i.ScheduledJob.Status,
 			&i.ScheduledJob.StatusReason,
-			&i.ScheduledJob.NextExecutionAt,
-			&i.ScheduledJob.LastExecutionAt,
-			&i.ScheduledJob.ExecutionCount,
-			&i.ScheduledJob.OverlapQueueLimit,
-			&i.ScheduledJob.Calendars,
 			&i.ScheduledJob.StatusBy,
 			&i.ScheduledJob.StatusAt,
 			&i.ScheduledJob.PausedUntil,
 			&i.ScheduledJob.ResumePolicy,
-			&i.ScheduledJob.AuditedAt,
-			&i.ScheduledJob.AuditDifference,
-			&i.ScheduledJob.ConcurrencyKey,
-			&i.ScheduledJob.SecretNames,
+			&i.ScheduledJob.NextExecutionAt,
+			&i.ScheduledJob.LastExecutionAt,
+			&i.ScheduledJob.ExecutionCount,
 			&i.ScheduledJob.CatchUpUntil,
 			&i.ScheduledJob.Generation,
+			&i.ScheduledJob.AuditedAt,
+			&i.ScheduledJob.AuditDifference,
 			&i.Number,
 			&i.Fits,
 		); err != nil {
@@ -871,7 +871,7 @@ func (q *Queries) ListOldestJobs(ctx context.Context, arg ListOldestJobsParams) 
 }
 
 const ListSortedJobs = `-- name: ListSortedJobs :many
-SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.timezone, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.max_concurrent, scheduled_jobs.overlap_policy, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.priority, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.overlap_queue_limit, scheduled_jobs.calendars, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.concurrency_key, scheduled_jobs.secret_names, scheduled_jobs.catch_up_until, scheduled_jobs.generation, k.key::text AS sort_key
+SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, k.key::text AS sort_key
 FROM scheduled_jobs
 CROSS JOIN LATERAL (SELECT (CASE $1::text
     WHEN 'name' THEN lower(name)
@@ -964,9 +964,9 @@ func (q *Queries) ListSortedJobs(ctx context.Context, arg ListSortedJobsParams) 
 			&i.ScheduledJob.DeletedAt,
 			&i.ScheduledJob.Version,
 			&i.ScheduledJob.CronExpression,
-			&i.ScheduledJob.Timezone,
 			&i.ScheduledJob.IntervalMs,
 			&i.ScheduledJob.RunAt,
+			&i.ScheduledJob.Timezone,
 			&i.ScheduledJob.AnchorAt,
 			&i.ScheduledJob.StartDate,
 			&i.ScheduledJob.EndDate,
@@ -974,35 +974,35 @@ func (q *Queries) ListSortedJobs(ctx context.Context, arg ListSortedJobsParams) 
 			&i.ScheduledJob.JitterSeconds,
 			&i.ScheduledJob.DstGap,
 			&i.ScheduledJob.DstOverlap,
+			&i.ScheduledJob.Calendars,
 			&i.ScheduledJob.JobType,
 			&i.ScheduledJob.Config,
+			&i.ScheduledJob.SecretNames,
 			&i.ScheduledJob.RetryConfig,
 			&i.ScheduledJob.MaxAttempts,
 			&i.ScheduledJob.TimeoutSeconds,
+			&i.ScheduledJob.Priority,
 			&i.ScheduledJob.MaxConcurrent,
+			&i.ScheduledJob.ConcurrencyKey,
 			&i.ScheduledJob.OverlapPolicy,
+			&i.ScheduledJob.OverlapQueueLimit,
 			&i.ScheduledJob.MisfirePolicy,
 			&i.ScheduledJob.MisfireLimit,
 			&i.ScheduledJob.MisfireGraceSeconds,
-			&i.ScheduledJob.Priority,
 			&i.ScheduledJob.DisableAfterFailures,
 			&i.ScheduledJob.Status,
 			&i.ScheduledJob.StatusReason,
-			&i.ScheduledJob.NextExecutionAt,
-			&i.ScheduledJob.LastExecutionAt,
-			&i.ScheduledJob.ExecutionCount,
-			&i.ScheduledJob.OverlapQueueLimit,
-			&i.ScheduledJob.Calendars,
 			&i.ScheduledJob.StatusBy,
 			&i.ScheduledJob.StatusAt,
 			&i.ScheduledJob.PausedUntil,
 			&i.ScheduledJob.ResumePolicy,
-			&i.ScheduledJob.AuditedAt,
-			&i.ScheduledJob.AuditDifference,
-			&i.ScheduledJob.ConcurrencyKey,
-			&i.ScheduledJob.SecretNames,
+			&i.ScheduledJob.NextExecutionAt,
+			&i.ScheduledJob.LastExecutionAt,
+			&i.ScheduledJob.ExecutionCount,
 			&i.ScheduledJob.CatchUpUntil,
 			&i.ScheduledJob.Generation,
+			&i.ScheduledJob.AuditedAt,
+			&i.ScheduledJob.AuditDifference,
 			&i.SortKey,
 		); err != nil {
 			return nil, err
@@ -1115,7 +1115,7 @@ func (q *Queries) LockDueJobsInTurns(ctx context.Context, arg LockDueJobsInTurns
 }
 
 const LockJob = `-- name: LockJob :one
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 FOR NO KEY UPDATE
 `
 
@@ -1142,9 +1142,9 @@ func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (ScheduledJob,
 		&i.DeletedAt,
 		&i.Version,
 		&i.CronExpression,
-		&i.Timezone,
 		&i.IntervalMs,
 		&i.RunAt,
+		&i.Timezone,
 		&i.AnchorAt,
 		&i.StartDate,
 		&i.EndDate,
@@ -1152,35 +1152,35 @@ func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (ScheduledJob,
 		&i.JitterSeconds,
 		&i.DstGap,
 		&i.DstOverlap,
+		&i.Calendars,
 		&i.JobType,
 		&i.Config,
+		&i.SecretNames,
 		&i.RetryConfig,
 		&i.MaxAttempts,
 		&i.TimeoutSeconds,
+		&i.Priority,
 		&i.MaxConcurrent,
+		&i.ConcurrencyKey,
 		&i.OverlapPolicy,
+		&i.OverlapQueueLimit,
 		&i.MisfirePolicy,
 		&i.MisfireLimit,
 		&i.MisfireGraceSeconds,
-		&i.Priority,
 		&i.DisableAfterFailures,
 		&i.Status,
 		&i.StatusReason,
-		&i.NextExecutionAt,
-		&i.LastExecutionAt,
-		&i.ExecutionCount,
-		&i.OverlapQueueLimit,
-		&i.Calendars,
 		&i.StatusBy,
 		&i.StatusAt,
 		&i.PausedUntil,
 		&i.ResumePolicy,
-		&i.AuditedAt,
-		&i.AuditDifference,
-		&i.ConcurrencyKey,
-		&i.SecretNames,
+		&i.NextExecutionAt,
+		&i.LastExecutionAt,
+		&i.ExecutionCount,
 		&i.CatchUpUntil,
 		&i.Generation,
+		&i.AuditedAt,
+		&i.AuditDifference,
 	)
 	return i, err
 }
@@ -1386,7 +1386,7 @@ UPDATE scheduled_jobs SET
     status = $31, status_reason = $32, status_by = $33, status_at = $34,
     next_execution_at = $35, secret_names = $36::text[]
 WHERE tenant_id = $37 AND id = $38
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference
 `
 
 type UpdateJobParams struct {
@@ -1484,9 +1484,9 @@ func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (Scheduled
 		&i.DeletedAt,
 		&i.Version,
 		&i.CronExpression,
-		&i.Timezone,
 		&i.IntervalMs,
 		&i.RunAt,
+		&i.Timezone,
 		&i.AnchorAt,
 		&i.StartDate,
 		&i.EndDate,
@@ -1494,35 +1494,35 @@ func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (Scheduled
 		&i.JitterSeconds,
 		&i.DstGap,
 		&i.DstOverlap,
+		&i.Calendars,
 		&i.JobType,
 		&i.Config,
+		&i.SecretNames,
 		&i.RetryConfig,
 		&i.MaxAttempts,
 		&i.TimeoutSeconds,
+		&i.Priority,
 		&i.MaxConcurrent,
+		&i.ConcurrencyKey,
 		&i.OverlapPolicy,
+		&i.OverlapQueueLimit,
 		&i.MisfirePolicy,
 		&i.MisfireLimit,
 		&i.MisfireGraceSeconds,
-		&i.Priority,
 		&i.DisableAfterFailures,
 		&i.Status,
 		&i.StatusReason,
-		&i.NextExecutionAt,
-		&i.LastExecutionAt,
-		&i.ExecutionCount,
-		&i.OverlapQueueLimit,
-		&i.Calendars,
 		&i.StatusBy,
 		&i.StatusAt,
 		&i.PausedUntil,
 		&i.ResumePolicy,
-		&i.AuditedAt,
-		&i.AuditDifference,
-		&i.ConcurrencyKey,
-		&i.SecretNames,
+		&i.NextExecutionAt,
+		&i.LastExecutionAt,
+		&i.ExecutionCount,
 		&i.CatchUpUntil,
 		&i.Generation,
+		&i.AuditedAt,
+		&i.AuditDifference,
 	)
 	return i, err
 }
@@ -1533,7 +1533,7 @@ UPDATE scheduled_jobs SET
     paused_until = $5, resume_policy = $6,
     next_execution_at = $7, updated_at = $4::timestamptz
 WHERE tenant_id = $8 AND id = $9
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, job_type, config, retry_config, max_attempts, timeout_seconds, max_concurrent, overlap_policy, misfire_policy, misfire_limit, misfire_grace_seconds, priority, disable_after_failures, status, status_reason, next_execution_at, last_execution_at, execution_count, overlap_queue_limit, calendars, status_by, status_at, paused_until, resume_policy, audited_at, audit_difference, concurrency_key, secret_names, catch_up_until, generation
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference
 `
 
 type UpdateJobStatusParams struct {
@@ -1573,9 +1573,9 @@ func (q *Queries) UpdateJobStatus(ctx context.Context, arg UpdateJobStatusParams
 		&i.DeletedAt,
 		&i.Version,
 		&i.CronExpression,
-		&i.Timezone,
 		&i.IntervalMs,
 		&i.RunAt,
+		&i.Timezone,
 		&i.AnchorAt,
 		&i.StartDate,
 		&i.EndDate,
@@ -1583,35 +1583,35 @@ func (q *Queries) UpdateJobStatus(ctx context.Context, arg UpdateJobStatusParams
 		&i.JitterSeconds,
 		&i.DstGap,
 		&i.DstOverlap,
+		&i.Calendars,
 		&i.JobType,
 		&i.Config,
+		&i.SecretNames,
 		&i.RetryConfig,
 		&i.MaxAttempts,
 		&i.TimeoutSeconds,
+		&i.Priority,
 		&i.MaxConcurrent,
+		&i.ConcurrencyKey,
 		&i.OverlapPolicy,
+		&i.OverlapQueueLimit,
 		&i.MisfirePolicy,
 		&i.MisfireLimit,
 		&i.MisfireGraceSeconds,
-		&i.Priority,
 		&i.DisableAfterFailures,
 		&i.Status,
 		&i.StatusReason,
-		&i.NextExecutionAt,
-		&i.LastExecutionAt,
-		&i.ExecutionCount,
-		&i.OverlapQueueLimit,
-		&i.Calendars,
 		&i.StatusBy,
 		&i.StatusAt,
 		&i.PausedUntil,
 		&i.ResumePolicy,
-		&i.AuditedAt,
-		&i.AuditDifference,
-		&i.ConcurrencyKey,
-		&i.SecretNames,
+		&i.NextExecutionAt,
+		&i.LastExecutionAt,
+		&i.ExecutionCount,
 		&i.CatchUpUntil,
 		&i.Generation,
+		&i.AuditedAt,
+		&i.AuditDifference,
 	)
 	return i, err
 }

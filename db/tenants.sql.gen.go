@@ -179,7 +179,7 @@ func (q *Queries) GetJobBound(ctx context.Context, tenantID uuid.UUID) (*int32, 
 }
 
 const GetTenant = `-- name: GetTenant :one
-SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version, max_waiting, max_waiting_per_job FROM tenants WHERE id = $1
+SELECT id, name, status, status_reason, version, created_at, updated_at, max_running, max_running_by_type, max_jobs, max_calendars, max_secrets, max_api_keys, max_waiting, max_waiting_per_job, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips FROM tenants WHERE id = $1
 `
 
 func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -189,24 +189,24 @@ func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, er
 		&i.ID,
 		&i.Name,
 		&i.Status,
+		&i.StatusReason,
+		&i.Version,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.MaxRunning,
 		&i.MaxRunningByType,
-		&i.StatusReason,
 		&i.MaxJobs,
+		&i.MaxCalendars,
+		&i.MaxSecrets,
+		&i.MaxApiKeys,
+		&i.MaxWaiting,
+		&i.MaxWaitingPerJob,
 		&i.MaxExecutionsPerDay,
 		&i.RequestsPerSecond,
 		&i.MinIntervalSeconds,
 		&i.MaxPayloadBytes,
 		&i.JobTypes,
 		&i.AllowedIps,
-		&i.MaxCalendars,
-		&i.MaxSecrets,
-		&i.MaxApiKeys,
-		&i.Version,
-		&i.MaxWaiting,
-		&i.MaxWaitingPerJob,
 	)
 	return i, err
 }
@@ -356,7 +356,7 @@ func (q *Queries) ListDeletingTenants(ctx context.Context, batchSize int32) ([]u
 }
 
 const ListTenants = `-- name: ListTenants :many
-SELECT id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version, max_waiting, max_waiting_per_job FROM tenants
+SELECT id, name, status, status_reason, version, created_at, updated_at, max_running, max_running_by_type, max_jobs, max_calendars, max_secrets, max_api_keys, max_waiting, max_waiting_per_job, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips FROM tenants
 WHERE (created_at, id) < ($1::timestamptz, $2::uuid)
   AND ($3::text IS NULL OR status = $3)
 ORDER BY created_at DESC, id DESC LIMIT $4
@@ -388,24 +388,24 @@ func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]Ten
 			&i.ID,
 			&i.Name,
 			&i.Status,
+			&i.StatusReason,
+			&i.Version,
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.MaxRunning,
 			&i.MaxRunningByType,
-			&i.StatusReason,
 			&i.MaxJobs,
+			&i.MaxCalendars,
+			&i.MaxSecrets,
+			&i.MaxApiKeys,
+			&i.MaxWaiting,
+			&i.MaxWaitingPerJob,
 			&i.MaxExecutionsPerDay,
 			&i.RequestsPerSecond,
 			&i.MinIntervalSeconds,
 			&i.MaxPayloadBytes,
 			&i.JobTypes,
 			&i.AllowedIps,
-			&i.MaxCalendars,
-			&i.MaxSecrets,
-			&i.MaxApiKeys,
-			&i.Version,
-			&i.MaxWaiting,
-			&i.MaxWaitingPerJob,
 		); err != nil {
 			return nil, err
 		}
@@ -648,7 +648,7 @@ func (q *Queries) ReturnExecutionsByTenants(ctx context.Context, arg ReturnExecu
 const SetTenantStatus = `-- name: SetTenantStatus :one
 UPDATE tenants SET status = $1, status_reason = $2,
        updated_at = CASE WHEN status = 'deleting' THEN updated_at ELSE now() END
-WHERE id = $3 AND status = ANY ($4::text[]) RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version, max_waiting, max_waiting_per_job
+WHERE id = $3 AND status = ANY ($4::text[]) RETURNING id, name, status, status_reason, version, created_at, updated_at, max_running, max_running_by_type, max_jobs, max_calendars, max_secrets, max_api_keys, max_waiting, max_waiting_per_job, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips
 `
 
 type SetTenantStatusParams struct {
@@ -671,24 +671,24 @@ func (q *Queries) SetTenantStatus(ctx context.Context, arg SetTenantStatusParams
 		&i.ID,
 		&i.Name,
 		&i.Status,
+		&i.StatusReason,
+		&i.Version,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.MaxRunning,
 		&i.MaxRunningByType,
-		&i.StatusReason,
 		&i.MaxJobs,
+		&i.MaxCalendars,
+		&i.MaxSecrets,
+		&i.MaxApiKeys,
+		&i.MaxWaiting,
+		&i.MaxWaitingPerJob,
 		&i.MaxExecutionsPerDay,
 		&i.RequestsPerSecond,
 		&i.MinIntervalSeconds,
 		&i.MaxPayloadBytes,
 		&i.JobTypes,
 		&i.AllowedIps,
-		&i.MaxCalendars,
-		&i.MaxSecrets,
-		&i.MaxApiKeys,
-		&i.Version,
-		&i.MaxWaiting,
-		&i.MaxWaitingPerJob,
 	)
 	return i, err
 }
@@ -728,7 +728,7 @@ UPDATE tenants SET name = $1, max_running = $2, max_running_by_type = $3,
        max_waiting = $10, max_waiting_per_job = $11,
        max_secrets = $12, max_api_keys = $13, job_types = $14::text[], allowed_ips = $15::text[],
        version = version + 1, updated_at = now()
-WHERE id = $16 AND status IN ('active', 'suspended') RETURNING id, name, status, created_at, updated_at, max_running, max_running_by_type, status_reason, max_jobs, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, max_calendars, max_secrets, max_api_keys, version, max_waiting, max_waiting_per_job
+WHERE id = $16 AND status IN ('active', 'suspended') RETURNING id, name, status, status_reason, version, created_at, updated_at, max_running, max_running_by_type, max_jobs, max_calendars, max_secrets, max_api_keys, max_waiting, max_waiting_per_job, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips
 `
 
 type UpdateTenantParams struct {
@@ -775,24 +775,24 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		&i.ID,
 		&i.Name,
 		&i.Status,
+		&i.StatusReason,
+		&i.Version,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.MaxRunning,
 		&i.MaxRunningByType,
-		&i.StatusReason,
 		&i.MaxJobs,
+		&i.MaxCalendars,
+		&i.MaxSecrets,
+		&i.MaxApiKeys,
+		&i.MaxWaiting,
+		&i.MaxWaitingPerJob,
 		&i.MaxExecutionsPerDay,
 		&i.RequestsPerSecond,
 		&i.MinIntervalSeconds,
 		&i.MaxPayloadBytes,
 		&i.JobTypes,
 		&i.AllowedIps,
-		&i.MaxCalendars,
-		&i.MaxSecrets,
-		&i.MaxApiKeys,
-		&i.Version,
-		&i.MaxWaiting,
-		&i.MaxWaitingPerJob,
 	)
 	return i, err
 }

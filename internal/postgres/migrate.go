@@ -33,14 +33,49 @@ const (
 
 // Migrate brings the schema to the version embedded in this binary, as the
 // owner of the schema. Several at once are safe: one applies, the others wait.
-// It returns how many migrations it applied.
+// It returns how many migrations it applied. An installation from before 1.0 is
+// taken to the baseline first.
 //
 // A migration that does not get a lock in time, or is the victim of a deadlock,
 // is undone and repeated, so that it never holds up the processes that work on
 // the same tables.
 func Migrate(ctx context.Context, ownerURL string, log *slog.Logger) (applied int, err error) {
-	m := migrator{ownerURL: ownerURL, files: migrations.FS, log: log, tries: migrationTries}
-	return m.up(ctx)
+	version, err := installedVersion(ctx, ownerURL)
+	if err != nil {
+		return 0, err
+	}
+	m := migrator{ownerURL: ownerURL, log: log, tries: migrationTries}
+	if 0 < version && version < migrations.FirstOfBaseline {
+		if version < migrations.LastBefore {
+			return 0, fmt.Errorf("the schema is at version %d: migrate it with a release from before 1.0 to version %d first, then with this one",
+				version, migrations.LastBefore)
+		}
+		if m.files, err = migrations.Before(); err != nil {
+			return 0, fmt.Errorf("read the migrations: %w", err)
+		}
+		if applied, err = m.up(ctx); err != nil {
+			return applied, err
+		}
+	}
+	m.files = migrations.FS
+	more, err := m.up(ctx)
+	return applied + more, err
+}
+
+// installedVersion returns the number of the newest migration that is applied; 0
+// where there is none.
+func installedVersion(ctx context.Context, ownerURL string) (version int64, err error) {
+	err = asOwner(ctx, ownerURL, func(conn *pgx.Conn) error {
+		var exists bool
+		if err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&exists); err != nil || !exists {
+			return err
+		}
+		return conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&version)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the version of the schema: %w", err)
+	}
+	return version, nil
 }
 
 // MigrateDown undoes every migration: for tests of the down parts.

@@ -10,7 +10,6 @@ import (
 	"testing/fstest"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/pressly/goose/v3"
 
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -39,10 +38,6 @@ const (
 	// waits half a second for each while it holds those before.
 	mostLocks = 3
 )
-
-// ruled are the migrations that the rule is for: those after the last version that
-// is released.
-const ruled = 39
 
 // touched is what one migration did before it was committed.
 type touched struct {
@@ -118,30 +113,6 @@ func observe(t *testing.T, database *pgtest.Database, folder fs.FS) (all []touch
 	return all
 }
 
-// upTo are the migrations up to a number.
-func upTo(t *testing.T, last int64) fstest.MapFS {
-	t.Helper()
-	folder := fstest.MapFS{}
-	entries, err := migrations.FS.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range entries {
-		number, err := goose.NumericComponent(entry.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := migrations.FS.ReadFile(entry.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if number <= last {
-			folder[entry.Name()] = &fstest.MapFile{Data: text}
-		}
-	}
-	return folder
-}
-
 // fillHotTables writes hotRows rows into each hot table.
 var fillHotTables = []string{
 	"INSERT INTO tenants (id, name) SELECT gen_random_uuid(), 'tenant ' || n FROM generate_series(1, $1::int) n",
@@ -167,13 +138,9 @@ var fillHotTables = []string{
 	 SELECT id, 'x', 'x', '', 200, '{}', now() FROM tenants LIMIT $1::int`,
 }
 
-// released is a database at the last released version, with rows in each hot table.
-func released(t *testing.T) *pgtest.Database {
+// filled writes hotRows rows into each hot table.
+func filled(t *testing.T, database *pgtest.Database) {
 	t.Helper()
-	database := pgtest.Empty(t)
-	if _, err := postgres.MigrateFiles(t.Context(), database.OwnerURL, upTo(t, ruled), slog.New(slog.DiscardHandler), 1); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := partition.Prepare(t.Context(), database.OwnerURL, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -186,15 +153,28 @@ func released(t *testing.T) *pgtest.Database {
 			t.Errorf("%s has %d rows: the test shows nothing of it", table, n)
 		}
 	}
-	return database
 }
 
 func TestNoMigrationLocksAHotTableForLong(t *testing.T) {
 	t.Parallel()
-	for _, did := range observe(t, released(t), migrations.FS) {
-		if why := did.breaksTheRule(); why != "" {
-			t.Errorf("migration %06d %s: add the column or index in a way that reads no rows, and fill it in pieces afterwards", did.version, why)
-		}
+	for _, test := range []struct {
+		name         string
+		from, folder fs.FS
+	}{
+		{"on the way from before 1.0", before10(), toBaseline(t)},
+		{"after the baseline", baseline(t), migrations.FS},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			database := pgtest.Empty(t)
+			apply(t, database, test.from)
+			filled(t, database)
+			for _, did := range observe(t, database, test.folder) {
+				if why := did.breaksTheRule(); why != "" {
+					t.Errorf("migration %06d %s: add the column or index in a way that reads no rows, and fill it in pieces afterwards", did.version, why)
+				}
+			}
+		})
 	}
 }
 
@@ -216,11 +196,13 @@ func TestTheRuleRefusesLongLocks(t *testing.T) {
 		{"many locks", "LOCK TABLE tenants, workers, scheduled_jobs, active_executions IN SHARE ROW EXCLUSIVE MODE;", "4 locks"},
 		{"a new table", "CREATE TABLE g (tenant_id uuid REFERENCES tenants (id)); INSERT INTO g SELECT NULL FROM generate_series(1, 40);", ""},
 	}
-	folder := upTo(t, ruled)
+	folder, database := baseline(t), pgtest.Empty(t)
+	apply(t, database, folder)
+	filled(t, database)
 	for i, s := range steps {
 		folder[fmt.Sprintf("9%05d_step.sql", i)] = &fstest.MapFile{Data: []byte("-- +goose Up\n" + s.up)}
 	}
-	all := observe(t, released(t), folder)
+	all := observe(t, database, folder)
 	if len(all) != len(steps) {
 		t.Fatalf("%d migrations were observed, want %d", len(all), len(steps))
 	}
@@ -236,19 +218,11 @@ func TestTheRuleRefusesLongLocks(t *testing.T) {
 // takes a strong lock.
 func TestMigrationsWithoutATransactionOnlyWorkConcurrently(t *testing.T) {
 	t.Parallel()
-	entries, err := fs.Glob(migrations.FS, "*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range entries {
-		text, err := migrations.FS.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(text), "NO TRANSACTION") {
+	for name, text := range texts(t, migrations.FS, toBaseline(t)) {
+		if !strings.Contains(text, "NO TRANSACTION") {
 			continue
 		}
-		for statement := range strings.SplitSeq(string(text), ";") {
+		for statement := range strings.SplitSeq(text, ";") {
 			var code []string
 			for line := range strings.Lines(statement) {
 				if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {

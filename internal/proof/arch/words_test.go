@@ -52,6 +52,7 @@ var unclean = []string{
 	"lease",
 	"maintenance",
 	"migrations",
+	"migrations/before",
 	"openapi.yaml",
 	"postgres",
 	"promoter",

@@ -128,7 +128,7 @@ func TestRollupsBeginBehindWhatIsUnderWay(t *testing.T) {
 	// The migration's instant is kept as a local time, which may have been put
 	// back or forward in the minute between.
 	err := b.admin.QueryRow(t.Context(), `SELECT r.rolled_from = r.rolled_to AND abs(extract(epoch FROM v.tstamp - r.rolled_to::timestamp)) > 15
-		FROM rollup_cursor r, goose_db_version v WHERE v.version_id = 17`).Scan(&behind)
+		FROM rollup_cursor r, goose_db_version v WHERE v.version_id = 107`).Scan(&behind)
 	if err != nil || !behind {
 		t.Errorf("behind %v: %v", behind, err)
 	}
