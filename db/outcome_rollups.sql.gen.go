@@ -62,13 +62,13 @@ func (q *Queries) DeleteOldRollups(ctx context.Context, arg DeleteOldRollupsPara
 	return result.RowsAffected(), nil
 }
 
-const FindStretchEnd = `-- name: FindStretchEnd :one
+const FindIntervalEnd = `-- name: FindIntervalEnd :one
 SELECT coalesce((SELECT e.completed_at FROM job_executions e
         WHERE e.completed_at > $1::timestamptz AND e.completed_at <= $2::timestamptz
         ORDER BY e.completed_at OFFSET $3::int LIMIT 1), $2)::timestamptz AS at
 `
 
-type FindStretchEndParams struct {
+type FindIntervalEndParams struct {
 	FromAt time.Time
 	ToAt   time.Time
 	Rows   int32
@@ -77,19 +77,19 @@ type FindStretchEndParams struct {
 // Cross-tenant: the collector of metrics. The instant up to which about so many
 // outcomes ended after another one, or to_at where there are fewer. Those that
 // share an instant are not torn apart. Walks job_executions_completed.
-func (q *Queries) FindStretchEnd(ctx context.Context, arg FindStretchEndParams) (time.Time, error) {
-	row := q.db.QueryRow(ctx, FindStretchEnd, arg.FromAt, arg.ToAt, arg.Rows)
+func (q *Queries) FindIntervalEnd(ctx context.Context, arg FindIntervalEndParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, FindIntervalEnd, arg.FromAt, arg.ToAt, arg.Rows)
 	var at time.Time
 	err := row.Scan(&at)
 	return at, err
 }
 
-const FindStretchStart = `-- name: FindStretchStart :one
+const FindIntervalStart = `-- name: FindIntervalStart :one
 SELECT coalesce((SELECT e.completed_at FROM job_executions e WHERE e.completed_at < $1::timestamptz
         ORDER BY e.completed_at DESC OFFSET $2::int LIMIT 1), '0001-01-01 00:00:00+00')::timestamptz AS at
 `
 
-type FindStretchStartParams struct {
+type FindIntervalStartParams struct {
 	ToAt time.Time
 	Rows int32
 }
@@ -98,8 +98,8 @@ type FindStretchStartParams struct {
 // answer and up to the instant is about so much. The answer is before the
 // instant, however much shares that: each stretch goes on. The year 1 stands for
 // the beginning.
-func (q *Queries) FindStretchStart(ctx context.Context, arg FindStretchStartParams) (time.Time, error) {
-	row := q.db.QueryRow(ctx, FindStretchStart, arg.ToAt, arg.Rows)
+func (q *Queries) FindIntervalStart(ctx context.Context, arg FindIntervalStartParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, FindIntervalStart, arg.ToAt, arg.Rows)
 	var at time.Time
 	err := row.Scan(&at)
 	return at, err

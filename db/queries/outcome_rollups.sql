@@ -51,7 +51,7 @@ SELECT coalesce(sum(l.bytes), 0)::bigint AS bytes FROM (
 SELECT d.at, d.cells FROM outcome_deltas d
 WHERE d.tenant_id = @tenant_id AND d.at >= @from_at::timestamptz AND d.at < @to_at::timestamptz;
 
--- name: FindStretchEnd :one
+-- name: FindIntervalEnd :one
 -- Cross-tenant: the collector of metrics. The instant up to which about so many
 -- outcomes ended after another one, or to_at where there are fewer. Those that
 -- share an instant are not torn apart. Walks job_executions_completed.
@@ -59,7 +59,7 @@ SELECT coalesce((SELECT e.completed_at FROM job_executions e
         WHERE e.completed_at > @from_at::timestamptz AND e.completed_at <= @to_at::timestamptz
         ORDER BY e.completed_at OFFSET @rows::int LIMIT 1), @to_at)::timestamptz AS at;
 
--- name: FindStretchStart :one
+-- name: FindIntervalStart :one
 -- Cross-tenant: the collector of metrics. The same backwards: what is after the
 -- answer and up to the instant is about so much. The answer is before the
 -- instant, however much shares that: each stretch goes on. The year 1 stands for

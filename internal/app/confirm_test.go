@@ -59,7 +59,7 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
-// What is no terminal is never read from, a device without an end included.
+// Only a terminal is read from, and never a device without an end.
 func TestOnlyATerminalIsAsked(t *testing.T) {
 	t.Parallel()
 	null, err := os.Open(os.DevNull)

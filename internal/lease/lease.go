@@ -84,7 +84,7 @@ func (s *Store) Run(ctx context.Context, name string, fn func(ctx context.Contex
 	defer func() {
 		end(nil)
 		<-kept
-		// Also when ctx is over: the next owner need not wait for the TTL. If
+		// Also when ctx has ended: the next owner need not wait for the TTL. If
 		// it fails, he does.
 		releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.c.TTL/3)
 		defer cancel()

@@ -282,7 +282,7 @@ func TestRunEndsTheWorkOfALostLease(t *testing.T) {
 	}
 }
 
-// A process that the database does not answer stops before its lease is over.
+// A process that the database does not answer stops before its lease ends.
 func TestRunEndsTheWorkInTimeWhenTheDatabaseIsSilent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -320,7 +320,7 @@ func TestTheAPITakesItsOwnLeaseOnly(t *testing.T) {
 		t.Errorf("try while another does: %v", err)
 	}
 	if _, err := api.Acquire(t.Context(), lease.Retention); err == nil || errors.Is(err, lease.ErrHeld) {
-		t.Errorf("the API's role took the lease of upkeep: %v", err)
+		t.Errorf("the API's role took the lease of retention: %v", err)
 	}
 	b.acquire(b.process("engine", time.Minute))
 	b.exec("REVOKE ALL ON scheduler_locks FROM scheduler_api")

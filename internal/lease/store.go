@@ -63,7 +63,7 @@ func (s *Store) Extend(ctx context.Context, l Lease) (Lease, error) {
 }
 
 // Release gives a lease back. It is ErrLost when it was not had any more, which
-// changes nothing for whoever has it.
+// changes nothing for the owner.
 func (s *Store) Release(ctx context.Context, l Lease) error {
 	n, err := s.q.ReleaseLock(ctx, db.ReleaseLockParams{Name: l.Name, Owner: l.owner, Fence: l.Fence})
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) Release(ctx context.Context, l Lease) error {
 }
 
 // Guard is the fence: it refuses a transaction of a late owner with ErrLost,
-// and until a transaction that it let pass is over, nobody else gets the lease.
+// and until a transaction that it let pass has ended, nobody else gets the lease.
 // Such a transaction should be short, since the lease is not extended while it
 // lasts.
 func (l Lease) Guard(ctx context.Context, tx *postgres.Tx) error {

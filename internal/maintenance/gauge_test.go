@@ -10,8 +10,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
-// What waits is counted by one process, and after a count that took long by none
-// for long; the others read what it kept.
+// One process counts what waits, and after a count that took long none does for
+// long; the others read what it kept.
 func TestOneProcessCountsForAll(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

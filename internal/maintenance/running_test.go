@@ -9,14 +9,14 @@ import (
 	"github.com/scheduler-service/scheduler/internal/execution"
 )
 
-// What somebody ran or ended behind the counts' back is counted again, once.
-func TestRecountCorrectsWhatDiffers(t *testing.T) {
+// Counts that somebody passed by are corrected, once.
+func TestReconcileRunningCorrectsWrongCounts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, nil)
 	due := *j.NextExecutionAt
 	b.pass(t, due)
-	recount := func(want int) {
+	reconcile := func(want int) {
 		t.Helper()
 		if n, err := b.maintainer.ReconcileRunning(t.Context()); err != nil || n != want {
 			t.Errorf("%d tenants corrected, want %d; %v", n, want, err)
@@ -34,18 +34,18 @@ func TestRecountCorrectsWhatDiffers(t *testing.T) {
 		}
 		return n
 	}
-	recount(0)
+	reconcile(0)
 	b.claimBy(t, execution.ScheduledID(j.ID, due).String(), due.Add(time.Hour), due.Add(time.Hour))
-	recount(1)
+	reconcile(1)
 	if n := counted(); n != 1 {
 		t.Errorf("counted %d, want the one that runs", n)
 	}
-	recount(0)
+	reconcile(0)
 	exec(t, b.database.AdminURL, "DELETE FROM running_counts")
-	recount(1)
+	reconcile(1)
 	exec(t, b.database.AdminURL, "INSERT INTO running_keys SELECT tenant_id, 'k', gen_random_uuid() FROM running_counts")
-	recount(1)
-	recount(0)
+	reconcile(1)
+	reconcile(0)
 	if n := counted(); n != 1 {
 		t.Errorf("counted %d, want the one that runs", n)
 	}

@@ -59,7 +59,7 @@ func (m *Maintainer) Suspend(ctx context.Context) (report SuspendReport, err err
 }
 
 // tenantByTenant does one piece for each tenant, then the next for those that have more,
-// until none has or the time is over. A tenant whose piece fails is left alone.
+// until none has or the budget is used up. A tenant whose piece fails is left alone.
 func tenantByTenant(ctx context.Context, tenants []uuid.UUID, do func(context.Context, uuid.UUID) (int, bool, error)) (count int, failed map[uuid.UUID]error) {
 	failed = map[uuid.UUID]error{}
 	for began := clock.Start(); len(tenants) > 0; {

@@ -69,8 +69,8 @@ func TestRunPastItsDeadlineIsTakenFromItsWorker(t *testing.T) {
 	}
 }
 
-// An end that was asked for wins over being handed on.
-func TestCancelledRunOfADeadWorkerIsOver(t *testing.T) {
+// A cancelled run of a dead worker ends instead of being reassigned.
+func TestCancelledRunOfADeadWorkerEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, nil)

@@ -32,7 +32,7 @@ type kind struct {
 	remove  func(ctx context.Context, b batch) (removed int, done bool, err error)
 }
 
-// before makes a kind's remove of one that deletes what is older than an instant.
+// before makes a kind's remove of one that deletes what is older than a time.
 func before(at time.Time, remove func(context.Context, time.Time, batch) (int, error)) func(context.Context, batch) (int, bool, error) {
 	return func(ctx context.Context, b batch) (int, bool, error) {
 		n, err := remove(ctx, at, b)
@@ -49,7 +49,7 @@ type progress struct {
 }
 
 // step removes a batch of a kind and says whether the kind is done for this
-// pass. What the database refuses, or does not do in time, is divided until one
+// pass. A batch that the database refuses, or does not do in time, is divided until one
 // row is left; that row is passed over, and tried again when all others of its kind
 // are gone. An error that passes by itself ends the kind's turns in this pass.
 func (k *Keeper) step(ctx context.Context, one kind) (done bool, err error) {

@@ -78,7 +78,7 @@ func (b *bundle) readAll(ctx context.Context) error {
 	return err
 }
 
-// stall is what no statement may take. Who waits behind a removal waits for as
+// stall is what no statement may take. A statement behind a removal waits for as
 // long as a reader pleases; a machine that is busy with other tests takes a few
 // seconds. The figures of a quiet one are in docs/run/storage.md.
 const stall = 30 * time.Second

@@ -5,7 +5,7 @@
 // needed (their roll-ups, job versions, deleted jobs, finished backfills), and what has a life of
 // its own (idempotency keys, dead workers,
 // the history of metrics, the audit log). It refuses to delete single
-// executions: what is over is append-only. Everything that it does may be done
+// executions: what is finished is append-only. Everything that it does may be done
 // twice, by two processes at once, and be interrupted anywhere, so it needs no
 // fence.
 package retention
@@ -76,7 +76,7 @@ func New(c Config) *Keeper {
 
 // Report is what a pass removed.
 type Report struct {
-	Kept       time.Time // the first instant whose executions are kept
+	Kept       time.Time // the first time whose executions are kept
 	Partitions []string
 	// Busy says that a partition could not be removed without holding others up;
 	// a later pass may.

@@ -22,7 +22,7 @@ type bundle struct {
 	db       *postgres.DB
 	admin    *pgx.Conn
 	tenant   uuid.UUID
-	month    time.Time // the first instant of the current one, by the database
+	month    time.Time // the first time of the current one, by the database
 }
 
 func setup(t *testing.T) *bundle {
@@ -40,7 +40,7 @@ func setup(t *testing.T) *bundle {
 	return b
 }
 
-// thisMonth is the first instant of the current month, by the database. In the
+// thisMonth is the first time of the current month, by the database. In the
 // last minute of a month it waits for the next one, which would otherwise begin
 // in the middle of a test.
 func (b *bundle) thisMonth() (month time.Time) {
@@ -84,7 +84,7 @@ func (b *bundle) count(sql string, args ...any) (n int) {
 	return n
 }
 
-// insertExecution records one that is over, due at an instant.
+// insertExecution records one that is finished, due at a time.
 const insertExecution = `INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, completed_at, created_at)
 	VALUES (gen_random_uuid(), $1, $2, gen_random_uuid(), 1, 'scheduled', 'http', 'completed', $1, $1)`
 
@@ -186,7 +186,7 @@ func TestTheYoungestMonthsStayWhateverIsAsked(t *testing.T) {
 	}
 }
 
-// What is still to end keeps the partition that it ends in.
+// A run that is not finished keeps the partition that it ends in.
 func TestAnOldRunThatIsNotOverKeepsItsMonth(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -171,7 +171,7 @@ func TestMetricsThinOutAndGo(t *testing.T) {
 	}
 }
 
-// More than a batch of them, some of one instant.
+// More than a batch of them, some of one time.
 func TestManyVersionsGo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

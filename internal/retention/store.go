@@ -63,7 +63,7 @@ func (s store) deleteIdempotencyKeys(ctx context.Context, at time.Time, b batch)
 	return count("delete expired idempotency keys", n, err)
 }
 
-// now is the instant itself, or the database's clock where it is zero.
+// now is the time itself, or the database's clock where it is zero.
 func (s store) now(ctx context.Context, now time.Time) (at time.Time, err error) {
 	if !now.IsZero() {
 		return now, nil

@@ -50,19 +50,19 @@ func hourOf(t time.Time, zone *time.Location) (at, end time.Time) {
 	return at.UTC(), end.UTC()
 }
 
-// dayOf is the first instant of the day of a zone's calendar, and that of the next
+// dayOf is the first time of the day of a zone's calendar, and that of the next
 // one. There are days that a zone has left out.
 func dayOf(t time.Time, zone *time.Location) (at, end time.Time) {
 	year, month, day := t.In(zone).Date()
 	for end = t; !end.After(t); {
 		day++
-		end = firstInstant(year, month, day, zone)
+		end = startOfDay(year, month, day, zone)
 	}
-	return firstInstant(year, month, t.In(zone).Day(), zone), end
+	return startOfDay(year, month, t.In(zone).Day(), zone), end
 }
 
-// firstInstant is when a date begins, whose midnight may come twice or never.
-func firstInstant(year int, month time.Month, day int, zone *time.Location) time.Time {
+// startOfDay is when a date begins, whose midnight may come twice or never.
+func startOfDay(year int, month time.Month, day int, zone *time.Location) time.Time {
 	wanted := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 	first := time.Date(year, month, day, 0, 0, 0, 0, zone)
 	before := func(t time.Time) bool {
@@ -82,13 +82,13 @@ func firstInstant(year int, month time.Month, day int, zone *time.Location) time
 	return first.UTC()
 }
 
-// periodAt is the number of the one that an instant is in, from 0.
+// periodAt is the number of the one that a time is in, from 0.
 func periodAt(all []period, t time.Time) int {
 	return sort.Search(len(all), func(i int) bool { return all[i].start.After(t) }) - 1
 }
 
-// reading says what of a query is answered from roll-ups. What lies outside of its
-// quarters is counted execution by execution.
+// reading says what of a query is answered from roll-ups. An execution outside of its
+// quarters is counted by itself.
 type reading struct {
 	from, to time.Time // whole quarters of an hour; equal where there are none
 	// The hours that hold the quarters, but for the days among them, but for the weeks

@@ -24,7 +24,7 @@ const (
 // MaxGroups bounds the groups of an answer. A month has 744 hours.
 const MaxGroups = 1000
 
-// Query selects executions that are over, by scheduledAt.
+// Query selects executions that are finished, by scheduledAt.
 type Query struct {
 	From, To time.Time // From included, To excluded
 	Group    Grouping

@@ -33,7 +33,7 @@ type bundle struct {
 	jobs      []uuid.UUID
 }
 
-// month is the first instant of one of 2026, in which clocks are changed here and
+// month is the first time of one of 2026, in which clocks are changed here and
 // there.
 func month(m time.Month) time.Time { return time.Date(2026, m, 1, 0, 0, 0, 0, time.UTC) }
 
@@ -226,8 +226,8 @@ func (b *bundle) rolled() (rows int, complete bool) {
 	return rows, complete
 }
 
-// Whatever is asked for and however much of it is rolled up, the answer is that of
-// counting each execution.
+// Any query is answered as if each execution were counted, however much of it is
+// rolled up.
 func TestStatisticsAreExact(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -245,7 +245,7 @@ func TestStatisticsAreExact(t *testing.T) {
 	b.same(t)
 	b.fold()
 	b.same(t)
-	// What an upgrade finds, and what ends now.
+	// An upgrade finds some, and others end now.
 	b.exec("UPDATE rollup_cursor SET rolled_from = now() - interval '7 hours'")
 	b.over(2000, 8*time.Hour, 400*time.Hour)
 	b.over(1000, -time.Hour, -2*time.Hour)
@@ -262,7 +262,7 @@ func TestStatisticsAreExact(t *testing.T) {
 	b.same(t)
 }
 
-// What is rolled up is not read again: whole quarters of an hour are answered the
+// No query reads again what is rolled up: whole quarters of an hour are answered the
 // same where no execution is seen any more.
 func TestRollupsAreEnough(t *testing.T) {
 	t.Parallel()

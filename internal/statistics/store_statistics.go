@@ -24,10 +24,10 @@ const fewRuns = 2000
 const maxPacked = 24 << 20
 
 // Statistics counts what a tenant's executions came to, exactly, as of one
-// instant: from the roll-ups for whole quarters of an hour, and one by one for
+// time: from the roll-ups for whole quarters of an hour, and one by one for
 // what lies before and after those and what the roll-ups do not hold. That is
 // what ended within the last half minute and, after an upgrade from a version
-// without roll-ups, for a while what was over before it; where the latter takes
+// without roll-ups, for a while what was finished before it; where the latter takes
 // longer than a statement may, the error is Invalid with the code
 // STATS_RANGE_TOO_LARGE.
 func (s *Store) Statistics(ctx context.Context, who tenant.Actor, q Query) (answer Statistics, err error) {

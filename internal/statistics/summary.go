@@ -21,14 +21,14 @@ type Backlog struct {
 	Lane    queue.Lane
 	Running int64
 	Waiting int64         // that could start now
-	Delayed int64         // that wait for their instant: a retry's backoff, or spreading
+	Delayed int64         // that wait for their time: a retry's backoff, or spreading
 	Oldest  time.Duration // how long the one that waits longest could have started
 }
 
-// Overview is a tenant's state at one instant.
+// Overview is a tenant's state at one time.
 type Overview struct {
 	Active, Paused, Inactive int64         // jobs
-	Lag                      time.Duration // how long the oldest due instant waits to become an execution
+	Lag                      time.Duration // how long the oldest scheduled time waits to become an execution
 	Backlogs                 []Backlog     // the most urgent lane first
 }
 

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever a duration is, it is read back from its bucket within 3 %, and
+// Every duration is read back from its bucket within 3 %, and
 // exactly where it is small.
 func TestDurationsOfBuckets(t *testing.T) {
 	t.Parallel()
@@ -24,7 +24,7 @@ func TestDurationsOfBuckets(t *testing.T) {
 	}
 }
 
-// A day is all instants of its date, also where midnight comes twice or never, or a
+// A day is all times of its date, also where midnight comes twice or never, or a
 // date is left out; an hour has the same offset from its beginning to its end.
 func TestDaysAndHoursOfZones(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,6 @@ var unclean = []string{
 	"dispatch",
 	"docs/how/protocol.md",
 	"job",
-	"lease",
 	"maintenance",
 	"migrations",
 	"migrations/before",
@@ -64,9 +63,6 @@ var unclean = []string{
 	"rest/cursor",
 	"rest/strictjson",
 	"retention",
-	"statistics",
-	"statistics/collect",
-	"statistics/rollup",
 	"worker",
 }
 

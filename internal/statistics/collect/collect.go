@@ -18,7 +18,7 @@ import (
 
 const (
 	// Every is the distance of two snapshots. They stand on the clock's half
-	// minutes, so whoever takes one, and however often, there is one for each.
+	// minutes, so whichever process takes one, and however often, there is one for each.
 	Every = 30 * time.Second
 	// lag is how far counting stays behind now: an outcome bears the time at which
 	// its transaction began, and the longest may take a statement's time-out
@@ -28,15 +28,15 @@ const (
 	// patience is how long transactions that wrote may hold up counting before
 	// that is an error.
 	patience = time.Minute
-	// stretch and stretchRows bound what one transaction counts, and maxStretches
+	// interval and intervalRows bound what one transaction counts, and maxIntervals
 	// how many a pass does: after an outage of the promoters it catches up with two
 	// days at once, or with 1.2 million outcomes.
-	stretch      = time.Hour
-	stretchRows  = 25_000
-	maxStretches = 48
-	// backStretches is the same for what was over before roll-ups were kept: 100,000
+	interval     = time.Hour
+	intervalRows = 25_000
+	maxIntervals = 48
+	// backIntervals is the same for what was finished before roll-ups were kept: 100,000
 	// outcomes a pass, so that an upgrade takes time and not the database.
-	backStretches = 4
+	backIntervals = 4
 )
 
 // Collector counts. One goroutine at a time calls Pass.
@@ -66,7 +66,7 @@ func (c *Collector) Pass(ctx context.Context, held lease.Lease) (taken bool, err
 	if settled, err := c.settle(ctx); err != nil || !settled {
 		return false, err
 	}
-	for range maxStretches {
+	for range maxIntervals {
 		var done bool
 		if done, taken, err = c.store.advance(ctx, held, c.mark.at); err != nil {
 			return false, err
@@ -101,10 +101,10 @@ func (c *Collector) settle(ctx context.Context) (settled bool, err error) {
 	return !c.Waiting(), nil
 }
 
-// back rolls up a piece of what was over before roll-ups were kept. Pass does it
+// back rolls up a piece of what was finished before roll-ups were kept. Pass does it
 // when it has reached the present.
 func (c *Collector) back(ctx context.Context, held lease.Lease) error {
-	for range backStretches {
+	for range backIntervals {
 		if done, err := c.store.back(ctx, held); err != nil || done {
 			return err
 		}

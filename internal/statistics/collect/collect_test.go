@@ -162,7 +162,7 @@ func TestNumbersAreThoseOfEachTenant(t *testing.T) {
 	}
 }
 
-// Each outcome counts once, whoever counts and however often.
+// Each outcome counts once, whichever process counts and however often.
 func TestOutcomesCountOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -207,8 +207,8 @@ func TestOutcomesCountOnce(t *testing.T) {
 }
 
 // TestAnOutcomeThatIsCommittedLateCounts commits an outcome 20 seconds after its
-// time, as a transaction does that waited for a standby. What is committed next to
-// it waits for it.
+// time, as a transaction does that waited for a standby. Outcomes committed next to
+// it wait for it.
 func TestAnOutcomeThatIsCommittedLateCounts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

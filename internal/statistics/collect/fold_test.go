@@ -29,22 +29,22 @@ func (b *bundle) each(tenant uuid.UUID, jobs int) {
 		FROM generate_series(1, $2::int) n`, tenant, jobs)
 }
 
-// recount counts what each made; what was made before the last counting is left out.
-func (b *bundle) recount() {
+// collected counts what each made; what was made before the last counting is left out.
+func (b *bundle) collected() {
 	b.t.Helper()
 	b.pass()
 	b.exec("UPDATE job_executions SET completed_at = completed_at - interval '1 hour'")
 	b.exec("UPDATE rollup_cursor SET rolled_to = now() - interval '50 seconds'")
 }
 
-// What is counted is a row for each tenant and hour, however many jobs there are, and
+// Counted outcomes are a row for each tenant and hour, however many jobs there are, and
 // the roll-ups are left alone until there is enough to fold.
 func TestCountingCostsARowForEachTenant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.each(b.a, 5000)
 	b.each(b.b, 10)
-	b.recount()
+	b.collected()
 	if more, err := b.collector.Fold(t.Context(), time.Time{}); more || err != nil {
 		t.Fatalf("more %v, %v", more, err)
 	}
@@ -52,7 +52,7 @@ func TestCountingCostsARowForEachTenant(t *testing.T) {
 		t.Errorf("%v rows of what is counted and of roll-ups, want 2 and 0", got)
 	}
 	b.each(b.a, 20_000)
-	b.recount()
+	b.collected()
 	if more, err := b.collector.Fold(t.Context(), time.Time{}); more || err != nil {
 		t.Fatalf("more %v, %v", more, err)
 	}
@@ -81,7 +81,7 @@ func TestSeveralProcessesFold(t *testing.T) {
 		for _, id := range tenants {
 			b.each(id, 500)
 		}
-		b.recount()
+		b.collected()
 		var group sync.WaitGroup
 		for range 4 {
 			group.Go(func() {
@@ -109,11 +109,11 @@ func TestATenantThatCannotBeFoldedIsAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.each(b.a, 100)
-	b.recount()
+	b.collected()
 	b.exec("INSERT INTO outcome_rollups (tenant_id, part, span, at, cells) SELECT tenant_id, 0, 1, date_trunc('day', at, 'UTC'), 'x' FROM outcome_deltas")
 	b.each(b.b, 100)
 	b.exec("UPDATE fold_backlogs SET since = since - interval '1 day'")
-	b.recount()
+	b.collected()
 	more, err := b.collector.Fold(t.Context(), clock.Now().AddDate(0, 0, 1))
 	if more || err == nil {
 		t.Errorf("more %v, error %v", more, err)

@@ -2,7 +2,7 @@
 // they were, and the roll-ups that statistics are answered from.
 //
 // It owns what is counted, the pass that counts it, and reading the newest and
-// the history. Outcomes are counted once, a stretch of time after the other,
+// the history. Outcomes are counted once, an interval after the other,
 // into totals that only grow, so that a pass costs what happened since the last
 // one and nothing more; rates are differences of two totals. It refuses to be
 // what alerts run on: those are Prometheus', see package telemetry.
@@ -18,11 +18,11 @@ import (
 // has it: package identity refuses it in tokens.
 var Service = uuid.Nil // an id that is never changed
 
-// Numbers are those of one tenant, or of the service, at one instant.
+// Numbers are those of one tenant, or of the service, at one time.
 type Numbers struct {
 	TakenAt time.Time // the beginning of the half minute in which they were taken
 	Jobs    Jobs
-	Waiting int64 // executions that wait, for their instant, a place or a worker
+	Waiting int64 // executions that wait, for their time, a place or a worker
 	Running int64 // executions that run
 	Workers int64 // that live; they are everybody's
 	// Executions is what executions came to since the service began to count, up
@@ -34,18 +34,18 @@ type Numbers struct {
 // inactive.
 type Jobs struct{ Total, Active, Paused int64 }
 
-// Outcomes counts executions that are over. It only grows, so the difference of two
+// Outcomes counts executions that are finished. It only grows, so the difference of two
 // is what happened between them.
 type Outcomes struct {
 	Completed, Failed, Cancelled int64
-	Skipped                      int64         // due instants that were skipped or missed, by record
+	Skipped                      int64         // scheduled times that were skipped or missed, by record
 	TimedOut                     int64         // of those that failed, how many by TIMEOUT
 	Retried                      int64         // of those that completed or failed, how many took more than one attempt
 	Timed                        int64         // of those that completed or failed, how many have a duration
 	Duration                     time.Duration // of these, all together
 }
 
-// Total is how many executions are over; what was skipped never was one.
+// Total is how many executions are finished; what was skipped never was one.
 func (o Outcomes) Total() int64 { return o.Completed + o.Failed + o.Cancelled }
 
 // Since is what happened after an earlier count.

@@ -64,7 +64,7 @@ func (b *bundle) rolled(tenant uuid.UUID) (counts ways) {
 	return counts
 }
 
-// many records so many executions that ended between two instants.
+// many records so many executions that ended between two times.
 func (b *bundle) many(tenant uuid.UUID, n int, from, to time.Duration) {
 	b.t.Helper()
 	b.exec(`INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, attempt, duration_ms, completed_at, created_at)
@@ -104,9 +104,9 @@ func TestOutcomesAreRolledUpOnce(t *testing.T) {
 	}
 }
 
-// One statement ended more than a transaction counts, all at its instant, before
+// One statement ended more than a transaction counts, all at its time, before
 // roll-ups were kept: they are rolled up together, and what was before them too.
-func TestOutcomesOfOneInstantAreRolledUp(t *testing.T) {
+func TestOutcomesOfOneTimeAreRolledUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec("UPDATE rollup_cursor SET rolled_from = now() - interval '1 hour'")
@@ -118,14 +118,14 @@ func TestOutcomesOfOneInstantAreRolledUp(t *testing.T) {
 	}
 }
 
-// What was under way when roll-ups began may commit after they were first made:
-// they begin with what is over for certain, and the rest is counted on the way
+// Runs under way when roll-ups began may commit after they were first made:
+// they begin with what is finished for certain, and the rest is counted on the way
 // forward, which stays behind.
 func TestRollupsBeginBehindWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var behind bool
-	// The migration's instant is kept as a local time, which may have been put
+	// The migration's time is kept as a local time, which may have been put
 	// back or forward in the minute between.
 	err := b.admin.QueryRow(t.Context(), `SELECT r.rolled_from = r.rolled_to AND abs(extract(epoch FROM v.tstamp - r.rolled_to::timestamp)) > 15
 		FROM rollup_cursor r, goose_db_version v WHERE v.version_id = 107`).Scan(&behind)

@@ -29,7 +29,7 @@ func (s store) writers(ctx context.Context) (at time.Time, writers []string, err
 	return at, writers, nil
 }
 
-// advance counts one stretch of time, rolls it up and, when that reaches lag
+// advance counts one interval, rolls it up and, when that reaches lag
 // before the mark, takes the numbers where nobody has yet; done says that nothing
 // is left for now.
 func (s store) advance(ctx context.Context, held lease.Lease, mark time.Time) (done, taken bool, err error) {
@@ -83,18 +83,18 @@ func (s store) advance(ctx context.Context, held lease.Lease, mark time.Time) (d
 	return done, taken && err == nil, err
 }
 
-// reach is up to where one stretch goes that begins at an instant: the instant
+// reach is up to where one interval goes that begins at a time: the time
 // itself where nothing may be counted yet.
 func reach(ctx context.Context, tx *postgres.Tx, from, mark time.Time) (to time.Time, err error) {
 	to = mark.Add(-lag)
-	if bound := from.Add(stretch); bound.Before(to) {
+	if bound := from.Add(interval); bound.Before(to) {
 		to = bound
 	}
 	if !to.After(from) {
 		return from, nil
 	}
-	if to, err = tx.FindStretchEnd(ctx, db.FindStretchEndParams{FromAt: from, ToAt: to, Rows: stretchRows}); err != nil {
-		return from, fmt.Errorf("find the end of a stretch: %w", err)
+	if to, err = tx.FindIntervalEnd(ctx, db.FindIntervalEndParams{FromAt: from, ToAt: to, Rows: intervalRows}); err != nil {
+		return from, fmt.Errorf("find the end of an interval: %w", err)
 	}
 	return to, nil
 }
@@ -115,7 +115,7 @@ type Recent struct {
 
 // Newest reads the newest numbers of a tenant, or of Service, which is for
 // platform administrators only. Those of a tenant that none were taken of yet are
-// zero, and so is their instant.
+// zero, and so is their time.
 func (s *Store) Newest(ctx context.Context, tenant uuid.UUID) (r Recent, err error) {
 	err = s.db.InTenant(ctx, tenant, func(tx *postgres.Tx) error {
 		newest, err := tx.GetMetrics(ctx, db.GetMetricsParams{TenantID: tenant, At: tx.At})

@@ -13,7 +13,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/statistics/rollup"
 )
 
-// back rolls up one stretch of what was over before roll-ups were kept, the newest
+// back rolls up one interval of what was finished before roll-ups were kept, the newest
 // first; done says that nothing is left.
 func (s store) back(ctx context.Context, held lease.Lease) (done bool, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
@@ -27,7 +27,7 @@ func (s store) back(ctx context.Context, held lease.Lease) (done bool, err error
 		if done = span.RolledFrom == nil; done {
 			return nil
 		}
-		start, err := tx.FindStretchStart(ctx, db.FindStretchStartParams{ToAt: *span.RolledFrom, Rows: stretchRows})
+		start, err := tx.FindIntervalStart(ctx, db.FindIntervalStartParams{ToAt: *span.RolledFrom, Rows: intervalRows})
 		if err != nil {
 			return fmt.Errorf("find the last outcomes that are not rolled up: %w", err)
 		}
@@ -56,7 +56,7 @@ type hour struct {
 	at     time.Time
 }
 
-// roll keeps what ended after one instant and up to another, a row for each tenant
+// roll keeps what ended after one time and up to another, a row for each tenant
 // and hour, to be folded into their roll-ups. The caller holds the cursor locked and
 // moves it.
 func roll(ctx context.Context, tx *postgres.Tx, from, to time.Time) error {

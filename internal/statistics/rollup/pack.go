@@ -4,7 +4,7 @@ import "encoding/binary"
 
 const version = 1
 
-// What a kind's byte is made of; 0 stands for a word that is not among these. The
+// The words of which a kind's byte is made; 0 stands for a word that is not among these. The
 // order is stored: add to the end only, and no more than 3, 7 and 7.
 var (
 	jobTypes = [...]string{1: "http", "function", "command"}                            // constant

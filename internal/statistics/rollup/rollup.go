@@ -48,7 +48,7 @@ const (
 	Week Span = 2
 )
 
-// Begin is when the roll-up begins that an instant is in.
+// Begin is when the roll-up begins that a time is in.
 func (s Span) Begin(t time.Time) time.Time {
 	t = t.UTC()
 	switch s {

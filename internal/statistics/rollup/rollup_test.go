@@ -63,7 +63,7 @@ func unpack(t *rapid.T, packed []byte, wanted func(uuid.UUID) bool) (all []rollu
 	return all
 }
 
-// Whatever is packed and merged, in whatever order, is what is read, each once.
+// A reader gets all that was packed and merged, in whatever order, each once.
 func TestNothingIsLostInPacking(t *testing.T) {
 	t.Parallel()
 	compare := gocmp.AllowUnexported(key{}, counts{})
@@ -115,7 +115,7 @@ func TestNothingIsLostInPacking(t *testing.T) {
 	})
 }
 
-// What was cut or changed on the way is refused or read as something else, and
+// A text that was cut or changed on the way is refused or read as something else, and
 // nothing worse.
 func TestWhatIsNoRollup(t *testing.T) {
 	t.Parallel()
