@@ -91,51 +91,6 @@ func (q *Queries) CancelBackfillsByJob(ctx context.Context, arg CancelBackfillsB
 	return result.RowsAffected(), nil
 }
 
-const CancelWaitingByBackfill = `-- name: CancelWaitingByBackfill :execrows
-WITH locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.backfill_id, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.generation, e.created_at, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.started_at, e.attempt_started_at, e.deadline_at, e.worker_id, e.lease_token, e.available_at, e.sweep_at, e.pooled, e.concurrency_limit, e.concurrency_key, e.has_slot, e.awaits_slot, e.awaits_turn, e.cancel_requested_at, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
-    WHERE e.tenant_id = $4 AND e.job_id = $5 AND e.backfill_id = $6
-    ORDER BY e.id FOR UPDATE
-),
-waiting AS MATERIALIZED (
-    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.backfill_id, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.generation, l.created_at, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.started_at, l.attempt_started_at, l.deadline_at, l.worker_id, l.lease_token, l.available_at, l.sweep_at, l.pooled, l.concurrency_limit, l.concurrency_key, l.has_slot, l.awaits_slot, l.awaits_turn, l.cancel_requested_at, l.cancel_reason, l.cancelled_by, l.parked_at, l.parked_reason, l.parked_outcome FROM locked l WHERE l.status IN ('pending', 'retrying')
-),
-moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
-INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                            status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
-SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
-       'cancelled', $1::text, $2::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, $3::timestamptz, w.created_at
-FROM waiting w
-ON CONFLICT (id, scheduled_at) DO NOTHING
-`
-
-type CancelWaitingByBackfillParams struct {
-	Reason      string
-	CancelledBy string
-	Now         time.Time
-	TenantID    uuid.UUID
-	JobID       uuid.UUID
-	BackfillID  *uuid.UUID
-}
-
-// Ends what waits of one backfill. Everything of it that is not over is locked
-// first, for the reasons of CancelWaitingByJob; RequestCancelByBackfill in the
-// same transaction finds the rest.
-func (q *Queries) CancelWaitingByBackfill(ctx context.Context, arg CancelWaitingByBackfillParams) (int64, error) {
-	result, err := q.db.Exec(ctx, CancelWaitingByBackfill,
-		arg.Reason,
-		arg.CancelledBy,
-		arg.Now,
-		arg.TenantID,
-		arg.JobID,
-		arg.BackfillID,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const ClaimBackfills = `-- name: ClaimBackfills :many
 SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.anchor_at, b.rate_per_minute, b.parameters, b.status, b.held_by, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, v.spec, (j.deleted_at IS NOT NULL)::boolean AS deleted, j.overlap_policy, j.max_concurrent,
        coalesce(b.anchor_at, (
@@ -619,34 +574,4 @@ func (q *Queries) LockJobDefinition(ctx context.Context, arg LockJobDefinitionPa
 	var i LockJobDefinitionRow
 	err := row.Scan(&i.Version, &i.AnchorAt, &i.Spec)
 	return i, err
-}
-
-const RequestCancelByBackfill = `-- name: RequestCancelByBackfill :execrows
-UPDATE active_executions SET cancel_requested_at = $1::timestamptz, cancel_reason = $2::text, cancelled_by = $3::text
-WHERE tenant_id = $4 AND job_id = $5 AND backfill_id = $6 AND status = 'running' AND cancel_requested_at IS NULL
-`
-
-type RequestCancelByBackfillParams struct {
-	Now         time.Time
-	Reason      string
-	CancelledBy string
-	TenantID    uuid.UUID
-	JobID       uuid.UUID
-	BackfillID  *uuid.UUID
-}
-
-// Asks for the end of what runs of one backfill, as RequestCancelByJob does.
-func (q *Queries) RequestCancelByBackfill(ctx context.Context, arg RequestCancelByBackfillParams) (int64, error) {
-	result, err := q.db.Exec(ctx, RequestCancelByBackfill,
-		arg.Now,
-		arg.Reason,
-		arg.CancelledBy,
-		arg.TenantID,
-		arg.JobID,
-		arg.BackfillID,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }

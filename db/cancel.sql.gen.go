@@ -12,9 +12,132 @@ import (
 	"github.com/google/uuid"
 )
 
+const CancelExecution = `-- name: CancelExecution :one
+WITH locked AS MATERIALIZED (
+    SELECT e.id, e.job_id, e.status, e.cancel_requested_at FROM active_executions e WHERE e.tenant_id = $4 AND e.id = $5 FOR UPDATE
+),
+asked AS (
+    UPDATE active_executions e SET cancel_requested_at = $3::timestamptz, cancel_reason = $1::text, cancelled_by = $2::text
+    WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.status = 'running' AND l.cancel_requested_at IS NULL))
+),
+tried AS (
+    UPDATE active_executions e SET sweep_at = $3::timestamptz
+    WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.status = 'parked'))
+)
+SELECT l.job_id, (cancel_waiting(ARRAY[l.id], $1::text, $2::text, $3::timestamptz) > 0)::boolean AS cancelled FROM locked l
+`
+
+type CancelExecutionParams struct {
+	Reason      string
+	CancelledBy string
+	Now         time.Time
+	TenantID    uuid.UUID
+	ID          uuid.UUID
+}
+
+type CancelExecutionRow struct {
+	JobID     uuid.UUID
+	Cancelled bool
+}
+
+// Cancels one waiting execution, or asks one that runs to end; a second request keeps
+// the moment of the first, its reason and who made it. A parked one is tried again at
+// once: it ran, and keeps its outcome. The row is locked first: a claim or an
+// outcome that is just being written comes before, or after. No row where it has
+// finished.
+func (q *Queries) CancelExecution(ctx context.Context, arg CancelExecutionParams) (CancelExecutionRow, error) {
+	row := q.db.QueryRow(ctx, CancelExecution,
+		arg.Reason,
+		arg.CancelledBy,
+		arg.Now,
+		arg.TenantID,
+		arg.ID,
+	)
+	var i CancelExecutionRow
+	err := row.Scan(&i.JobID, &i.Cancelled)
+	return i, err
+}
+
+const CancelExecutionsOfBackfill = `-- name: CancelExecutionsOfBackfill :exec
+WITH locked AS MATERIALIZED (
+    SELECT e.id, e.status, e.cancel_requested_at FROM active_executions e
+    WHERE e.tenant_id = $4 AND e.job_id = $5 AND e.backfill_id = $6
+    ORDER BY e.id FOR UPDATE
+),
+asked AS (
+    UPDATE active_executions e SET cancel_requested_at = $3::timestamptz, cancel_reason = $1::text, cancelled_by = $2::text
+    WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.status = 'running' AND l.cancel_requested_at IS NULL))
+)
+SELECT cancel_waiting(ARRAY(SELECT l.id FROM locked l), $1::text, $2::text, $3::timestamptz)::bigint AS cancelled
+`
+
+type CancelExecutionsOfBackfillParams struct {
+	Reason      string
+	CancelledBy string
+	Now         time.Time
+	TenantID    uuid.UUID
+	JobID       uuid.UUID
+	BackfillID  *uuid.UUID
+}
+
+// CancelExecutionsOfJob for one backfill; a parked execution of it is tried again.
+func (q *Queries) CancelExecutionsOfBackfill(ctx context.Context, arg CancelExecutionsOfBackfillParams) error {
+	_, err := q.db.Exec(ctx, CancelExecutionsOfBackfill,
+		arg.Reason,
+		arg.CancelledBy,
+		arg.Now,
+		arg.TenantID,
+		arg.JobID,
+		arg.BackfillID,
+	)
+	return err
+}
+
+const CancelExecutionsOfJob = `-- name: CancelExecutionsOfJob :exec
+WITH locked AS MATERIALIZED (
+    SELECT e.id, e.status, e.backfill_id, e.cancel_requested_at FROM active_executions e
+    WHERE e.tenant_id = $5 AND e.job_id = $6
+    ORDER BY e.id FOR UPDATE
+),
+asked AS (
+    UPDATE active_executions e SET cancel_requested_at = $4::timestamptz, cancel_reason = $2::text, cancelled_by = $3::text
+    WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.status IN ('running', 'parked') AND l.cancel_requested_at IS NULL))
+)
+SELECT cancel_waiting(ARRAY(SELECT l.id FROM locked l WHERE l.backfill_id IS NULL OR NOT $1::boolean),
+                      $2::text, $3::text, $4::timestamptz)::bigint AS cancelled
+`
+
+type CancelExecutionsOfJobParams struct {
+	SpareBackfills bool
+	Reason         string
+	CancelledBy    string
+	Now            time.Time
+	TenantID       uuid.UUID
+	JobID          uuid.UUID
+}
+
+// Cancels the waiting executions of one job, or with spare_backfills those that no
+// backfill made, and asks the running ones to end: the worker, the completion and the
+// sweeper all look at the mark under the row's lock. A parked execution is not tried
+// again either. For a job with few active executions; see OrderCancellation. Everything
+// of the job is locked first, in id order, and only then asked where it stands: an
+// attempt whose failure is just being written waits after that, and one that is just
+// being claimed runs.
+func (q *Queries) CancelExecutionsOfJob(ctx context.Context, arg CancelExecutionsOfJobParams) error {
+	_, err := q.db.Exec(ctx, CancelExecutionsOfJob,
+		arg.SpareBackfills,
+		arg.Reason,
+		arg.CancelledBy,
+		arg.Now,
+		arg.TenantID,
+		arg.JobID,
+	)
+	return err
+}
+
 const CancelPieceOfJob = `-- name: CancelPieceOfJob :one
 WITH piece AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.backfill_id, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.generation, e.created_at, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.started_at, e.attempt_started_at, e.deadline_at, e.worker_id, e.lease_token, e.available_at, e.sweep_at, e.pooled, e.concurrency_limit, e.concurrency_key, e.has_slot, e.awaits_slot, e.awaits_turn, e.cancel_requested_at, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
+    SELECT e.id, e.scheduled_at, e.status FROM active_executions e
     WHERE e.tenant_id = $1 AND e.job_id = $2 AND e.generation <= $3
       AND (e.scheduled_at, e.id) > ($4::timestamptz, $5::uuid)
       AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL)
@@ -27,16 +150,10 @@ asked AS (
     UPDATE active_executions e SET cancel_requested_at = now(), cancel_reason = $8::text, cancelled_by = $9::text
     WHERE e.id = ANY (ARRAY(SELECT p.id FROM piece p WHERE p.status IN ('running', 'parked')))
 ),
-moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT p.id FROM piece p WHERE p.status IN ('pending', 'retrying')))),
-recorded AS (
-    INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                                status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
-    SELECT p.id, p.scheduled_at, p.tenant_id, p.job_id, p.job_version, p.trigger_type, p.triggered_by, p.job_type, p.priority, p.parameters,
-           'cancelled', $8::text, $9::text, p.attempt, p.max_attempts, p.progress, p.attempts, p.backfill_id, p.started_at, now(), p.created_at
-    FROM piece p WHERE p.status IN ('pending', 'retrying')
-    ON CONFLICT (id, scheduled_at) DO NOTHING
+cancelled AS MATERIALIZED (
+    SELECT cancel_waiting(ARRAY(SELECT p.id FROM piece p), $8::text, $9::text, now()) AS executions
 )
-SELECT p.scheduled_at, p.id, count(*) OVER ()::int AS executions FROM piece p ORDER BY p.scheduled_at DESC, p.id DESC LIMIT 1
+SELECT p.scheduled_at, p.id, (count(*) OVER ())::int AS executions FROM piece p CROSS JOIN cancelled ORDER BY p.scheduled_at DESC, p.id DESC LIMIT 1
 `
 
 type CancelPieceOfJobParams struct {
@@ -57,10 +174,11 @@ type CancelPieceOfJobRow struct {
 	Executions  int32
 }
 
-// Ends some of what waits under an order, from a place in the order of scheduled
-// times on, and asks what runs, or is parked, to end. It begins where the last piece ended, so
-// that it does not read again what that one removed. Skips what is locked: a
-// claim or an outcome that is being written, or another promoter.
+// Cancels some of what waits under an order, from a place in the order of scheduled
+// times on, and asks what runs, or is parked, to end. It begins where the last piece
+// ended, so that it does not read again what that one removed. Skips locked rows: a
+// claim or an outcome that is being written, or another process that cancels.
+// The join is what has cancel_waiting called.
 func (q *Queries) CancelPieceOfJob(ctx context.Context, arg CancelPieceOfJobParams) (CancelPieceOfJobRow, error) {
 	row := q.db.QueryRow(ctx, CancelPieceOfJob,
 		arg.TenantID,
@@ -80,7 +198,7 @@ func (q *Queries) CancelPieceOfJob(ctx context.Context, arg CancelPieceOfJobPara
 
 const CancelPieceOfTenant = `-- name: CancelPieceOfTenant :one
 WITH piece AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.backfill_id, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.generation, e.created_at, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.started_at, e.attempt_started_at, e.deadline_at, e.worker_id, e.lease_token, e.available_at, e.sweep_at, e.pooled, e.concurrency_limit, e.concurrency_key, e.has_slot, e.awaits_slot, e.awaits_turn, e.cancel_requested_at, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
+    SELECT e.id, e.scheduled_at, e.status FROM active_executions e
     WHERE e.tenant_id = $1
       AND EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = $1 AND c.suspended)
       AND (e.scheduled_at, e.id) > ($2::timestamptz, $3::uuid)
@@ -93,16 +211,10 @@ asked AS (
     UPDATE active_executions e SET cancel_requested_at = now(), cancel_reason = $5::text, cancelled_by = $6::text
     WHERE e.id = ANY (ARRAY(SELECT p.id FROM piece p WHERE p.status IN ('running', 'parked')))
 ),
-moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT p.id FROM piece p WHERE p.status IN ('pending', 'retrying')))),
-recorded AS (
-    INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                                status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
-    SELECT p.id, p.scheduled_at, p.tenant_id, p.job_id, p.job_version, p.trigger_type, p.triggered_by, p.job_type, p.priority, p.parameters,
-           'cancelled', $5::text, $6::text, p.attempt, p.max_attempts, p.progress, p.attempts, p.backfill_id, p.started_at, now(), p.created_at
-    FROM piece p WHERE p.status IN ('pending', 'retrying')
-    ON CONFLICT (id, scheduled_at) DO NOTHING
+cancelled AS MATERIALIZED (
+    SELECT cancel_waiting(ARRAY(SELECT p.id FROM piece p), $5::text, $6::text, now()) AS executions
 )
-SELECT p.scheduled_at, p.id, count(*) OVER ()::int AS executions FROM piece p ORDER BY p.scheduled_at DESC, p.id DESC LIMIT 1
+SELECT p.scheduled_at, p.id, (count(*) OVER ())::int AS executions FROM piece p CROSS JOIN cancelled ORDER BY p.scheduled_at DESC, p.id DESC LIMIT 1
 `
 
 type CancelPieceOfTenantParams struct {
@@ -121,6 +233,7 @@ type CancelPieceOfTenantRow struct {
 }
 
 // CancelPieceOfJob for everything of a tenant, for as long as it is suspended.
+// The join is what has cancel_waiting called.
 func (q *Queries) CancelPieceOfTenant(ctx context.Context, arg CancelPieceOfTenantParams) (CancelPieceOfTenantRow, error) {
 	row := q.db.QueryRow(ctx, CancelPieceOfTenant,
 		arg.TenantID,
@@ -133,92 +246,6 @@ func (q *Queries) CancelPieceOfTenant(ctx context.Context, arg CancelPieceOfTena
 	var i CancelPieceOfTenantRow
 	err := row.Scan(&i.ScheduledAt, &i.ID, &i.Executions)
 	return i, err
-}
-
-const CancelWaitingByJob = `-- name: CancelWaitingByJob :execrows
-WITH locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.backfill_id, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.generation, e.created_at, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.started_at, e.attempt_started_at, e.deadline_at, e.worker_id, e.lease_token, e.available_at, e.sweep_at, e.pooled, e.concurrency_limit, e.concurrency_key, e.has_slot, e.awaits_slot, e.awaits_turn, e.cancel_requested_at, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
-    WHERE e.tenant_id = $4 AND e.job_id = $5
-    ORDER BY e.id FOR UPDATE
-),
-waiting AS MATERIALIZED (
-    SELECT l.id, l.tenant_id, l.job_id, l.job_version, l.backfill_id, l.scheduled_at, l.trigger_type, l.triggered_by, l.job_type, l.priority, l.parameters, l.generation, l.created_at, l.status, l.attempt, l.max_attempts, l.lost_count, l.timeout_ms, l.progress, l.attempts, l.started_at, l.attempt_started_at, l.deadline_at, l.worker_id, l.lease_token, l.available_at, l.sweep_at, l.pooled, l.concurrency_limit, l.concurrency_key, l.has_slot, l.awaits_slot, l.awaits_turn, l.cancel_requested_at, l.cancel_reason, l.cancelled_by, l.parked_at, l.parked_reason, l.parked_outcome FROM locked l WHERE l.status IN ('pending', 'retrying')
-      AND (l.backfill_id IS NULL OR NOT $6::boolean)
-),
-moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
-INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                            status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
-SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
-       'cancelled', $1::text, $2::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, $3::timestamptz, w.created_at
-FROM waiting w
-ON CONFLICT (id, scheduled_at) DO NOTHING
-`
-
-type CancelWaitingByJobParams struct {
-	Reason         string
-	CancelledBy    string
-	Now            time.Time
-	TenantID       uuid.UUID
-	JobID          uuid.UUID
-	SpareBackfills bool
-}
-
-// Ends the waiting executions of one job, or with spare_backfills those that no
-// backfill made. For a job with few active executions; see OrderCancellation.
-// Everything of the job that is not over is locked first, in id order, and only
-// then asked whether it waits: an attempt whose failure is just being written
-// waits after that, and one that is just being claimed runs. What runs stays
-// locked, so that a RequestCancelByJob in the same transaction finds it.
-func (q *Queries) CancelWaitingByJob(ctx context.Context, arg CancelWaitingByJobParams) (int64, error) {
-	result, err := q.db.Exec(ctx, CancelWaitingByJob,
-		arg.Reason,
-		arg.CancelledBy,
-		arg.Now,
-		arg.TenantID,
-		arg.JobID,
-		arg.SpareBackfills,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const CancelWaitingExecution = `-- name: CancelWaitingExecution :execrows
-WITH waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.backfill_id, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.generation, e.created_at, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.started_at, e.attempt_started_at, e.deadline_at, e.worker_id, e.lease_token, e.available_at, e.sweep_at, e.pooled, e.concurrency_limit, e.concurrency_key, e.has_slot, e.awaits_slot, e.awaits_turn, e.cancel_requested_at, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
-    WHERE e.tenant_id = $4 AND e.id = $5 AND e.status IN ('pending', 'retrying')
-),
-moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
-INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                            status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
-SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
-       'cancelled', $1::text, $2::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, $3::timestamptz, w.created_at
-FROM waiting w
-ON CONFLICT (id, scheduled_at) DO NOTHING
-`
-
-type CancelWaitingExecutionParams struct {
-	Reason      string
-	CancelledBy string
-	Now         time.Time
-	TenantID    uuid.UUID
-	ID          uuid.UUID
-}
-
-// Ends one run that waits, for a row that the caller holds locked.
-func (q *Queries) CancelWaitingExecution(ctx context.Context, arg CancelWaitingExecutionParams) (int64, error) {
-	result, err := q.db.Exec(ctx, CancelWaitingExecution,
-		arg.Reason,
-		arg.CancelledBy,
-		arg.Now,
-		arg.TenantID,
-		arg.ID,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }
 
 const CloseCancellation = `-- name: CloseCancellation :execrows
@@ -261,7 +288,7 @@ type CountExecutionsOfJobParams struct {
 	Most     int32
 }
 
-// How many of a job are not over, of at most so many that are counted.
+// How many of a job have not finished, of at most so many that are counted.
 func (q *Queries) CountExecutionsOfJob(ctx context.Context, arg CountExecutionsOfJobParams) (int64, error) {
 	row := q.db.QueryRow(ctx, CountExecutionsOfJob, arg.TenantID, arg.JobID, arg.Most)
 	var count int64
@@ -334,36 +361,6 @@ func (q *Queries) FindPieceOfTenant(ctx context.Context, arg FindPieceOfTenantPa
 	return i, err
 }
 
-const GetCancellation = `-- name: GetCancellation :one
-SELECT o.requested_at,
-       (SELECT count(*) FROM (
-            SELECT 1 FROM active_executions e
-            WHERE e.tenant_id = $1 AND e.job_id = $2 AND e.generation <= o.generation
-              AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL) AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL)
-            LIMIT $3) few)::int AS remaining
-FROM cancellations o WHERE o.tenant_id = $1 AND o.job_id = $2 ORDER BY o.generation DESC LIMIT 1
-`
-
-type GetCancellationParams struct {
-	TenantID uuid.UUID
-	JobID    uuid.UUID
-	Most     int32
-}
-
-type GetCancellationRow struct {
-	RequestedAt time.Time
-	Remaining   int32
-}
-
-// How far the cancelling of a job is: since when, and how much of it is left, of
-// at most so many that are counted. No row where nothing is being cancelled.
-func (q *Queries) GetCancellation(ctx context.Context, arg GetCancellationParams) (GetCancellationRow, error) {
-	row := q.db.QueryRow(ctx, GetCancellation, arg.TenantID, arg.JobID, arg.Most)
-	var i GetCancellationRow
-	err := row.Scan(&i.RequestedAt, &i.Remaining)
-	return i, err
-}
-
 const ListCancellations = `-- name: ListCancellations :many
 SELECT o.tenant_id, o.job_id, o.generation, o.spare_backfills, o.reason, o.cancelled_by
 FROM cancellations o
@@ -380,7 +377,7 @@ type ListCancellationsRow struct {
 	CancelledBy    string
 }
 
-// Cross-tenant: the promoters. The oldest order of each job, tenants in turns.
+// Cross-tenant: maintenance. The oldest order of each job, tenants in turns.
 func (q *Queries) ListCancellations(ctx context.Context, batchSize int32) ([]ListCancellationsRow, error) {
 	rows, err := q.db.Query(ctx, ListCancellations, batchSize)
 	if err != nil {
@@ -415,7 +412,7 @@ WHERE t.status IN ('suspended', 'deleting')
 ORDER BY random() LIMIT $1
 `
 
-// Cross-tenant: the promoters. Tenants that are suspended or being deleted and of
+// Cross-tenant: maintenance. Tenants that are suspended or being deleted and of
 // which something waits, or runs and is not asked to end.
 func (q *Queries) ListSuspendedTenants(ctx context.Context, batchSize int32) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, ListSuspendedTenants, batchSize)
@@ -437,37 +434,13 @@ func (q *Queries) ListSuspendedTenants(ctx context.Context, batchSize int32) ([]
 	return items, nil
 }
 
-const LockExecution = `-- name: LockExecution :one
-SELECT status, job_id, scheduled_at FROM active_executions WHERE tenant_id = $1 AND id = $2 FOR UPDATE
-`
-
-type LockExecutionParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
-}
-
-type LockExecutionRow struct {
-	Status      string
-	JobID       uuid.UUID
-	ScheduledAt time.Time
-}
-
-// One run that is not over, locked: a claim or an outcome that is just being
-// written comes before, or after. No row where it is over.
-func (q *Queries) LockExecution(ctx context.Context, arg LockExecutionParams) (LockExecutionRow, error) {
-	row := q.db.QueryRow(ctx, LockExecution, arg.TenantID, arg.ID)
-	var i LockExecutionRow
-	err := row.Scan(&i.Status, &i.JobID, &i.ScheduledAt)
-	return i, err
-}
-
 const LockExecutionsOfJobs = `-- name: LockExecutionsOfJobs :exec
 SELECT id FROM active_executions WHERE job_id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE
 `
 
-// Cross-tenant: the promoter, for jobs whose rows it holds, before it cancels what
-// is active of several of them: job by job it would lock out of order, and wait in
-// a circle with a completion, which locks in id order what is of many jobs.
+// Cross-tenant: the promoter, for jobs whose rows it holds, before it cancels the
+// active executions of several of them: job by job it would lock out of order, and wait
+// in a circle with a completion, which locks executions of many jobs in id order.
 func (q *Queries) LockExecutionsOfJobs(ctx context.Context, jobIds []uuid.UUID) error {
 	_, err := q.db.Exec(ctx, LockExecutionsOfJobs, jobIds)
 	return err
@@ -495,8 +468,8 @@ type OrderCancellationParams struct {
 }
 
 // Orders that everything that a job has by now is cancelled, for a job that the
-// caller holds locked. From the commit on no claim takes any of it; promoters
-// cancel it in pieces. What is made of the job afterwards is of the next
+// caller holds locked. From the commit on no claim starts any of it; it is cancelled in
+// pieces. What is made of the job afterwards is of the next
 // generation and not meant. Writing the tenant's count waits for the claims
 // under way, and those after it see the order.
 func (q *Queries) OrderCancellation(ctx context.Context, arg OrderCancellationParams) error {
@@ -507,62 +480,6 @@ func (q *Queries) OrderCancellation(ctx context.Context, arg OrderCancellationPa
 		arg.Now,
 		arg.Reason,
 		arg.CancelledBy,
-	)
-	return err
-}
-
-const RequestCancelByJob = `-- name: RequestCancelByJob :execrows
-UPDATE active_executions SET cancel_requested_at = $1::timestamptz, cancel_reason = $2::text, cancelled_by = $3::text
-WHERE tenant_id = $4 AND job_id = $5 AND status IN ('running', 'parked') AND cancel_requested_at IS NULL
-`
-
-type RequestCancelByJobParams struct {
-	Now         time.Time
-	Reason      string
-	CancelledBy string
-	TenantID    uuid.UUID
-	JobID       uuid.UUID
-}
-
-// Asks for the end of what runs of one job: the heartbeat of its worker, the
-// completion and the sweeper all look at the mark under the row's lock. An
-// execution whose outcome is parked is not tried again either.
-func (q *Queries) RequestCancelByJob(ctx context.Context, arg RequestCancelByJobParams) (int64, error) {
-	result, err := q.db.Exec(ctx, RequestCancelByJob,
-		arg.Now,
-		arg.Reason,
-		arg.CancelledBy,
-		arg.TenantID,
-		arg.JobID,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const RequestCancelExecution = `-- name: RequestCancelExecution :exec
-UPDATE active_executions SET cancel_requested_at = $1::timestamptz, cancel_reason = $2::text, cancelled_by = $3::text
-WHERE tenant_id = $4 AND id = $5 AND status = 'running' AND cancel_requested_at IS NULL
-`
-
-type RequestCancelExecutionParams struct {
-	Now         time.Time
-	Reason      string
-	CancelledBy string
-	TenantID    uuid.UUID
-	ID          uuid.UUID
-}
-
-// Asks for the end of one run, as RequestCancelByJob does. A second request
-// keeps the instant of the first, its reason and who made it.
-func (q *Queries) RequestCancelExecution(ctx context.Context, arg RequestCancelExecutionParams) error {
-	_, err := q.db.Exec(ctx, RequestCancelExecution,
-		arg.Now,
-		arg.Reason,
-		arg.CancelledBy,
-		arg.TenantID,
-		arg.ID,
 	)
 	return err
 }

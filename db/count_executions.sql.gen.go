@@ -156,6 +156,36 @@ func (q *Queries) CountRunsByWorker(ctx context.Context, tenantID uuid.UUID) ([]
 	return items, nil
 }
 
+const GetCancellation = `-- name: GetCancellation :one
+SELECT o.requested_at,
+       (SELECT count(*) FROM (
+            SELECT 1 FROM active_executions e
+            WHERE e.tenant_id = $1 AND e.job_id = $2 AND e.generation <= o.generation
+              AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL) AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL)
+            LIMIT $3) few)::int AS remaining
+FROM cancellations o WHERE o.tenant_id = $1 AND o.job_id = $2 ORDER BY o.generation DESC LIMIT 1
+`
+
+type GetCancellationParams struct {
+	TenantID uuid.UUID
+	JobID    uuid.UUID
+	Most     int32
+}
+
+type GetCancellationRow struct {
+	RequestedAt time.Time
+	Remaining   int32
+}
+
+// How far the cancelling of a job is: since when, and how much of it is left, of
+// at most so many that are counted. No row where nothing is being cancelled.
+func (q *Queries) GetCancellation(ctx context.Context, arg GetCancellationParams) (GetCancellationRow, error) {
+	row := q.db.QueryRow(ctx, GetCancellation, arg.TenantID, arg.JobID, arg.Most)
+	var i GetCancellationRow
+	err := row.Scan(&i.RequestedAt, &i.Remaining)
+	return i, err
+}
+
 const ListObstacles = `-- name: ListObstacles :many
 WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
 waiting AS MATERIALIZED (

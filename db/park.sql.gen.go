@@ -43,7 +43,7 @@ walk AS (
     FROM walk w WHERE w.tenant_id IS NOT NULL
 )
 SELECT d.id, d.tenant_id, d.job_id, d.job_type, d.scheduled_at, coalesce(d.parked_outcome, '')::text AS outcome,
-       EXISTS (SELECT 1 FROM tenants t WHERE t.id = d.tenant_id AND t.status = 'deleting') AS forgotten
+       EXISTS (SELECT 1 FROM tenants t WHERE t.id = d.tenant_id AND t.status = 'deleting') AS deleting
 FROM (SELECT w.tenant_id FROM walk w WHERE w.tenant_id IS NOT NULL) w CROSS JOIN LATERAL (
     SELECT e.id, e.tenant_id, e.job_id, e.job_type, e.scheduled_at, e.parked_outcome, row_number() OVER (ORDER BY e.sweep_at) AS turn
     FROM active_executions e
@@ -65,7 +65,7 @@ type ListParkedExecutionsRow struct {
 	JobType     string
 	ScheduledAt time.Time
 	Outcome     string
-	Forgotten   bool
+	Deleting    bool
 }
 
 // Cross-tenant: the sweeper. What is parked and to be tried now, in turns by
@@ -87,7 +87,7 @@ func (q *Queries) ListParkedExecutions(ctx context.Context, arg ListParkedExecut
 			&i.JobType,
 			&i.ScheduledAt,
 			&i.Outcome,
-			&i.Forgotten,
+			&i.Deleting,
 		); err != nil {
 			return nil, err
 		}
@@ -222,7 +222,7 @@ type ParkLostExecutionsRow struct {
 
 // Cross-tenant: the sweeper, for executions that it should reassign or end and
 // that the database refuses. What counts as lost, and what becomes of it, is as
-// in ReclaimExecutions; what is locked is skipped as there.
+// in ReassignExecutions; what is locked is skipped as there.
 // The join is what has end_runs called.
 func (q *Queries) ParkLostExecutions(ctx context.Context, arg ParkLostExecutionsParams) ([]ParkLostExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ParkLostExecutions,
@@ -305,7 +305,7 @@ locked AS MATERIALIZED (
                      WHEN $2::boolean THEN 'completed'
                      WHEN $3::bigint < 0 OR e.attempt >= e.max_attempts THEN 'failed'
                      ELSE 'retrying' END AS verdict,
-           coalesce((SELECT CASE WHEN j.overlap_policy = 'allow' THEN 0 ELSE j.max_concurrent END FROM scheduled_jobs j WHERE j.id = e.job_id), 0)::smallint AS gate
+           coalesce((SELECT CASE WHEN j.overlap_policy = 'allow' THEN 0 ELSE j.max_concurrent END FROM scheduled_jobs j WHERE j.id = e.job_id), 0)::smallint AS slot_limit
     FROM active_executions e WHERE e.id = $4 AND e.status = 'parked' FOR UPDATE OF e SKIP LOCKED
 ),
 moved AS (
@@ -327,7 +327,7 @@ recorded AS (
 ),
 again AS (
     UPDATE active_executions e SET
-        status = 'retrying', worker_id = NULL, lease_token = NULL, concurrency_limit = l.gate, pooled = (l.gate = 0 AND e.concurrency_key IS NULL),
+        status = 'retrying', worker_id = NULL, lease_token = NULL, concurrency_limit = l.slot_limit, pooled = (l.slot_limit = 0 AND e.concurrency_key IS NULL),
         available_at = clock.at, sweep_at = 'infinity', parked_at = NULL, parked_reason = NULL, parked_outcome = NULL,
         attempts = e.attempts || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
             'number', l.attempt, 'startedAt', l.attempt_started_at, 'endedAt', l.parked_at, 'durationUs', $5::bigint, 'workerId', l.worker_id,
@@ -385,23 +385,4 @@ func (q *Queries) StoreParkedExecution(ctx context.Context, arg StoreParkedExecu
 		return nil, err
 	}
 	return items, nil
-}
-
-const TryParkedExecution = `-- name: TryParkedExecution :execrows
-UPDATE active_executions SET sweep_at = $1::timestamptz WHERE tenant_id = $2 AND id = $3 AND status = 'parked'
-`
-
-type TryParkedExecutionParams struct {
-	Now      time.Time
-	TenantID uuid.UUID
-	ID       uuid.UUID
-}
-
-// Has the end of one parked execution tried again at once.
-func (q *Queries) TryParkedExecution(ctx context.Context, arg TryParkedExecutionParams) (int64, error) {
-	result, err := q.db.Exec(ctx, TryParkedExecution, arg.Now, arg.TenantID, arg.ID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }

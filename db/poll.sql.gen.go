@@ -65,10 +65,10 @@ walk AS (
         ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1
     ) n
 ),
-stretch AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type, row_number() OVER () AS place FROM walk w LIMIT $4::int),
+step AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type, row_number() OVER () AS nth FROM walk w LIMIT $4::int),
 ending AS MATERIALIZED (
-    SELECT s.tenant_id FROM stretch s
-    WHERE s.tenant_id < (SELECT l.tenant_id FROM stretch l WHERE l.place = $4::int)
+    SELECT s.tenant_id FROM step s
+    WHERE s.tenant_id < (SELECT l.tenant_id FROM step l WHERE l.nth = $4::int)
     ORDER BY s.tenant_id DESC LIMIT 1
 ),
 cancelling AS MATERIALIZED (
@@ -76,7 +76,7 @@ cancelling AS MATERIALIZED (
 ),
 lines AS MATERIALIZED (
     SELECT t.tenant_id, t.priority, t.job_type, p.seen, (SELECT c.since FROM cancelling c WHERE c.tenant_id = t.tenant_id) AS since
-    FROM stretch t CROSS JOIN LATERAL (
+    FROM step t CROSS JOIN LATERAL (
         SELECT count(*) AS seen FROM (
             SELECT 1 FROM active_executions e
             WHERE e.pooled AND e.tenant_id = t.tenant_id AND e.priority = t.priority AND e.job_type = t.job_type
@@ -126,11 +126,11 @@ found AS (
     WHERE l.since IS NOT NULL
 ),
 aged AS (
-    SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since, f.id) + random() * $7::int AS place
+    SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since, f.id) + random() * $7::int AS nth
     FROM found f
 ),
 shared AS (
-    SELECT a.tenant_id, a.id, row_number() OVER (PARTITION BY a.tenant_id, a.weight ORDER BY a.place)::float8 / a.weight AS share FROM aged a
+    SELECT a.tenant_id, a.id, row_number() OVER (PARTITION BY a.tenant_id, a.weight ORDER BY a.nth)::float8 / a.weight AS share FROM aged a
 ),
 turns AS (
     SELECT s.tenant_id, s.id, row_number() OVER (PARTITION BY s.tenant_id ORDER BY s.share, s.id) + coalesce(b.runs, 0) AS turn
@@ -138,10 +138,10 @@ turns AS (
     LEFT JOIN (SELECT unnest($8::uuid[]) AS tenant_id, unnest($9::int[]) AS runs) b ON b.tenant_id = s.tenant_id
 ),
 chosen AS MATERIALIZED (
-    SELECT t.tenant_id, t.id, row_number() OVER (ORDER BY t.turn, random()) AS place FROM turns t ORDER BY 3 LIMIT (SELECT wanted FROM clock)
+    SELECT t.tenant_id, t.id, row_number() OVER (ORDER BY t.turn, random()) AS nth FROM turns t ORDER BY 3 LIMIT (SELECT wanted FROM clock)
 )
-SELECT ARRAY(SELECT c.id FROM chosen c ORDER BY c.place)::uuid[] AS ids,
-       ARRAY(SELECT c.tenant_id FROM chosen c ORDER BY c.place)::uuid[] AS tenant_ids,
+SELECT ARRAY(SELECT c.id FROM chosen c ORDER BY c.nth)::uuid[] AS ids,
+       ARRAY(SELECT c.tenant_id FROM chosen c ORDER BY c.nth)::uuid[] AS tenant_ids,
        coalesce((SELECT n.tenant_id FROM ending n), '00000000-0000-0000-0000-000000000000')::uuid AS next_after
 `
 
@@ -149,7 +149,7 @@ type ListPooledExecutionsParams struct {
 	Now         *time.Time
 	BatchSize   int32
 	AfterTenant uuid.UUID
-	Stretch     int32
+	Lines       int32
 	LeftTypes   []string
 	MaxRunning  int32
 	Spread      int32
@@ -163,15 +163,14 @@ type ListPooledExecutionsRow struct {
 	NextAfter uuid.UUID
 }
 
-// Cross-tenant: the worker. What waits in the pool and may start, in the order
-// in which it should. It locks nothing, the claim decides; each place in a line
-// is moved by up to spread, so that workers that ask at one time ask for
-// different rows.
-// A line is what a tenant has of one priority and type. One step into
-// active_executions_pool finds the next, so that a long line costs no more than
-// a short one. Each look takes the next stretch of lines, without the tenant in
-// which it ends, and says where the one after it begins. Lines of tenants whose
-// limits are met, and of types that the worker does not run, are passed over.
+// Cross-tenant: the worker. Executions in the pool that may start, in the order in
+// which they should. It locks nothing, the claim decides; each position is moved by up
+// to spread, so that workers that poll at one time ask for different rows.
+// It steps through the pool by tenant, priority and type: one step into
+// active_executions_pool finds the next of these lines, so a long backlog costs no more
+// than a short one. Each poll takes the next batch of lines, without the tenant in
+// which it ends, and returns where the one after it begins. It passes over tenants
+// whose limits are met, and types that the worker leaves to others.
 // Fair between tenants: each has its turns beside the others, and first those
 // of which the fewest run at this worker (busy_tenants, busy_runs).
 // Fair within a tenant: lanes share 6:3:1 as they do in Redis, and within a lane
@@ -181,13 +180,15 @@ type ListPooledExecutionsRow struct {
 // While executions of a tenant are being cancelled, its lines may hold nothing
 // else for long. A poll reads the first thousand of such a line and the first
 // thousand made since, and returns those that are not being cancelled.
+// Longer than 60 lines: where it goes on, who is passed over and what is fair follow
+// from the same lines, and a round trip for each step would be one for each poll.
 // The last tenant all of whose lines are seen, when there may be more.
 func (q *Queries) ListPooledExecutions(ctx context.Context, arg ListPooledExecutionsParams) (ListPooledExecutionsRow, error) {
 	row := q.db.QueryRow(ctx, ListPooledExecutions,
 		arg.Now,
 		arg.BatchSize,
 		arg.AfterTenant,
-		arg.Stretch,
+		arg.Lines,
 		arg.LeftTypes,
 		arg.MaxRunning,
 		arg.Spread,
@@ -231,12 +232,12 @@ found AS (
 ),
 last_key AS MATERIALIZED (
     SELECT n.tenant_id, n.concurrency_key
-    FROM (SELECT y.tenant_id, y.concurrency_key, row_number() OVER (ORDER BY y.tenant_id, y.concurrency_key) AS place FROM keys y) n
-    WHERE n.place = $1::int
+    FROM (SELECT y.tenant_id, y.concurrency_key, row_number() OVER (ORDER BY y.tenant_id, y.concurrency_key) AS nth FROM keys y) n
+    WHERE n.nth = $1::int
 ),
-placed AS MATERIALIZED (SELECT f.id, f.tenant_id, row_number() OVER (ORDER BY random()) AS place FROM found f ORDER BY 3 LIMIT $7::int)
-SELECT ARRAY(SELECT p.id FROM placed p ORDER BY p.place)::uuid[] AS ids,
-       ARRAY(SELECT p.tenant_id FROM placed p ORDER BY p.place)::uuid[] AS tenant_ids,
+picked AS MATERIALIZED (SELECT f.id, f.tenant_id, row_number() OVER (ORDER BY random()) AS nth FROM found f ORDER BY 3 LIMIT $7::int)
+SELECT ARRAY(SELECT p.id FROM picked p ORDER BY p.nth)::uuid[] AS ids,
+       ARRAY(SELECT p.tenant_id FROM picked p ORDER BY p.nth)::uuid[] AS tenant_ids,
        coalesce((SELECT l.job_id FROM (SELECT j.job_id, row_number() OVER (ORDER BY j.job_id) AS n FROM jobs j) l WHERE l.n = $1::int),
                 '00000000-0000-0000-0000-000000000000')::uuid AS next_after,
        coalesce((SELECT l.tenant_id FROM last_key l), '00000000-0000-0000-0000-000000000000')::uuid AS next_tenant,
@@ -244,7 +245,7 @@ SELECT ARRAY(SELECT p.id FROM placed p ORDER BY p.place)::uuid[] AS ids,
 `
 
 type ListUnblockedExecutionsParams struct {
-	Stretch     int32
+	Step        int32
 	Now         *time.Time
 	AfterJob    uuid.UUID
 	AfterTenant uuid.UUID
@@ -262,16 +263,16 @@ type ListUnblockedExecutionsRow struct {
 }
 
 // Cross-tenant: the worker. Executions that wait for a concurrency slot while one
-// is free, and the first execution that waits for each free key: those whose turn
-// nobody announced, or announced to a worker that does not run their type. Each look takes the next stretch of jobs, by
-// active_executions_slot_lines, and of keys, by active_executions_key_lines; it
-// says where the one after it begins. next_of_job and next_of_key say who is next,
-// at a cost that no backlog raises. The lines of keys are asked for those alone
-// that need no place: the others are found by their jobs.
-// The last key of this stretch, when there may be more.
+// is free, and the first execution that waits for each free key: those that nobody
+// hinted, or that were hinted to a worker which leaves their type to others. Each poll
+// takes the next jobs, by active_executions_slot_lines, and the next keys, by
+// active_executions_key_lines; it returns where the one after it begins. next_for_slot
+// and next_for_key find who is next, at a cost that no backlog raises. Keys are asked for
+// executions that need no slot alone: the others are found by their jobs.
+// The last key of this batch, when there may be more.
 func (q *Queries) ListUnblockedExecutions(ctx context.Context, arg ListUnblockedExecutionsParams) (ListUnblockedExecutionsRow, error) {
 	row := q.db.QueryRow(ctx, ListUnblockedExecutions,
-		arg.Stretch,
+		arg.Step,
 		arg.Now,
 		arg.AfterJob,
 		arg.AfterTenant,
@@ -300,8 +301,8 @@ UPDATE active_executions e SET pooled = true, sweep_at = 'infinity'
 WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w))
 `
 
-// Cross-tenant: the promoter for hints that could not be sent, and the worker
-// for those that it has no slot for. Skips what is locked: it is being claimed.
+// Cross-tenant: the promoter for hints that could not be sent, and the worker for
+// hinted executions that it has no slot for. Skips locked rows: they are being claimed.
 func (q *Queries) PoolExecutions(ctx context.Context, ids []uuid.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, PoolExecutions, ids)
 	if err != nil {
@@ -331,10 +332,10 @@ type PoolLateExecutionsParams struct {
 	BatchSize int32
 }
 
-// Cross-tenant: the sweeper. What waits although its hint should have come
-// within ahead_ms goes to the pool, where workers look for themselves. What
-// waits for a place is found without; it is only put out of the way. With ids, of
-// these alone.
+// Cross-tenant: the sweeper, and the worker while no hints come. Pools executions that
+// wait although their hint should have come within ahead_ms. One that waits for a
+// slot or key is found without; it is only put out of the way. With ids, of these
+// alone.
 func (q *Queries) PoolLateExecutions(ctx context.Context, arg PoolLateExecutionsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, PoolLateExecutions,
 		arg.Now,

@@ -32,7 +32,7 @@ type ListLostExecutionsRow struct {
 }
 
 // Cross-tenant: the sweeper, where the database refuses one of those that
-// ReclaimExecutions finds: any of them, so that none is always behind others.
+// ReassignExecutions finds: any of them, so that none is always behind others.
 func (q *Queries) ListLostExecutions(ctx context.Context, arg ListLostExecutionsParams) ([]ListLostExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ListLostExecutions, arg.Now, arg.BatchSize)
 	if err != nil {
@@ -53,7 +53,7 @@ func (q *Queries) ListLostExecutions(ctx context.Context, arg ListLostExecutions
 	return items, nil
 }
 
-const ReclaimExecutions = `-- name: ReclaimExecutions :many
+const ReassignExecutions = `-- name: ReassignExecutions :many
 WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
 lost AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
@@ -116,14 +116,14 @@ SELECT l.id, l.tenant_id, l.concurrency_key, l.priority, l.job_type, l.verdict::
 FROM lost l LEFT JOIN ended n ON n.tenant = l.tenant_id
 `
 
-type ReclaimExecutionsParams struct {
+type ReassignExecutionsParams struct {
 	Now       *time.Time
 	MaxLost   int32
 	Ids       []uuid.UUID
 	BatchSize int32
 }
 
-type ReclaimExecutionsRow struct {
+type ReassignExecutionsRow struct {
 	ID             uuid.UUID
 	TenantID       uuid.UUID
 	ConcurrencyKey *string
@@ -133,16 +133,16 @@ type ReclaimExecutionsRow struct {
 	WorkerLost     bool
 }
 
-// Cross-tenant: the sweeper. What runs on a dead worker, or past its deadline,
-// is handed on, or ended when it must not be tried again. A lost worker is not
-// the job's fault: it costs no retry, but a run may lose only max_lost of
-// them, so that one that kills its worker is bounded. Skips what is locked: a
-// completion that is under way, or another sweeper. What is handed on is in the
-// pool at once: the fault that took its worker may take its hint too. With ids,
-// only these are looked at: the caller divides what the database refuses.
+// Cross-tenant: the sweeper. Executions that run on a dead worker, or past their
+// deadline, are pending again, or end where they must not be tried again. A lost worker
+// is not the job's fault: it costs no retry, but a run may lose only max_lost of
+// them, so that one that kills its worker is bounded. Skips locked rows: a
+// completion that is under way, or another sweeper. A reassigned execution is in the
+// pool at once: the fault that took its worker may take its hint too. With ids, it takes
+// these alone: the caller divides what the database refuses.
 // The join is what has end_runs called.
-func (q *Queries) ReclaimExecutions(ctx context.Context, arg ReclaimExecutionsParams) ([]ReclaimExecutionsRow, error) {
-	rows, err := q.db.Query(ctx, ReclaimExecutions,
+func (q *Queries) ReassignExecutions(ctx context.Context, arg ReassignExecutionsParams) ([]ReassignExecutionsRow, error) {
+	rows, err := q.db.Query(ctx, ReassignExecutions,
 		arg.Now,
 		arg.MaxLost,
 		arg.Ids,
@@ -152,9 +152,9 @@ func (q *Queries) ReclaimExecutions(ctx context.Context, arg ReclaimExecutionsPa
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ReclaimExecutionsRow
+	var items []ReassignExecutionsRow
 	for rows.Next() {
-		var i ReclaimExecutionsRow
+		var i ReassignExecutionsRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.TenantID,

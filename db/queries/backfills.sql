@@ -40,31 +40,6 @@ GROUP BY 1;
 UPDATE backfills SET status = 'cancelled', held_by = '', finished_at = @now::timestamptz
 WHERE tenant_id = @tenant_id AND job_id = @job_id AND id = @id AND status = 'running';
 
--- name: CancelWaitingByBackfill :execrows
--- Ends what waits of one backfill. Everything of it that is not over is locked
--- first, for the reasons of CancelWaitingByJob; RequestCancelByBackfill in the
--- same transaction finds the rest.
-WITH locked AS MATERIALIZED (
-    SELECT e.* FROM active_executions e
-    WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id AND e.backfill_id = @backfill_id
-    ORDER BY e.id FOR UPDATE
-),
-waiting AS MATERIALIZED (
-    SELECT l.* FROM locked l WHERE l.status IN ('pending', 'retrying')
-),
-moved AS (DELETE FROM active_executions e USING waiting w WHERE e.id = w.id)
-INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                            status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
-SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
-       'cancelled', @reason::text, @cancelled_by::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, @now::timestamptz, w.created_at
-FROM waiting w
-ON CONFLICT (id, scheduled_at) DO NOTHING;
-
--- name: RequestCancelByBackfill :execrows
--- Asks for the end of what runs of one backfill, as RequestCancelByJob does.
-UPDATE active_executions SET cancel_requested_at = @now::timestamptz, cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
-WHERE tenant_id = @tenant_id AND job_id = @job_id AND backfill_id = @backfill_id AND status = 'running' AND cancel_requested_at IS NULL;
-
 -- name: ClaimBackfills :many
 -- Cross-tenant: the promoter. Backfills whose next batch is due, with the
 -- definition that each was made with and what its job allows now. Locks the

@@ -1,73 +1,69 @@
 -- name: CountExecutionsOfJob :one
--- How many of a job are not over, of at most so many that are counted.
+-- How many of a job have not finished, of at most so many that are counted.
 SELECT count(*) FROM (SELECT 1 FROM active_executions WHERE tenant_id = @tenant_id AND job_id = @job_id LIMIT @most) few;
 
 -- name: LockExecutionsOfJobs :exec
--- Cross-tenant: the promoter, for jobs whose rows it holds, before it cancels what
--- is active of several of them: job by job it would lock out of order, and wait in
--- a circle with a completion, which locks in id order what is of many jobs.
+-- Cross-tenant: the promoter, for jobs whose rows it holds, before it cancels the
+-- active executions of several of them: job by job it would lock out of order, and wait
+-- in a circle with a completion, which locks executions of many jobs in id order.
 SELECT id FROM active_executions WHERE job_id = ANY (@job_ids::uuid[]) ORDER BY id FOR UPDATE;
 
--- name: CancelWaitingByJob :execrows
--- Ends the waiting executions of one job, or with spare_backfills those that no
--- backfill made. For a job with few active executions; see OrderCancellation.
--- Everything of the job that is not over is locked first, in id order, and only
--- then asked whether it waits: an attempt whose failure is just being written
--- waits after that, and one that is just being claimed runs. What runs stays
--- locked, so that a RequestCancelByJob in the same transaction finds it.
+-- name: CancelExecutionsOfJob :exec
+-- Cancels the waiting executions of one job, or with spare_backfills those that no
+-- backfill made, and asks the running ones to end: the worker, the completion and the
+-- sweeper all look at the mark under the row's lock. A parked execution is not tried
+-- again either. For a job with few active executions; see OrderCancellation. Everything
+-- of the job is locked first, in id order, and only then asked where it stands: an
+-- attempt whose failure is just being written waits after that, and one that is just
+-- being claimed runs.
 WITH locked AS MATERIALIZED (
-    SELECT e.* FROM active_executions e
+    SELECT e.id, e.status, e.backfill_id, e.cancel_requested_at FROM active_executions e
     WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id
     ORDER BY e.id FOR UPDATE
 ),
-waiting AS MATERIALIZED (
-    SELECT l.* FROM locked l WHERE l.status IN ('pending', 'retrying')
-      AND (l.backfill_id IS NULL OR NOT @spare_backfills::boolean)
+asked AS (
+    UPDATE active_executions e SET cancel_requested_at = @now::timestamptz, cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
+    WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.status IN ('running', 'parked') AND l.cancel_requested_at IS NULL))
+)
+SELECT cancel_waiting(ARRAY(SELECT l.id FROM locked l WHERE l.backfill_id IS NULL OR NOT @spare_backfills::boolean),
+                      @reason::text, @cancelled_by::text, @now::timestamptz)::bigint AS cancelled;
+
+-- name: CancelExecutionsOfBackfill :exec
+-- CancelExecutionsOfJob for one backfill; a parked execution of it is tried again.
+WITH locked AS MATERIALIZED (
+    SELECT e.id, e.status, e.cancel_requested_at FROM active_executions e
+    WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id AND e.backfill_id = @backfill_id
+    ORDER BY e.id FOR UPDATE
 ),
-moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
-INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                            status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
-SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
-       'cancelled', @reason::text, @cancelled_by::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, @now::timestamptz, w.created_at
-FROM waiting w
-ON CONFLICT (id, scheduled_at) DO NOTHING;
+asked AS (
+    UPDATE active_executions e SET cancel_requested_at = @now::timestamptz, cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
+    WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.status = 'running' AND l.cancel_requested_at IS NULL))
+)
+SELECT cancel_waiting(ARRAY(SELECT l.id FROM locked l), @reason::text, @cancelled_by::text, @now::timestamptz)::bigint AS cancelled;
 
--- name: RequestCancelByJob :execrows
--- Asks for the end of what runs of one job: the heartbeat of its worker, the
--- completion and the sweeper all look at the mark under the row's lock. An
--- execution whose outcome is parked is not tried again either.
-UPDATE active_executions SET cancel_requested_at = @now::timestamptz, cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
-WHERE tenant_id = @tenant_id AND job_id = @job_id AND status IN ('running', 'parked') AND cancel_requested_at IS NULL;
-
--- name: LockExecution :one
--- One run that is not over, locked: a claim or an outcome that is just being
--- written comes before, or after. No row where it is over.
-SELECT status, job_id, scheduled_at FROM active_executions WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
-
--- name: CancelWaitingExecution :execrows
--- Ends one run that waits, for a row that the caller holds locked.
-WITH waiting AS MATERIALIZED (
-    SELECT e.* FROM active_executions e
-    WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.status IN ('pending', 'retrying')
+-- name: CancelExecution :one
+-- Cancels one waiting execution, or asks one that runs to end; a second request keeps
+-- the moment of the first, its reason and who made it. A parked one is tried again at
+-- once: it ran, and keeps its outcome. The row is locked first: a claim or an
+-- outcome that is just being written comes before, or after. No row where it has
+-- finished.
+WITH locked AS MATERIALIZED (
+    SELECT e.id, e.job_id, e.status, e.cancel_requested_at FROM active_executions e WHERE e.tenant_id = @tenant_id AND e.id = @id FOR UPDATE
 ),
-moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w)))
-INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                            status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
-SELECT w.id, w.scheduled_at, w.tenant_id, w.job_id, w.job_version, w.trigger_type, w.triggered_by, w.job_type, w.priority, w.parameters,
-       'cancelled', @reason::text, @cancelled_by::text, w.attempt, w.max_attempts, w.progress, w.attempts, w.backfill_id, w.started_at, @now::timestamptz, w.created_at
-FROM waiting w
-ON CONFLICT (id, scheduled_at) DO NOTHING;
-
--- name: RequestCancelExecution :exec
--- Asks for the end of one run, as RequestCancelByJob does. A second request
--- keeps the instant of the first, its reason and who made it.
-UPDATE active_executions SET cancel_requested_at = @now::timestamptz, cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
-WHERE tenant_id = @tenant_id AND id = @id AND status = 'running' AND cancel_requested_at IS NULL;
+asked AS (
+    UPDATE active_executions e SET cancel_requested_at = @now::timestamptz, cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
+    WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.status = 'running' AND l.cancel_requested_at IS NULL))
+),
+tried AS (
+    UPDATE active_executions e SET sweep_at = @now::timestamptz
+    WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.status = 'parked'))
+)
+SELECT l.job_id, (cancel_waiting(ARRAY[l.id], @reason::text, @cancelled_by::text, @now::timestamptz) > 0)::boolean AS cancelled FROM locked l;
 
 -- name: OrderCancellation :exec
 -- Orders that everything that a job has by now is cancelled, for a job that the
--- caller holds locked. From the commit on no claim takes any of it; promoters
--- cancel it in pieces. What is made of the job afterwards is of the next
+-- caller holds locked. From the commit on no claim starts any of it; it is cancelled in
+-- pieces. What is made of the job afterwards is of the next
 -- generation and not meant. Writing the tenant's count waits for the claims
 -- under way, and those after it see the order.
 WITH job AS (
@@ -80,31 +76,20 @@ ordered AS (
 )
 UPDATE running_counts c SET cancelling = c.cancelling + 1 FROM job j WHERE c.tenant_id = j.tenant_id;
 
--- name: GetCancellation :one
--- How far the cancelling of a job is: since when, and how much of it is left, of
--- at most so many that are counted. No row where nothing is being cancelled.
-SELECT o.requested_at,
-       (SELECT count(*) FROM (
-            SELECT 1 FROM active_executions e
-            WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id AND e.generation <= o.generation
-              AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL) AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL)
-            LIMIT @most) few)::int AS remaining
-FROM cancellations o WHERE o.tenant_id = @tenant_id AND o.job_id = @job_id ORDER BY o.generation DESC LIMIT 1;
-
 -- name: ListCancellations :many
--- Cross-tenant: the promoters. The oldest order of each job, tenants in turns.
+-- Cross-tenant: maintenance. The oldest order of each job, tenants in turns.
 SELECT o.tenant_id, o.job_id, o.generation, o.spare_backfills, o.reason, o.cancelled_by
 FROM cancellations o
 WHERE NOT EXISTS (SELECT 1 FROM cancellations b WHERE b.job_id = o.job_id AND b.generation < o.generation)
 ORDER BY row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.requested_at), random() LIMIT @batch_size;
 
 -- name: CancelPieceOfJob :one
--- Ends some of what waits under an order, from a place in the order of scheduled
--- times on, and asks what runs, or is parked, to end. It begins where the last piece ended, so
--- that it does not read again what that one removed. Skips what is locked: a
--- claim or an outcome that is being written, or another promoter.
+-- Cancels some of what waits under an order, from a place in the order of scheduled
+-- times on, and asks what runs, or is parked, to end. It begins where the last piece
+-- ended, so that it does not read again what that one removed. Skips locked rows: a
+-- claim or an outcome that is being written, or another process that cancels.
 WITH piece AS MATERIALIZED (
-    SELECT e.* FROM active_executions e
+    SELECT e.id, e.scheduled_at, e.status FROM active_executions e
     WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id AND e.generation <= @generation
       AND (e.scheduled_at, e.id) > (@after_at::timestamptz, @after_id::uuid)
       AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL)
@@ -117,16 +102,11 @@ asked AS (
     UPDATE active_executions e SET cancel_requested_at = now(), cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
     WHERE e.id = ANY (ARRAY(SELECT p.id FROM piece p WHERE p.status IN ('running', 'parked')))
 ),
-moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT p.id FROM piece p WHERE p.status IN ('pending', 'retrying')))),
-recorded AS (
-    INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                                status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
-    SELECT p.id, p.scheduled_at, p.tenant_id, p.job_id, p.job_version, p.trigger_type, p.triggered_by, p.job_type, p.priority, p.parameters,
-           'cancelled', @reason::text, @cancelled_by::text, p.attempt, p.max_attempts, p.progress, p.attempts, p.backfill_id, p.started_at, now(), p.created_at
-    FROM piece p WHERE p.status IN ('pending', 'retrying')
-    ON CONFLICT (id, scheduled_at) DO NOTHING
+-- The join is what has cancel_waiting called.
+cancelled AS MATERIALIZED (
+    SELECT cancel_waiting(ARRAY(SELECT p.id FROM piece p), @reason::text, @cancelled_by::text, now()) AS executions
 )
-SELECT p.scheduled_at, p.id, count(*) OVER ()::int AS executions FROM piece p ORDER BY p.scheduled_at DESC, p.id DESC LIMIT 1;
+SELECT p.scheduled_at, p.id, (count(*) OVER ())::int AS executions FROM piece p CROSS JOIN cancelled ORDER BY p.scheduled_at DESC, p.id DESC LIMIT 1;
 
 -- name: FindPieceOfJob :one
 -- The first execution that the next piece would hold, for one that holds it
@@ -154,7 +134,7 @@ WITH done AS (
 UPDATE running_counts c SET cancelling = c.cancelling - 1 FROM done d WHERE c.tenant_id = d.tenant_id;
 
 -- name: ListSuspendedTenants :many
--- Cross-tenant: the promoters. Tenants that are suspended or being deleted and of
+-- Cross-tenant: maintenance. Tenants that are suspended or being deleted and of
 -- which something waits, or runs and is not asked to end.
 SELECT t.id FROM tenants t
 WHERE t.status IN ('suspended', 'deleting')
@@ -164,7 +144,7 @@ ORDER BY random() LIMIT @batch_size;
 -- name: CancelPieceOfTenant :one
 -- CancelPieceOfJob for everything of a tenant, for as long as it is suspended.
 WITH piece AS MATERIALIZED (
-    SELECT e.* FROM active_executions e
+    SELECT e.id, e.scheduled_at, e.status FROM active_executions e
     WHERE e.tenant_id = @tenant_id
       AND EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = @tenant_id AND c.suspended)
       AND (e.scheduled_at, e.id) > (@after_at::timestamptz, @after_id::uuid)
@@ -177,16 +157,11 @@ asked AS (
     UPDATE active_executions e SET cancel_requested_at = now(), cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
     WHERE e.id = ANY (ARRAY(SELECT p.id FROM piece p WHERE p.status IN ('running', 'parked')))
 ),
-moved AS (DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT p.id FROM piece p WHERE p.status IN ('pending', 'retrying')))),
-recorded AS (
-    INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters,
-                                status, reason, cancelled_by, attempt, max_attempts, progress, attempts, backfill_id, started_at, completed_at, created_at)
-    SELECT p.id, p.scheduled_at, p.tenant_id, p.job_id, p.job_version, p.trigger_type, p.triggered_by, p.job_type, p.priority, p.parameters,
-           'cancelled', @reason::text, @cancelled_by::text, p.attempt, p.max_attempts, p.progress, p.attempts, p.backfill_id, p.started_at, now(), p.created_at
-    FROM piece p WHERE p.status IN ('pending', 'retrying')
-    ON CONFLICT (id, scheduled_at) DO NOTHING
+-- The join is what has cancel_waiting called.
+cancelled AS MATERIALIZED (
+    SELECT cancel_waiting(ARRAY(SELECT p.id FROM piece p), @reason::text, @cancelled_by::text, now()) AS executions
 )
-SELECT p.scheduled_at, p.id, count(*) OVER ()::int AS executions FROM piece p ORDER BY p.scheduled_at DESC, p.id DESC LIMIT 1;
+SELECT p.scheduled_at, p.id, (count(*) OVER ())::int AS executions FROM piece p CROSS JOIN cancelled ORDER BY p.scheduled_at DESC, p.id DESC LIMIT 1;
 
 -- name: FindPieceOfTenant :one
 -- FindPieceOfJob for everything of a tenant.

@@ -53,3 +53,14 @@ SELECT w.id, w.status, w.trigger_type, w.scheduled_at, (CASE WHEN w.status = 'pa
 FROM waiting w CROSS JOIN clock
 LEFT JOIN running_counts c ON c.tenant_id = @tenant_id
 LEFT JOIN tenants t ON t.id = @tenant_id;
+
+-- name: GetCancellation :one
+-- How far the cancelling of a job is: since when, and how much of it is left, of
+-- at most so many that are counted. No row where nothing is being cancelled.
+SELECT o.requested_at,
+       (SELECT count(*) FROM (
+            SELECT 1 FROM active_executions e
+            WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id AND e.generation <= o.generation
+              AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL) AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL)
+            LIMIT @most) few)::int AS remaining
+FROM cancellations o WHERE o.tenant_id = @tenant_id AND o.job_id = @job_id ORDER BY o.generation DESC LIMIT 1;

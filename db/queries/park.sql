@@ -32,7 +32,7 @@ SELECT l.id, l.tenant_id, l.concurrency_key FROM locked l LEFT JOIN ended n ON n
 -- name: ParkLostExecutions :many
 -- Cross-tenant: the sweeper, for executions that it should reassign or end and
 -- that the database refuses. What counts as lost, and what becomes of it, is as
--- in ReclaimExecutions; what is locked is skipped as there.
+-- in ReassignExecutions; what is locked is skipped as there.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 given AS (SELECT unnest(@ids::uuid[]) AS id, unnest(@reasons::text[]) AS reason),
 lost AS MATERIALIZED (
@@ -87,7 +87,7 @@ walk AS (
     FROM walk w WHERE w.tenant_id IS NOT NULL
 )
 SELECT d.id, d.tenant_id, d.job_id, d.job_type, d.scheduled_at, coalesce(d.parked_outcome, '')::text AS outcome,
-       EXISTS (SELECT 1 FROM tenants t WHERE t.id = d.tenant_id AND t.status = 'deleting') AS forgotten
+       EXISTS (SELECT 1 FROM tenants t WHERE t.id = d.tenant_id AND t.status = 'deleting') AS deleting
 FROM (SELECT w.tenant_id FROM walk w WHERE w.tenant_id IS NOT NULL) w CROSS JOIN LATERAL (
     SELECT e.id, e.tenant_id, e.job_id, e.job_type, e.scheduled_at, e.parked_outcome, row_number() OVER (ORDER BY e.sweep_at) AS turn
     FROM active_executions e
@@ -106,7 +106,7 @@ locked AS MATERIALIZED (
                      WHEN @succeeded::boolean THEN 'completed'
                      WHEN @retry_ms::bigint < 0 OR e.attempt >= e.max_attempts THEN 'failed'
                      ELSE 'retrying' END AS verdict,
-           coalesce((SELECT CASE WHEN j.overlap_policy = 'allow' THEN 0 ELSE j.max_concurrent END FROM scheduled_jobs j WHERE j.id = e.job_id), 0)::smallint AS gate
+           coalesce((SELECT CASE WHEN j.overlap_policy = 'allow' THEN 0 ELSE j.max_concurrent END FROM scheduled_jobs j WHERE j.id = e.job_id), 0)::smallint AS slot_limit
     FROM active_executions e WHERE e.id = @id AND e.status = 'parked' FOR UPDATE OF e SKIP LOCKED
 ),
 moved AS (
@@ -128,7 +128,7 @@ recorded AS (
 ),
 again AS (
     UPDATE active_executions e SET
-        status = 'retrying', worker_id = NULL, lease_token = NULL, concurrency_limit = l.gate, pooled = (l.gate = 0 AND e.concurrency_key IS NULL),
+        status = 'retrying', worker_id = NULL, lease_token = NULL, concurrency_limit = l.slot_limit, pooled = (l.slot_limit = 0 AND e.concurrency_key IS NULL),
         available_at = clock.at, sweep_at = 'infinity', parked_at = NULL, parked_reason = NULL, parked_outcome = NULL,
         attempts = e.attempts || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
             'number', l.attempt, 'startedAt', l.attempt_started_at, 'endedAt', l.parked_at, 'durationUs', @duration_us::bigint, 'workerId', l.worker_id,
@@ -153,7 +153,3 @@ DELETE FROM active_executions WHERE id = @id AND status = 'parked';
 -- name: CountParkedExecutions :one
 -- Cross-tenant: the sweeper's gauge.
 SELECT count(*) FROM active_executions WHERE parked_at IS NOT NULL;
-
--- name: TryParkedExecution :execrows
--- Has the end of one parked execution tried again at once.
-UPDATE active_executions SET sweep_at = @now::timestamptz WHERE tenant_id = @tenant_id AND id = @id AND status = 'parked';

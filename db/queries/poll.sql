@@ -1,13 +1,12 @@
 -- name: ListPooledExecutions :one
--- Cross-tenant: the worker. What waits in the pool and may start, in the order
--- in which it should. It locks nothing, the claim decides; each place in a line
--- is moved by up to spread, so that workers that ask at one time ask for
--- different rows.
--- A line is what a tenant has of one priority and type. One step into
--- active_executions_pool finds the next, so that a long line costs no more than
--- a short one. Each look takes the next stretch of lines, without the tenant in
--- which it ends, and says where the one after it begins. Lines of tenants whose
--- limits are met, and of types that the worker does not run, are passed over.
+-- Cross-tenant: the worker. Executions in the pool that may start, in the order in
+-- which they should. It locks nothing, the claim decides; each position is moved by up
+-- to spread, so that workers that poll at one time ask for different rows.
+-- It steps through the pool by tenant, priority and type: one step into
+-- active_executions_pool finds the next of these lines, so a long backlog costs no more
+-- than a short one. Each poll takes the next batch of lines, without the tenant in
+-- which it ends, and returns where the one after it begins. It passes over tenants
+-- whose limits are met, and types that the worker leaves to others.
 -- Fair between tenants: each has its turns beside the others, and first those
 -- of which the fewest run at this worker (busy_tenants, busy_runs).
 -- Fair within a tenant: lanes share 6:3:1 as they do in Redis, and within a lane
@@ -17,6 +16,8 @@
 -- While executions of a tenant are being cancelled, its lines may hold nothing
 -- else for long. A poll reads the first thousand of such a line and the first
 -- thousand made since, and returns those that are not being cancelled.
+-- Longer than 60 lines: where it goes on, who is passed over and what is fair follow
+-- from the same lines, and a round trip for each step would be one for each poll.
 WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at, @batch_size::int AS wanted),
 walk AS (
     (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled AND e.tenant_id > @after_tenant::uuid
@@ -28,11 +29,11 @@ walk AS (
         ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1
     ) n
 ),
-stretch AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type, row_number() OVER () AS place FROM walk w LIMIT @stretch::int),
+step AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type, row_number() OVER () AS nth FROM walk w LIMIT @lines::int),
 -- The last tenant all of whose lines are seen, when there may be more.
 ending AS MATERIALIZED (
-    SELECT s.tenant_id FROM stretch s
-    WHERE s.tenant_id < (SELECT l.tenant_id FROM stretch l WHERE l.place = @stretch::int)
+    SELECT s.tenant_id FROM step s
+    WHERE s.tenant_id < (SELECT l.tenant_id FROM step l WHERE l.nth = @lines::int)
     ORDER BY s.tenant_id DESC LIMIT 1
 ),
 cancelling AS MATERIALIZED (
@@ -40,7 +41,7 @@ cancelling AS MATERIALIZED (
 ),
 lines AS MATERIALIZED (
     SELECT t.tenant_id, t.priority, t.job_type, p.seen, (SELECT c.since FROM cancelling c WHERE c.tenant_id = t.tenant_id) AS since
-    FROM stretch t CROSS JOIN LATERAL (
+    FROM step t CROSS JOIN LATERAL (
         SELECT count(*) AS seen FROM (
             SELECT 1 FROM active_executions e
             WHERE e.pooled AND e.tenant_id = t.tenant_id AND e.priority = t.priority AND e.job_type = t.job_type
@@ -90,11 +91,11 @@ found AS (
     WHERE l.since IS NOT NULL
 ),
 aged AS (
-    SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since, f.id) + random() * @spread::int AS place
+    SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since, f.id) + random() * @spread::int AS nth
     FROM found f
 ),
 shared AS (
-    SELECT a.tenant_id, a.id, row_number() OVER (PARTITION BY a.tenant_id, a.weight ORDER BY a.place)::float8 / a.weight AS share FROM aged a
+    SELECT a.tenant_id, a.id, row_number() OVER (PARTITION BY a.tenant_id, a.weight ORDER BY a.nth)::float8 / a.weight AS share FROM aged a
 ),
 turns AS (
     SELECT s.tenant_id, s.id, row_number() OVER (PARTITION BY s.tenant_id ORDER BY s.share, s.id) + coalesce(b.runs, 0) AS turn
@@ -102,20 +103,20 @@ turns AS (
     LEFT JOIN (SELECT unnest(@busy_tenants::uuid[]) AS tenant_id, unnest(@busy_runs::int[]) AS runs) b ON b.tenant_id = s.tenant_id
 ),
 chosen AS MATERIALIZED (
-    SELECT t.tenant_id, t.id, row_number() OVER (ORDER BY t.turn, random()) AS place FROM turns t ORDER BY 3 LIMIT (SELECT wanted FROM clock)
+    SELECT t.tenant_id, t.id, row_number() OVER (ORDER BY t.turn, random()) AS nth FROM turns t ORDER BY 3 LIMIT (SELECT wanted FROM clock)
 )
-SELECT ARRAY(SELECT c.id FROM chosen c ORDER BY c.place)::uuid[] AS ids,
-       ARRAY(SELECT c.tenant_id FROM chosen c ORDER BY c.place)::uuid[] AS tenant_ids,
+SELECT ARRAY(SELECT c.id FROM chosen c ORDER BY c.nth)::uuid[] AS ids,
+       ARRAY(SELECT c.tenant_id FROM chosen c ORDER BY c.nth)::uuid[] AS tenant_ids,
        coalesce((SELECT n.tenant_id FROM ending n), '00000000-0000-0000-0000-000000000000')::uuid AS next_after;
 
 -- name: ListUnblockedExecutions :one
 -- Cross-tenant: the worker. Executions that wait for a concurrency slot while one
--- is free, and the first execution that waits for each free key: those whose turn
--- nobody announced, or announced to a worker that does not run their type. Each look takes the next stretch of jobs, by
--- active_executions_slot_lines, and of keys, by active_executions_key_lines; it
--- says where the one after it begins. next_of_job and next_of_key say who is next,
--- at a cost that no backlog raises. The lines of keys are asked for those alone
--- that need no place: the others are found by their jobs.
+-- is free, and the first execution that waits for each free key: those that nobody
+-- hinted, or that were hinted to a worker which leaves their type to others. Each poll
+-- takes the next jobs, by active_executions_slot_lines, and the next keys, by
+-- active_executions_key_lines; it returns where the one after it begins. next_for_slot
+-- and next_for_key find who is next, at a cost that no backlog raises. Keys are asked for
+-- executions that need no slot alone: the others are found by their jobs.
 WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 walk AS (
     (SELECT e.job_id FROM active_executions e WHERE e.awaits_slot AND e.job_id > @after_job::uuid ORDER BY e.job_id LIMIT 1)
@@ -123,7 +124,7 @@ walk AS (
     SELECT (SELECT e.job_id FROM active_executions e WHERE e.awaits_slot AND e.job_id > w.job_id ORDER BY e.job_id LIMIT 1)
     FROM walk w WHERE w.job_id IS NOT NULL
 ),
-jobs AS MATERIALIZED (SELECT w.job_id FROM walk w LIMIT @stretch::int),
+jobs AS MATERIALIZED (SELECT w.job_id FROM walk w LIMIT @step::int),
 keyed AS (
     (SELECT e.tenant_id, e.concurrency_key FROM active_executions e
      WHERE e.awaits_turn AND e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > (@after_tenant::uuid, @after_key::text)
@@ -135,7 +136,7 @@ keyed AS (
         ORDER BY e.tenant_id, e.concurrency_key LIMIT 1
     ) n
 ),
-keys AS MATERIALIZED (SELECT w.tenant_id, w.concurrency_key FROM keyed w LIMIT @stretch::int),
+keys AS MATERIALIZED (SELECT w.tenant_id, w.concurrency_key FROM keyed w LIMIT @step::int),
 found AS (
     SELECT (n.id)::uuid AS id, (n.tenant_id)::uuid AS tenant_id
     FROM jobs j CROSS JOIN clock CROSS JOIN LATERAL next_for_slot(j.job_id, @left_types::text[], clock.at, 0, @batch_size::int) n
@@ -145,23 +146,23 @@ found AS (
     FROM keys y CROSS JOIN clock CROSS JOIN LATERAL next_for_key(y.tenant_id, y.concurrency_key, @left_types::text[], false, clock.at) n
     WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = y.tenant_id AND c.suspended)
 ),
--- The last key of this stretch, when there may be more.
+-- The last key of this batch, when there may be more.
 last_key AS MATERIALIZED (
     SELECT n.tenant_id, n.concurrency_key
-    FROM (SELECT y.tenant_id, y.concurrency_key, row_number() OVER (ORDER BY y.tenant_id, y.concurrency_key) AS place FROM keys y) n
-    WHERE n.place = @stretch::int
+    FROM (SELECT y.tenant_id, y.concurrency_key, row_number() OVER (ORDER BY y.tenant_id, y.concurrency_key) AS nth FROM keys y) n
+    WHERE n.nth = @step::int
 ),
-placed AS MATERIALIZED (SELECT f.id, f.tenant_id, row_number() OVER (ORDER BY random()) AS place FROM found f ORDER BY 3 LIMIT @batch_size::int)
-SELECT ARRAY(SELECT p.id FROM placed p ORDER BY p.place)::uuid[] AS ids,
-       ARRAY(SELECT p.tenant_id FROM placed p ORDER BY p.place)::uuid[] AS tenant_ids,
-       coalesce((SELECT l.job_id FROM (SELECT j.job_id, row_number() OVER (ORDER BY j.job_id) AS n FROM jobs j) l WHERE l.n = @stretch::int),
+picked AS MATERIALIZED (SELECT f.id, f.tenant_id, row_number() OVER (ORDER BY random()) AS nth FROM found f ORDER BY 3 LIMIT @batch_size::int)
+SELECT ARRAY(SELECT p.id FROM picked p ORDER BY p.nth)::uuid[] AS ids,
+       ARRAY(SELECT p.tenant_id FROM picked p ORDER BY p.nth)::uuid[] AS tenant_ids,
+       coalesce((SELECT l.job_id FROM (SELECT j.job_id, row_number() OVER (ORDER BY j.job_id) AS n FROM jobs j) l WHERE l.n = @step::int),
                 '00000000-0000-0000-0000-000000000000')::uuid AS next_after,
        coalesce((SELECT l.tenant_id FROM last_key l), '00000000-0000-0000-0000-000000000000')::uuid AS next_tenant,
        coalesce((SELECT l.concurrency_key FROM last_key l), '')::text AS next_key;
 
 -- name: PoolExecutions :execrows
--- Cross-tenant: the promoter for hints that could not be sent, and the worker
--- for those that it has no slot for. Skips what is locked: it is being claimed.
+-- Cross-tenant: the promoter for hints that could not be sent, and the worker for
+-- hinted executions that it has no slot for. Skips locked rows: they are being claimed.
 WITH waiting AS MATERIALIZED (
     SELECT e.id FROM active_executions e
     WHERE e.id = ANY (@ids::uuid[]) AND e.status IN ('pending', 'retrying') AND NOT e.pooled AND e.concurrency_limit = 0 AND e.concurrency_key IS NULL
@@ -171,10 +172,10 @@ UPDATE active_executions e SET pooled = true, sweep_at = 'infinity'
 WHERE e.id = ANY (ARRAY(SELECT w.id FROM waiting w));
 
 -- name: PoolLateExecutions :execrows
--- Cross-tenant: the sweeper. What waits although its hint should have come
--- within ahead_ms goes to the pool, where workers look for themselves. What
--- waits for a place is found without; it is only put out of the way. With ids, of
--- these alone.
+-- Cross-tenant: the sweeper, and the worker while no hints come. Pools executions that
+-- wait although their hint should have come within ahead_ms. One that waits for a
+-- slot or key is found without; it is only put out of the way. With ids, of these
+-- alone.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 late AS MATERIALIZED (
     SELECT e.id FROM active_executions e, clock

@@ -1,11 +1,11 @@
--- name: ReclaimExecutions :many
--- Cross-tenant: the sweeper. What runs on a dead worker, or past its deadline,
--- is handed on, or ended when it must not be tried again. A lost worker is not
--- the job's fault: it costs no retry, but a run may lose only max_lost of
--- them, so that one that kills its worker is bounded. Skips what is locked: a
--- completion that is under way, or another sweeper. What is handed on is in the
--- pool at once: the fault that took its worker may take its hint too. With ids,
--- only these are looked at: the caller divides what the database refuses.
+-- name: ReassignExecutions :many
+-- Cross-tenant: the sweeper. Executions that run on a dead worker, or past their
+-- deadline, are pending again, or end where they must not be tried again. A lost worker
+-- is not the job's fault: it costs no retry, but a run may lose only max_lost of
+-- them, so that one that kills its worker is bounded. Skips locked rows: a
+-- completion that is under way, or another sweeper. A reassigned execution is in the
+-- pool at once: the fault that took its worker may take its hint too. With ids, it takes
+-- these alone: the caller divides what the database refuses.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 lost AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
@@ -70,7 +70,7 @@ FROM lost l LEFT JOIN ended n ON n.tenant = l.tenant_id;
 
 -- name: ListLostExecutions :many
 -- Cross-tenant: the sweeper, where the database refuses one of those that
--- ReclaimExecutions finds: any of them, so that none is always behind others.
+-- ReassignExecutions finds: any of them, so that none is always behind others.
 SELECT e.id, e.tenant_id, e.job_id FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id
 CROSS JOIN (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at) clock
 WHERE e.sweep_at <= clock.at + interval '5 seconds' AND e.status = 'running'

@@ -12,6 +12,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/calendar"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
@@ -257,9 +258,8 @@ func (s *Store) Cancel(ctx context.Context, who tenant.Actor, jobID, id uuid.UUI
 			return fmt.Errorf("cancel backfill: %w", err)
 		}
 		if n == 1 {
-			if err := cancelExecutions(ctx, tx, db.RequestCancelByBackfillParams{
-				TenantID: who.TenantID, JobID: jobID, BackfillID: &id, Now: tx.At,
-				Reason: cmp.Or(reason, "the backfill was cancelled"), CancelledBy: who.Subject,
+			if err := dispatch.CancelOfBackfill(ctx, tx.Queries, id, dispatch.Cancellation{
+				Tenant: who.TenantID, Job: jobID, At: tx.At, Reason: cmp.Or(reason, "the backfill was cancelled"), By: who.Subject,
 			}); err != nil {
 				return err
 			}
@@ -271,21 +271,6 @@ func (s *Store) Cancel(ctx context.Context, who tenant.Actor, jobID, id uuid.UUI
 		return err
 	})
 	return b, err
-}
-
-func cancelExecutions(ctx context.Context, tx *postgres.Tx, running db.RequestCancelByBackfillParams) error {
-	_, err := tx.CancelWaitingByBackfill(ctx, db.CancelWaitingByBackfillParams{
-		TenantID: running.TenantID, JobID: running.JobID, BackfillID: running.BackfillID, Now: running.Now,
-		Reason: running.Reason, CancelledBy: running.CancelledBy,
-	})
-	if err != nil {
-		return fmt.Errorf("cancel waiting executions: %w", err)
-	}
-	_, err = tx.RequestCancelByBackfill(ctx, running)
-	if err != nil {
-		return fmt.Errorf("cancel running executions: %w", err)
-	}
-	return nil
 }
 
 // Rows stop here.

@@ -23,17 +23,15 @@ const (
 	// DeadlineMargin is how long after its timeout the deadline of a run is. The
 	// sweeper reassigns a run that passed its deadline.
 	DeadlineMargin = 5 * time.Second
-	// sweepAhead is the most that sweep_at of a running execution may lie ahead, so
+	// SweepAhead is the most that sweep_at of a running execution may lie ahead, so
 	// that whoever looks for running executions reads no further.
-	sweepAhead = 5 * time.Second
+	SweepAhead = 5 * time.Second
 	// cancelSkew is by how much clocks may differ: what was made so long before
 	// somebody ordered a cancellation may have been made after it.
 	cancelSkew = 5 * time.Second
 	// crowdedFor is how long after a claim left something behind, because of its
-	// tenant's limits, the ends of runs ask who is next, and crowdedEvery how often
-	// a claim notes that it did.
-	crowdedFor   = 2 * time.Minute
-	crowdedEvery = 10 * time.Second
+	// tenant's limits, the ends of runs ask who is next.
+	crowdedFor = 2 * time.Minute
 	// parkedMin and parkedMax bound how long a parked execution is left alone.
 	parkedMin = time.Second
 	parkedMax = 10 * time.Minute

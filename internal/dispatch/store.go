@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -33,9 +34,12 @@ func NewStore(db *postgres.DB, c Config) *Store {
 
 func (s *Store) queries() *db.Queries { return db.New(s.db.Pool()) }
 
-// Next lists who may start now that runs ended.
-func (s *Store) Next(ctx context.Context, ends []Freed) ([]Waiting, error) {
-	p := db.ListNextExecutionsParams{MaxRunning: s.maxRunning, WindowSize: nextWindow, Most: nextMost, TenantIds: []uuid.UUID{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{}}
+// Next lists executions that may start now that runs ended. A zero now means the
+// database's clock.
+func (s *Store) Next(ctx context.Context, now time.Time, ends []Freed) ([]Waiting, error) {
+	p := db.ListNextExecutionsParams{
+		Now: postgres.At(now), MaxRunning: s.maxRunning, WindowSize: nextWindow, Most: nextMost, TenantIds: []uuid.UUID{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
+	}
 	seen := map[uuid.UUID]bool{uuid.Nil: true}
 	for _, f := range ends {
 		if !seen[f.Tenant] {

@@ -24,7 +24,7 @@ const (
 // executions of each tenant this worker runs.
 func (s *Store) Poll(ctx context.Context, most int, after uuid.UUID, busy map[uuid.UUID]int) ([]Candidate, uuid.UUID, error) {
 	p := db.ListPooledExecutionsParams{
-		BatchSize: int32(most), Spread: int32(most), Stretch: poolStep, AfterTenant: after, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning,
+		BatchSize: int32(most), Spread: int32(most), Lines: poolStep, AfterTenant: after, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning,
 		BusyTenants: make([]uuid.UUID, 0, len(busy)), BusyRuns: make([]int32, 0, len(busy)),
 	}
 	for tenant, runs := range busy {
@@ -41,7 +41,7 @@ func (s *Store) Poll(ctx context.Context, most int, after uuid.UUID, busy map[uu
 // next poll goes on.
 func (s *Store) PollUnblocked(ctx context.Context, most int, after Position) ([]Candidate, Position, error) {
 	found, err := s.queries().ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{
-		BatchSize: int32(most), Stretch: unblockedStep, AfterJob: after.job, AfterTenant: after.tenant, AfterKey: after.key, LeftTypes: s.leftTypes,
+		BatchSize: int32(most), Step: unblockedStep, AfterJob: after.job, AfterTenant: after.tenant, AfterKey: after.key, LeftTypes: s.leftTypes,
 	})
 	if err != nil {
 		return nil, Position{}, fmt.Errorf("poll for free slots and keys: %w", postgres.Fault(err))

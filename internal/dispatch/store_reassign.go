@@ -15,7 +15,7 @@ import (
 // passed, or ends those that must not be tried again: some, or where that is nil up to
 // SweepBatch. A zero now means the database's clock.
 func (s *Store) Reassign(ctx context.Context, now time.Time, some []Found) ([]Lost, error) {
-	rows, err := s.queries().ReclaimExecutions(ctx, db.ReclaimExecutionsParams{
+	rows, err := s.queries().ReassignExecutions(ctx, db.ReassignExecutionsParams{
 		Now: postgres.At(now), MaxLost: MaxLost, BatchSize: SweepBatch, Ids: idsOf(some),
 	})
 	if err != nil {

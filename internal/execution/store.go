@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -130,7 +131,7 @@ func (s *Store) request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, 
 	err = tx.InsertRequestedExecution(ctx, db.InsertRequestedExecutionParams{
 		ID: id, TenantID: who.TenantID, JobID: d.job, JobVersion: j.Version, ScheduledAt: tx.At,
 		TriggerType: string(d.trigger), TriggeredBy: who.Subject, JobType: j.JobType, Priority: j.Priority, Parameters: d.parameters,
-		MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: tx.At, SweepAt: tx.At.Add(SweepAfter),
+		MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: tx.At, SweepAt: tx.At.Add(dispatch.HintPatience),
 		Generation:       j.Generation,
 		ConcurrencyLimit: gate(admission, j.MaxConcurrent), ConcurrencyKey: key, Pooled: !admission.Gated && key == nil,
 	})
@@ -205,8 +206,3 @@ func gate(a job.Admission, limit int32) int16 {
 	}
 	return int16(limit)
 }
-
-// SweepAfter is how long a waiting execution's hint may take before the
-// sweeper puts it into the pool, unless it is there already. The statements that insert executions in bulk state
-// the same five seconds.
-const SweepAfter = 5 * time.Second

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -17,22 +18,15 @@ import (
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
-// maxNext bounds how many of those whose turn it is are hinted at once.
-const maxNext = 10
-
-// Cancel ends an execution that waits, or asks one that runs to end; which of
-// them, its status says. One that is cancelled already stays as it is; one that
-// ended otherwise is a Conflict. One that ran and whose outcome is not stored yet
-// stays what it came to: that is tried again at once. The reason is kept with it, empty being
-// "cancelled on request"; a second request changes neither the reason nor who
-// asked. It also answers what may have its turn now, which the caller hints to
-// the workers.
-//
-// The row is locked before it is asked where it stands: a claim or an outcome
-// that is just being written comes before, and is what decides.
-func (s *Store) Cancel(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string) (e Execution, next []Turn, err error) {
+// Cancel cancels an execution that waits, or asks one that runs to end; its status
+// says which. One that is cancelled already stays as it is; one that ended otherwise is a
+// Conflict. One whose outcome is parked keeps its outcome, which is tried again at
+// once. An empty reason is "cancelled on request"; a second request changes neither the
+// reason nor who asked. It also returns executions that may start now, which the caller
+// hints to the workers.
+func (s *Store) Cancel(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string) (e Execution, next []dispatch.Waiting, err error) {
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		next, err = cancel(ctx, tx, who, id, cmp.Or(reason, "cancelled on request"))
+		next, err = dispatch.Cancel(ctx, tx.Queries, id, dispatch.Cancellation{Tenant: who.TenantID, At: tx.At, Reason: cmp.Or(reason, "cancelled on request"), By: who.Subject})
 		if err != nil {
 			return err
 		}
@@ -43,51 +37,6 @@ func (s *Store) Cancel(ctx context.Context, who tenant.Actor, id uuid.UUID, reas
 		return err
 	})
 	return e, next, err
-}
-
-// Turn is an execution that waited for a place which may be free now.
-type Turn struct {
-	ID       uuid.UUID
-	Priority int
-}
-
-func cancel(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID, reason string) ([]Turn, error) {
-	row, err := tx.LockExecution(ctx, db.LockExecutionParams{TenantID: who.TenantID, ID: id})
-	switch {
-	case fault.KindOf(postgres.Fault(err)) == fault.NotFound:
-		return nil, nil // it has finished, or is not there
-	case err != nil:
-		return nil, fmt.Errorf("lock execution: %w", err)
-	case Status(row.Status) == Running:
-		err := tx.RequestCancelExecution(ctx, db.RequestCancelExecutionParams{
-			TenantID: who.TenantID, ID: id, Now: tx.At, Reason: reason, CancelledBy: who.Subject,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("ask the execution to end: %w", err)
-		}
-		return nil, nil
-	case Status(row.Status) == parked:
-		// It ran: what it came to stays, and is stored as soon as it can be.
-		if _, err := tx.TryParkedExecution(ctx, db.TryParkedExecutionParams{TenantID: who.TenantID, ID: id, Now: tx.At}); err != nil {
-			return nil, fmt.Errorf("have the outcome stored: %w", err)
-		}
-		return nil, nil
-	}
-	_, err = tx.CancelWaitingExecution(ctx, db.CancelWaitingExecutionParams{
-		TenantID: who.TenantID, ID: id, Now: tx.At, Reason: reason, CancelledBy: who.Subject,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cancel the waiting execution: %w", err)
-	}
-	rows, err := tx.ListNextInLine(ctx, db.ListNextInLineParams{TenantID: who.TenantID, JobID: row.JobID, PageSize: maxNext})
-	if err != nil {
-		return nil, fmt.Errorf("list whose turn it is: %w", err)
-	}
-	next := make([]Turn, len(rows))
-	for i, r := range rows {
-		next[i] = Turn{ID: r.ID, Priority: int(r.Priority)}
-	}
-	return next, nil
 }
 
 // Retry makes a new execution of the same job and with the same parameters as

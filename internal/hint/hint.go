@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
@@ -31,20 +32,14 @@ type Config struct {
 // Sender sends hints. Any number of goroutines may use it.
 type Sender struct {
 	c     Config
-	store store
+	store *dispatch.Store
 }
 
 // New makes a sender.
-func New(c Config) *Sender { return &Sender{c: c, store: store{db: c.DB}} }
-
-// Execution is one to hint.
-type Execution struct {
-	ID       uuid.UUID
-	Priority int
-}
+func New(c Config) *Sender { return &Sender{c: c, store: dispatch.NewStore(c.DB, dispatch.Config{})} }
 
 // Send sends a hint for each execution, in the lane of its priority.
-func (s *Sender) Send(ctx context.Context, executions []Execution) {
+func (s *Sender) Send(ctx context.Context, executions []dispatch.Waiting) {
 	lanes := map[queue.Lane][]uuid.UUID{}
 	for _, e := range executions {
 		lane := queue.LaneFor(e.Priority)
@@ -63,7 +58,7 @@ func (s *Sender) SendLane(ctx context.Context, lane queue.Lane, ids []uuid.UUID)
 		return
 	}
 	s.c.Log.DebugContext(ctx, "hints not sent, workers poll for the executions", "error", err, "executions", len(ids))
-	if err := s.store.pool(ctx, ids); err != nil {
+	if err := s.store.Pool(ctx, ids); err != nil {
 		s.c.Log.WarnContext(ctx, "executions without a hint are not in the pool yet; a sweep pools them", "error", err, "executions", len(ids))
 	}
 }

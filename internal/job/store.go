@@ -10,6 +10,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/calendar"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -230,7 +231,9 @@ func (s *Store) Delete(ctx context.Context, who tenant.Actor, id uuid.UUID, reas
 		if err := tx.DeleteJob(ctx, db.DeleteJobParams{TenantID: who.TenantID, ID: id, Now: tx.At}); err != nil {
 			return none, fmt.Errorf("delete job: %w", err)
 		}
-		return none, cancelAll(ctx, tx, who, id, cmp.Or(reason, "the job was deleted"))
+		return none, dispatch.CancelOfJob(ctx, tx.Queries, dispatch.Cancellation{
+			Tenant: who.TenantID, Job: id, At: tx.At, Reason: cmp.Or(reason, "the job was deleted"), By: who.Subject,
+		})
 	}, nil)
 }
 

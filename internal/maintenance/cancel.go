@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
@@ -26,25 +27,10 @@ const (
 	quickPiece, slowPiece = 100 * time.Millisecond, 300 * time.Millisecond
 )
 
-// target is what is cancelled in pieces: everything that a job has up to a
-// generation, or everything of a tenant that is suspended.
-type target struct {
-	tenant, job uuid.UUID // job: nil for a tenant's
-	generation  int32
-	spare       bool // what backfills made
-	reason, by  string
-}
-
-// progress is how far the pieces of a target are.
+// progress is how far the pieces of an order are.
 type progress struct {
-	after place
+	after dispatch.Place
 	size  int32
-}
-
-// place is one in the order in which pieces follow one another.
-type place struct {
-	at time.Time
-	id uuid.UUID
 }
 
 // Cancel works on what was ordered to be cancelled, and on what suspended tenants
@@ -53,9 +39,10 @@ type place struct {
 // one tenant is in the error, and the others go on. Any number of promoters may do
 // so at once.
 func (m *Maintainer) Cancel(ctx context.Context) (cancelled int, err error) {
-	targets, errs := m.store.targets(ctx)
-	m.forgetProgress(targets)
-	turns := turnsOf(targets)
+	orders, err := m.dispatch.Orders(ctx, cancelBatch)
+	errs := []error{err}
+	m.forgetProgress(orders)
+	turns := turnsOf(orders)
 	for began := clock.Start(); len(turns) > 0; {
 		left := turns[:0]
 		for _, mine := range turns {
@@ -65,7 +52,7 @@ func (m *Maintainer) Cancel(ctx context.Context) (cancelled int, err error) {
 			n, done, err := m.cancelPiece(ctx, mine[0])
 			cancelled += n
 			if err != nil {
-				errs = append(errs, fmt.Errorf("tenant %s, job %s: %w", mine[0].tenant, mine[0].job, err))
+				errs = append(errs, fmt.Errorf("tenant %s, job %s: %w", mine[0].Tenant, mine[0].Job, err))
 			}
 			if done || err != nil { // the next pass tries it again
 				mine = mine[1:]
@@ -79,45 +66,45 @@ func (m *Maintainer) Cancel(ctx context.Context) (cancelled int, err error) {
 	return cancelled, errors.Join(errs...)
 }
 
-// turnsOf are the targets of each tenant, tenants in any order.
-func turnsOf(targets []target) (turns [][]target) {
+// turnsOf are the orders of each tenant, tenants in any order.
+func turnsOf(orders []dispatch.Order) (turns [][]dispatch.Order) {
 	at := map[uuid.UUID]int{}
-	for _, t := range targets {
-		i, known := at[t.tenant]
+	for _, o := range orders {
+		i, known := at[o.Tenant]
 		if !known {
 			i = len(turns)
-			at[t.tenant] = i
+			at[o.Tenant] = i
 			turns = append(turns, nil)
 		}
-		turns[i] = append(turns[i], t)
+		turns[i] = append(turns[i], o)
 	}
 	rand.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
 	return turns
 }
 
-// forgetProgress drops what is known of targets that are done.
-func (m *Maintainer) forgetProgress(targets []target) {
-	for t := range m.cancelling {
-		if !slices.Contains(targets, t) {
-			delete(m.cancelling, t)
+// forgetProgress drops what is known of orders that are done.
+func (m *Maintainer) forgetProgress(orders []dispatch.Order) {
+	for o := range m.cancelling {
+		if !slices.Contains(orders, o) {
+			delete(m.cancelling, o)
 		}
 	}
 }
 
-// cancelPiece cancels the next piece of a target; done says that there is no
+// cancelPiece cancels the next piece of an order; done says that there is no
 // further one now. A piece that the database refuses is divided until the
 // execution that it refuses is alone, and that one is parked.
-func (m *Maintainer) cancelPiece(ctx context.Context, t target) (n int, done bool, err error) {
-	at, known := m.cancelling[t]
+func (m *Maintainer) cancelPiece(ctx context.Context, o dispatch.Order) (n int, done bool, err error) {
+	at, known := m.cancelling[o]
 	if !known {
 		at = &progress{size: firstPiece}
-		m.cancelling[t] = at
+		m.cancelling[o] = at
 	}
 	mark := clock.Start()
-	n, last, err := m.store.cancelPiece(ctx, t, *at)
+	n, last, err := m.dispatch.CancelPiece(ctx, o, at.after, at.size)
 	switch took := mark.Elapsed(); {
 	case postgres.Refused(err) && at.size == 1:
-		return 0, false, m.parkNext(ctx, t, at, err)
+		return 0, false, m.parkNext(ctx, o, at, err)
 	case postgres.Refused(err):
 		at.size = max(1, at.size/2)
 		return 0, false, nil
@@ -125,8 +112,8 @@ func (m *Maintainer) cancelPiece(ctx context.Context, t target) (n int, done boo
 		at.size = max(1, at.size/2)
 		return 0, false, postgres.Fault(err)
 	case n == 0:
-		at.after = place{}
-		return 0, true, m.store.closeOrder(ctx, t)
+		at.after = dispatch.Place{}
+		return 0, true, m.dispatch.CloseOrder(ctx, o)
 	case took < quickPiece:
 		at.size = min(maxPiece, 2*at.size)
 	case took > slowPiece:
@@ -136,19 +123,19 @@ func (m *Maintainer) cancelPiece(ctx context.Context, t target) (n int, done boo
 	return n, false, nil
 }
 
-// parkNext parks the next execution of a target, whose cancelling the database
+// parkNext parks the next execution of an order, whose cancelling the database
 // refuses, and goes on behind it. One that cannot be parked either stays as it
 // is: no claim takes it, and the next passes come back to it.
-func (m *Maintainer) parkNext(ctx context.Context, t target, at *progress, why error) error {
-	next, err := m.store.nextPlace(ctx, t, *at)
+func (m *Maintainer) parkNext(ctx context.Context, o dispatch.Order, at *progress, why error) error {
+	next, err := m.dispatch.NextPlace(ctx, o, at.after)
 	if err != nil {
 		return err
 	}
 	at.after = next
-	if err := m.store.parkWaiting(ctx, t, next.id, why); err != nil {
-		m.c.Log.ErrorContext(ctx, "an execution cannot be cancelled", "execution_id", next.id, "tenant_id", t.tenant, "job_id", t.job, "error", errors.Join(why, err))
+	if err := m.dispatch.ParkWaiting(ctx, o, next.ID, postgres.Why(why)); err != nil {
+		m.c.Log.ErrorContext(ctx, "an execution cannot be cancelled", "execution_id", next.ID, "tenant_id", o.Tenant, "job_id", o.Job, "error", errors.Join(why, err))
 		return nil
 	}
-	m.c.Log.WarnContext(ctx, "the end of a cancelled execution is parked", "execution_id", next.id, "tenant_id", t.tenant, "job_id", t.job, "error", why)
+	m.c.Log.WarnContext(ctx, "the end of a cancelled execution is parked", "execution_id", next.ID, "tenant_id", o.Tenant, "job_id", o.Job, "error", why)
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/hint"
 	"github.com/scheduler-service/scheduler/internal/job/schedules"
@@ -55,19 +56,21 @@ type Config struct {
 type Maintainer struct {
 	c          Config
 	store      *store
+	dispatch   *dispatch.Store
 	hints      *hint.Sender
 	fleet      *fleet.Store
 	parking    *parking.Store
-	schedules  *schedules.Cache     // of ReconcileSchedules
-	cancelling map[target]*progress // of Cancel
-	counting   waitingCount         // of CountWaiting
+	schedules  *schedules.Cache             // of ReconcileSchedules
+	cancelling map[dispatch.Order]*progress // of Cancel
+	counting   waitingCount                 // of CountWaiting
 }
 
 // New makes a Maintainer.
 func New(c Config) *Maintainer {
 	return &Maintainer{
-		c: c, store: &store{db: c.DB}, hints: hint.New(hint.Config{DB: c.DB, Queue: c.Hints, Log: c.Log}),
+		c: c, store: &store{db: c.DB}, dispatch: dispatch.NewStore(c.DB, dispatch.Config{TenantMaxRunning: c.TenantMaxRunning}),
+		hints: hint.New(hint.Config{DB: c.DB, Queue: c.Hints, Log: c.Log}),
 		fleet: fleet.NewStore(c.DB), parking: parking.NewStore(c.DB), schedules: schedules.NewCache(),
-		cancelling: map[target]*progress{}, counting: waitingCount{tenants: countTenants},
+		cancelling: map[dispatch.Order]*progress{}, counting: waitingCount{tenants: countTenants},
 	}
 }

@@ -6,20 +6,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/scheduler-service/scheduler/internal/hint"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/divide"
 )
 
 const (
-	// sweepBatch bounds one statement of a sweep, and maxRounds how often a
-	// sweep repeats it while it comes back full.
-	sweepBatch = 1000
-	maxRounds  = 20
-	// hintPatience is how long a hint may take while Redis is there; the
-	// statements that insert executions state it too. While Redis is away,
-	// what was hinted waits for awayPatience.
-	hintPatience = 5 * time.Second
+	// maxRounds is how often a sweep repeats a statement that comes back full.
+	maxRounds = 20
+	// awayPatience is how long hinted executions wait while Redis is away.
 	awayPatience = time.Second
 )
 
@@ -42,7 +37,7 @@ type SweepReport struct {
 // number of promoters may sweep at once.
 func (m *Maintainer) Sweep(ctx context.Context, now time.Time) (report SweepReport, err error) {
 	return report, errors.Join(
-		m.bury(ctx, now, &report), m.reclaim(ctx, now, &report), m.poolLate(ctx, now, &report), m.settleParked(ctx, now, &report),
+		m.bury(ctx, now, &report), m.reassign(ctx, now, &report), m.poolLate(ctx, now, &report), m.settleParked(ctx, now, &report),
 	)
 }
 
@@ -65,14 +60,14 @@ func (m *Maintainer) poolLate(ctx context.Context, now time.Time, report *SweepR
 	switch {
 	case err != nil:
 		// Redis is away: no hint arrives, nor will those that it held.
-		ahead = hintPatience - awayPatience
+		ahead = dispatch.HintPatience - awayPatience
 	case lost:
-		report.RedisLost, reason, ahead = true, "redis_generation", hintPatience
+		report.RedisLost, reason, ahead = true, "redis_generation", dispatch.HintPatience
 		m.c.Metrics.RedisGenerationChanged()
 		m.c.Log.WarnContext(ctx, "redis is empty, workers look for every execution that waits")
 	}
 	for range maxRounds {
-		n, err := m.store.poolLate(ctx, now, ahead, nil)
+		n, err := m.dispatch.PoolLate(ctx, now, ahead, dispatch.SweepBatch, nil)
 		if postgres.Refused(err) {
 			return m.poolDivided(ctx, now, ahead, report)
 		}
@@ -81,7 +76,7 @@ func (m *Maintainer) poolLate(ctx context.Context, now time.Time, report *SweepR
 		}
 		m.c.Metrics.Redispatched(reason, n)
 		report.Pooled += n
-		if n < sweepBatch {
+		if n < dispatch.SweepBatch {
 			break
 		}
 	}
@@ -90,55 +85,55 @@ func (m *Maintainer) poolLate(ctx context.Context, now time.Time, report *SweepR
 
 // poolDivided is poolLate where the database refuses some rows: it leaves these.
 func (m *Maintainer) poolDivided(ctx context.Context, now time.Time, ahead time.Duration, report *SweepReport) error {
-	late, err := m.store.listLate(ctx, now, ahead)
+	late, err := m.dispatch.ListLate(ctx, now, ahead)
 	if err != nil {
 		return err
 	}
-	d := divide.Items[found]{
-		Send: func(some []found) error {
-			n, err := m.store.poolLate(ctx, now, ahead, some)
+	d := divide.Items[dispatch.Found]{
+		Send: func(some []dispatch.Found) error {
+			n, err := m.dispatch.PoolLate(ctx, now, ahead, dispatch.SweepBatch, some)
 			report.Pooled += n
 			return err
 		},
-		Alone: func(one found, err error) error { return fmt.Errorf("%s waits without a hint: %w", one, err) },
+		Alone: func(one dispatch.Found, err error) error { return fmt.Errorf("%s waits without a hint: %w", one, err) },
 	}
 	return d.All(late)
 }
 
-// reclaim reassigns or ends what lost its worker or passed its deadline.
-func (m *Maintainer) reclaim(ctx context.Context, now time.Time, report *SweepReport) error {
+// reassign reassigns or ends what lost its worker or passed its deadline.
+func (m *Maintainer) reassign(ctx context.Context, now time.Time, report *SweepReport) error {
 	for range maxRounds {
-		rows, err := m.store.reclaim(ctx, now, nil)
+		rows, err := m.dispatch.Reassign(ctx, now, nil)
 		if postgres.Refused(err) {
-			return m.reclaimDivided(ctx, now, report)
+			return m.reassignDivided(ctx, now, report)
 		}
 		if err == nil {
-			err = m.reclaimed(ctx, now, rows, report)
+			err = m.reassigned(ctx, now, rows, report)
 		}
-		if err != nil || len(rows) < sweepBatch {
+		if err != nil || len(rows) < dispatch.SweepBatch {
 			return err
 		}
 	}
 	return nil
 }
 
-// reclaimDivided is reclaim where the database refuses some rows: these are
+// reassignDivided is reassign where the database refuses some rows: these are
 // parked.
-func (m *Maintainer) reclaimDivided(ctx context.Context, now time.Time, report *SweepReport) error {
-	taken, err := m.store.listLost(ctx, now)
+func (m *Maintainer) reassignDivided(ctx context.Context, now time.Time, report *SweepReport) error {
+	taken, err := m.dispatch.ListLost(ctx, now)
 	if err != nil {
 		return err
 	}
-	d := divide.Items[found]{
-		Send: func(some []found) error {
-			rows, err := m.store.reclaim(ctx, now, some)
+	d := divide.Items[dispatch.Found]{
+		Send: func(some []dispatch.Found) error {
+			rows, err := m.dispatch.Reassign(ctx, now, some)
 			if err != nil {
 				return err
 			}
-			return m.reclaimed(ctx, now, rows, report)
+			return m.reassigned(ctx, now, rows, report)
 		},
-		Alone: func(one found, refused error) error {
-			freed, err := m.parking.ParkLost(ctx, now, one.id, postgres.Why(refused))
+		Alone: func(one dispatch.Found, refused error) error {
+			freed, err := m.dispatch.ParkLost(ctx, now, one.ID, postgres.Why(refused))
 			if err != nil {
 				return fmt.Errorf("%s can neither be reassigned nor parked: %w", one, err)
 			}
@@ -146,36 +141,36 @@ func (m *Maintainer) reclaimDivided(ctx context.Context, now time.Time, report *
 				return nil
 			}
 			m.c.Log.ErrorContext(ctx, "an execution is parked: the database refuses to reassign or to end it",
-				"execution_id", one.id, "job_id", one.job, "tenant_id", one.tenant, "error", refused)
+				"execution_id", one.ID, "job_id", one.Job, "tenant_id", one.Tenant, "error", refused)
 			report.Parked++
-			return m.reclaimed(ctx, now, []lost{{Execution: hint.Execution{ID: one.id}, verdict: "parked", tenant: one.tenant, key: freed[0].Key}}, report)
+			return m.reassigned(ctx, now, freed, report)
 		},
 	}
 	return d.All(taken)
 }
 
-// reclaimed counts what was taken from workers, and hints what may start now.
-func (m *Maintainer) reclaimed(ctx context.Context, now time.Time, rows []lost, report *SweepReport) error {
-	var again []hint.Execution
-	var ended []lost
+// reassigned counts what was taken from workers, and hints what may start now.
+func (m *Maintainer) reassigned(ctx context.Context, now time.Time, rows []dispatch.Lost, report *SweepReport) error {
+	var again []dispatch.Waiting
+	var ended []dispatch.Freed
 	for _, r := range rows {
 		reason := "deadline"
-		if r.workerLost {
+		if r.WorkerLost {
 			reason = "worker_dead"
 		}
 		m.c.Metrics.Reclaimed(reason, 1)
-		if r.verdict == "pending" {
-			again = append(again, r.Execution)
+		if r.Verdict == "pending" {
+			again = append(again, r.Waiting)
 			continue
 		}
-		ended = append(ended, r)
-		if r.verdict != "parked" {
+		ended = append(ended, r.Freed)
+		if r.Verdict != "parked" {
 			report.Ended++
-			m.c.Metrics.ExecutionOver(r.jobType, r.verdict, 0)
+			m.c.Metrics.ExecutionOver(r.JobType, r.Verdict, 0)
 		}
 	}
 	report.Reclaimed += len(rows)
-	next, err := m.store.next(ctx, now, ended, m.c.TenantMaxRunning)
+	next, err := m.dispatch.Next(ctx, now, ended)
 	m.hints.Send(ctx, append(again, next...))
 	return err
 }

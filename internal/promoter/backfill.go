@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/backfill"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
-	"github.com/scheduler-service/scheduler/internal/hint"
 	"github.com/scheduler-service/scheduler/internal/job/schedules"
 	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -101,7 +101,7 @@ func (p *Promoter) backfillSome(ctx context.Context, which dueBackfills, report 
 	if err != nil {
 		return claimed, err
 	}
-	var hints []hint.Execution
+	var hints []dispatch.Waiting
 	for _, b := range made {
 		report.Created += len(b.instants)
 		if b.status != backfill.Running {
@@ -109,7 +109,7 @@ func (p *Promoter) backfillSome(ctx context.Context, which dueBackfills, report 
 		}
 		for _, at := range b.instants {
 			if b.gate > 0 || b.job.policy.ConcurrencyKey != "" {
-				hints = append(hints, hint.Execution{ID: execution.BackfillID(b.id, at), Priority: b.job.policy.Priority})
+				hints = append(hints, dispatch.Waiting{ID: execution.BackfillID(b.id, at), Priority: b.job.policy.Priority})
 			}
 		}
 	}

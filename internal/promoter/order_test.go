@@ -13,6 +13,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -21,7 +22,7 @@ import (
 )
 
 // many is more of one job than a request cancels itself.
-const many = job.CancelAtOnce + 500
+const many = dispatch.CancelAtOnce + 500
 
 // triggered is a job without a schedule.
 func triggered(s *job.Spec) { s.CronExpression = "" }
@@ -90,11 +91,11 @@ func (a agent) claims(t *testing.T, ids ...uuid.UUID) []uuid.UUID {
 // polls asks for whatever may start.
 func (a agent) polls(t *testing.T) []uuid.UUID {
 	t.Helper()
-	found, err := a.q.ListPooledExecutions(t.Context(), db.ListPooledExecutionsParams{BatchSize: 100, Stretch: 96, LeftTypes: []string{}})
+	found, err := a.q.ListPooledExecutions(t.Context(), db.ListPooledExecutionsParams{BatchSize: 100, Lines: 96, LeftTypes: []string{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	placed, err := a.q.ListUnblockedExecutions(t.Context(), db.ListUnblockedExecutionsParams{BatchSize: 100, Stretch: 96, LeftTypes: []string{}})
+	placed, err := a.q.ListUnblockedExecutions(t.Context(), db.ListUnblockedExecutionsParams{BatchSize: 100, Step: 96, LeftTypes: []string{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,16 +1,14 @@
 package promoter
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
-	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/job/schedules"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -141,58 +139,23 @@ func write(ctx context.Context, q *db.Queries, p *plan, at time.Time, d due) err
 	return nil
 }
 
-// lockActive locks what is active of several jobs, in the order in which
-// completions lock.
-func lockActive(ctx context.Context, q *db.Queries, jobs []*dueJob) error {
-	if len(jobs) < 2 {
-		return nil
-	}
-	ids := make([]uuid.UUID, len(jobs))
-	for i, j := range jobs {
-		ids[i] = j.id
-	}
-	if err := q.LockExecutionsOfJobs(ctx, ids); err != nil {
-		return fmt.Errorf("lock the executions of jobs: %w", err)
-	}
-	return nil
-}
-
-// cancelActive ends what waits of jobs and asks for the end of what runs. What
-// is more than a promotion should do it orders to be cancelled in pieces: after
-// the others, because the order locks the tenant's count, and everybody locks
-// executions first and counts after them, in the order of tenants.
+// cancelActive cancels what jobs have, or orders it where it is more than a promotion
+// should cancel.
 func cancelActive(ctx context.Context, q *db.Queries, jobs []*dueJob, at time.Time) error {
-	const reason, by = "a later scheduled time took its place (overlapPolicy cancel_running)", "system"
-	var few, many []*dueJob
+	var few, many []dispatch.Cancellation
 	for _, j := range jobs {
-		if j.cancelling || j.active > job.CancelAtOnce {
-			many = append(many, j)
+		c := dispatch.Cancellation{
+			Tenant: j.tenant, Job: j.id, At: at, SpareBackfills: true,
+			Reason: "a later scheduled time took its place (overlapPolicy cancel_running)", By: "system",
+		}
+		if j.cancelling || j.active > dispatch.CancelAtOnce {
+			many = append(many, c)
+			j.generation++
 		} else {
-			few = append(few, j)
+			few = append(few, c)
 		}
 	}
-	if err := lockActive(ctx, q, few); err != nil {
-		return err
-	}
-	for _, j := range few {
-		waiting := db.CancelWaitingByJobParams{TenantID: j.tenant, JobID: j.id, Now: at, SpareBackfills: true, Reason: reason, CancelledBy: by}
-		if _, err := q.CancelWaitingByJob(ctx, waiting); err != nil {
-			return fmt.Errorf("cancel waiting executions: %w", err)
-		}
-		running := db.RequestCancelByJobParams{TenantID: j.tenant, JobID: j.id, Now: at, Reason: reason, CancelledBy: by}
-		if _, err := q.RequestCancelByJob(ctx, running); err != nil {
-			return fmt.Errorf("cancel running executions: %w", err)
-		}
-	}
-	slices.SortFunc(many, func(a, b *dueJob) int { return bytes.Compare(a.tenant[:], b.tenant[:]) })
-	for _, j := range many {
-		order := db.OrderCancellationParams{TenantID: j.tenant, JobID: j.id, Now: at, SpareBackfills: true, Reason: reason, CancelledBy: by}
-		if err := q.OrderCancellation(ctx, order); err != nil {
-			return fmt.Errorf("order executions to be cancelled: %w", err)
-		}
-		j.generation++
-	}
-	return nil
+	return dispatch.CancelOfJobs(ctx, q, few, many)
 }
 
 func (s *store) queries() *db.Queries { return db.New(s.db.Pool()) }

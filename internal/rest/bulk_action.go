@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -94,7 +95,7 @@ func (s *server) made(ctx context.Context, e execution.Execution, replayed bool,
 		return nil, err
 	}
 	if !replayed {
-		s.hint(ctx, execution.Turn{ID: e.ID, Priority: e.Priority})
+		s.hint(ctx, dispatch.Waiting{ID: e.ID, Priority: e.Priority})
 	}
 	return &e.ID, nil
 }

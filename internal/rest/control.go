@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 )
 
@@ -38,7 +39,7 @@ func (s *server) RetryExecution(ctx context.Context, request api.RetryExecutionR
 		return nil, err
 	}
 	if !replayed {
-		s.hint(ctx, execution.Turn{ID: made.ID, Priority: made.Priority})
+		s.hint(ctx, dispatch.Waiting{ID: made.ID, Priority: made.Priority})
 	}
 	location := base + "/executions/" + made.ID.String()
 	return api.RetryExecution202JSONResponse{
@@ -49,7 +50,7 @@ func (s *server) RetryExecution(ctx context.Context, request api.RetryExecutionR
 
 // hint tells the workers of executions that wait, and does not wait long for
 // Redis.
-func (s *server) hint(ctx context.Context, waiting ...execution.Turn) {
+func (s *server) hint(ctx context.Context, waiting ...dispatch.Waiting) {
 	hinting, cancel := context.WithTimeout(ctx, hintPatience)
 	defer cancel()
 	for _, one := range waiting {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
@@ -116,7 +117,7 @@ func (s *server) trigger(ctx context.Context, id uuid.UUID, body *api.TriggerReq
 	}
 	made, replayed, err := s.Executions.Trigger(ctx, c.who.Actor, id, parameters, keyOf(c, key, route))
 	if err == nil && !replayed {
-		s.hint(ctx, execution.Turn{ID: made.ID, Priority: made.Priority})
+		s.hint(ctx, dispatch.Waiting{ID: made.ID, Priority: made.Priority})
 	}
 	return made, replayed, err
 }

@@ -191,7 +191,7 @@ func newTenant(body api.TenantSpec) (tenant.Spec, []fault.Field) {
 	}
 	var fields []fault.Field
 	for name := range spec.Limits.MaxRunningByType {
-		if !slices.Contains([]string{"http", "function", "command"}, name) {
+		if !api.JobType(name).Valid() {
 			fields = append(fields, fault.Field{Path: "limits.maxRunningByType." + name, Rule: "enum", Message: "is no job type"})
 		}
 	}

@@ -71,7 +71,7 @@ func (w *Worker) hintNext(ctx context.Context, a announcement) {
 	}
 	// A statement of its own, once the ends are committed, sees everything that the
 	// tenants' limits left behind until then.
-	next, err := w.store.Next(ctx, a.freed)
+	next, err := w.store.Next(ctx, time.Time{}, a.freed)
 	if err != nil {
 		w.Log.WarnContext(ctx, "the next in line not known; a poll finds them", "error", err)
 		return

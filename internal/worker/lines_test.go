@@ -103,7 +103,7 @@ func TestBacklogsCostNothing(t *testing.T) {
 			return err
 		}},
 		{"a look for places and keys", 1200, func(ctx context.Context, q *db.Queries) error {
-			_, err := q.ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{BatchSize: 64, Stretch: 256, LeftTypes: []string{}})
+			_, err := q.ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{BatchSize: 64, Step: 256, LeftTypes: []string{}})
 			return err
 		}},
 		{"a claim of what waits for a slot", 300, func(ctx context.Context, q *db.Queries) error {
@@ -182,7 +182,7 @@ func TestALineHidesNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found, err := db.New(c.conn).ListUnblockedExecutions(t.Context(), db.ListUnblockedExecutionsParams{BatchSize: 64, Stretch: 256, LeftTypes: []string{}})
+	found, err := db.New(c.conn).ListUnblockedExecutions(t.Context(), db.ListUnblockedExecutionsParams{BatchSize: 64, Step: 256, LeftTypes: []string{}})
 	if err != nil || !slices.Equal(found.Ids, []uuid.UUID{want}) {
 		t.Errorf("found %v (%v), want %v alone: of the other job no slot is free", found.Ids, err, want)
 	}

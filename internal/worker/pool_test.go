@@ -175,7 +175,7 @@ func TestLookCostsNoMoreWhereMuchWaits(t *testing.T) {
 			send func(context.Context, *db.Queries) error
 		}{
 			{"100 of 20,300", 12_000, func(ctx context.Context, q *db.Queries) error {
-				_, err := q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{BatchSize: 100, Spread: 100, Stretch: 64, LeftTypes: []string{}})
+				_, err := q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{BatchSize: 100, Spread: 100, Lines: 64, LeftTypes: []string{}})
 				return err
 			}},
 			{"11 crowded tenants", 2000, func(ctx context.Context, q *db.Queries) error {

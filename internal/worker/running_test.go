@@ -170,7 +170,7 @@ type actor struct {
 func (a *actor) act(ctx context.Context, ids []uuid.UUID) error {
 	switch rand.N(8) {
 	case 0:
-		rows, err := a.q.ReclaimExecutions(ctx, db.ReclaimExecutionsParams{MaxLost: 3, BatchSize: 50})
+		rows, err := a.q.ReassignExecutions(ctx, db.ReassignExecutionsParams{MaxLost: 3, BatchSize: 50})
 		a.reclaimed += int64(len(rows))
 		return err
 	case 1: // it dies, and another takes its place

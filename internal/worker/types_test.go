@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/worker"
 )
@@ -22,6 +23,15 @@ func ofType(name string, edit func(*job.Spec)) func(*job.Spec) {
 			edit(s)
 		}
 	}
+}
+
+// registry is a copy of the product's registry, with the types that the test added.
+func (b *bundle) registry() *executor.Registry {
+	known := map[string]executor.Executor{"function": scripted(b.run), "http": scripted(b.run)}
+	for _, one := range b.added {
+		known[one] = scripted(b.run)
+	}
+	return executor.NewRegistry(known)
 }
 
 // mixed is a worker for calls and one for functions.
@@ -168,4 +178,37 @@ func TestLooksGoRoundAllKeys(t *testing.T) {
 		}
 		return left == 0
 	})
+}
+
+// A job type is an executor and its name: no statement, no function of the schema and
+// no column names one. A type that only a copy of the registry has runs from its job to
+// its outcome, keeps to its limit, and is left to the workers that run it.
+func TestAddedTypeRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	end, _ := b.until()
+	release := sync.OnceFunc(end)
+	defer release()
+	b.added = []string{"pigeon"}
+	others := b.start(nil)
+	b.types = []string{"pigeon"}
+	pigeons := b.start(nil)
+	b.exec("UPDATE tenants SET max_running_by_type = jsonb_build_object('pigeon', 1)")
+	first, second := b.pending(ofType("pigeon", nil)), b.pending(ofType("pigeon", nil))
+	if won := b.poll(others); won != 0 {
+		t.Errorf("a worker that leaves the type to others claimed %d", won)
+	}
+	b.handle(pigeons, first.ID)
+	b.reaches(first.ID, execution.Running)
+	b.handle(pigeons, second.ID)
+	got, err := b.executions.Get(t.Context(), b.who, second.ID)
+	if err != nil || got.Status != execution.Pending || got.WaitingOn == nil || got.WaitingOn.Limit != 1 {
+		t.Errorf("the second is %+v waiting on %+v, %v", got.Status, got.WaitingOn, err)
+	}
+	release()
+	b.reaches(first.ID, execution.Completed)
+	eventually(t, "the second has run", func() bool { b.poll(pigeons); return b.over(second.ID) })
+	if n := b.count(`SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosrc ~ '[''{,](http|function|command)[''},]'`); n != 0 {
+		t.Errorf("%d functions of the schema name a job type", n)
+	}
 }

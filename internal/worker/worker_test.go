@@ -81,6 +81,7 @@ type bundle struct {
 	away       func() bool // what its workers believe about hints
 	keys       *keyring.Ring
 	types      []string     // that its workers run; none: function
+	added      []string     // job types that the registry has beside those of the product
 	beat       *postgres.DB // of its workers' heartbeats; nil: each has its own
 	log        io.Writer    // of its workers' lines
 }
@@ -150,8 +151,7 @@ func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worke
 	if edit != nil {
 		edit(&c)
 	}
-	all := executor.NewRegistry(map[string]executor.Executor{"function": scripted(b.run), "http": scripted(b.run)})
-	executors, err := all.Only(append(b.types, "function")[:max(1, len(b.types))]...)
+	executors, err := b.registry().Only(append(b.types, "function")[:max(1, len(b.types))]...)
 	if err != nil {
 		b.t.Fatal(err)
 	}

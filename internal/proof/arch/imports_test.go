@@ -61,13 +61,13 @@ apikey               | clock db:store.go fault identity postgres postgres/column
 identity/jwks        | clock fault |  |  |
 audit                | db:store.go postgres postgres/columns tenant |  |  |
 # what runs
-dispatch             | db:store.go postgres |  |  |
+dispatch             | db:store.go fault postgres |  |  |
 secret               | db:store.go fault postgres postgres/columns secret/keyring tenant |  |  |
 calendar             | db:store.go fault idempotency postgres postgres/columns schedule tenant |  |  |
-job                  | calendar db:store.go fault idempotency job/keytemplate postgres postgres/columns schedule secret secret/keyring tenant |  |  |
+job                  | calendar db:store.go dispatch fault idempotency job/keytemplate postgres postgres/columns schedule secret secret/keyring tenant |  |  |
 job/schedules        | calendar job postgres schedule |  |  |
-execution            | clock db:store.go fault idempotency job job/keytemplate postgres postgres/columns secret tenant |  |  |
-backfill             | calendar db:store.go execution fault idempotency job partition postgres postgres/columns schedule secret tenant |  |  |
+execution            | clock db:store.go dispatch fault idempotency job job/keytemplate postgres postgres/columns secret tenant |  |  |
+backfill             | calendar db:store.go dispatch execution fault idempotency job partition postgres postgres/columns schedule secret tenant |  |  |
 executor             | fault |  |  |
 egress               |  | ssrf |  |
 ratelimit            | clock | go-redis |  |
@@ -76,17 +76,17 @@ statistics           | db:store.go fault postgres postgres/columns queue statist
 executor/httpcall    | clock egress executor fault version |  |  |
 executor/function    | executor fault |  |  |
 # the processes: the three of them never import one another
-parking              | db:store.go fault partition postgres |  |  |
-hint                 | db:store.go postgres queue |  |  |
-maintenance          | clock db:store.go fault fleet hint job job/schedules loop parking partition postgres postgres/columns postgres/divide queue schedule telemetry tenant |  |  |
-promoter             | audit backfill clock db:store.go execution fault hint job job/keytemplate job/schedules loop partition postgres postgres/columns postgres/divide queue schedule telemetry tenant |  | sync |
+parking              | db:store.go dispatch fault partition postgres |  |  |
+hint                 | dispatch postgres queue |  |  |
+maintenance          | clock db:store.go dispatch fault fleet hint job job/schedules loop parking partition postgres postgres/divide queue schedule telemetry tenant |  |  |
+promoter             | audit backfill clock db:store.go dispatch execution fault hint job job/keytemplate job/schedules loop partition postgres postgres/columns postgres/divide queue schedule telemetry tenant |  | sync |
 worker               | clock db:store.go dispatch executor fault fleet job postgres queue secret telemetry |  |  |
 rest/strictjson      | fault |  |  |
 rest/patch           |  |  |  |
 rest/cursor          |  |  |  |
 rest/contract        | api fault fault/suggest rest/strictjson | kin-openapi |  |
 rest/reference       |  | swgui |  |
-rest                 | api apikey audit backfill calendar clock execution fault idempotency identity job ratelimit rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant turn | chi oapi | kin-openapi |
+rest                 | api apikey audit backfill calendar clock dispatch execution fault idempotency identity job ratelimit rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant turn | chi oapi | kin-openapi |
 # wiring, and the programs
 app                  | apikey audit backfill calendar certificate clock config devstack egress execution executor executor/function executor/httpcall fleet identity identity/jwks job lease loop maintenance partition postgres promoter queue ratelimit rest retention secret secret/keyring statistics statistics/collect telemetry tenant worker | sync |  |
 proof/figures        |  |  |
@@ -101,7 +101,7 @@ cmd/worker           | app cmd/internal/program config |  |  |
 # proof
 proof/chaos          | api app clock config devstack devstack/child executor executor/function identity postgres postgres/refusal proof/figures | oapi pgx:store.go |  |
 cmd/chaos            | app cmd/internal/program config proof/chaos |  |  |
-proof/simulation     | clock execution job job/keytemplate schedule |  |  |
+proof/simulation     | dispatch clock execution job job/keytemplate schedule |  |  |
 proof/e2e            |  |  | oapi |
 deploy/probe         |  |  |  |
 `

@@ -34,7 +34,7 @@ var larger = map[string]struct {
 	reason   string
 }{
 	"postgres":  {19, "the one door to the database: its pool, its roles, its schema, its errors"},
-	"dispatch":  {19, "each act of the protocol has its own input and outcome, and several packages hand them on"},
+	"dispatch":  {28, "each act of the protocol has its own input and outcome, and several packages hand them on"},
 	"secret":    {24, "named secrets, the references to them, who may make some, and the credentials of definitions meet in one attempt and one mask"},
 	"execution": {20, "the run of a job is the product's other central noun: its states, its attempts, its ids"},
 	"job":       {26, "the definition of a job is the product's central noun: each policy is a type with its decision"},

@@ -53,7 +53,7 @@ var crossTenant = map[string]string{
 	"PoolExecutions":          "worker and hints: executions whose hint was not sent",
 	"ListJobVersionsByKeys":   "worker",
 
-	"ReclaimExecutions":            "maintenance",
+	"ReassignExecutions":           "maintenance",
 	"ListLostExecutions":           "maintenance",
 	"ListLateExecutions":           "maintenance",
 	"ParkEndedExecutions":          "worker: outcomes that the database refuses",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 )
 
@@ -122,8 +123,8 @@ func (t *tables) give(r *activeRow, worker, token uuid.UUID, at time.Time) claim
 	if r.StartedAt.IsZero() {
 		r.StartedAt = at
 	}
-	r.AttemptedAt, r.DeadlineAt = at, at.Add(r.Timeout+5*time.Second)
-	if soon := at.Add(5 * time.Second); r.SweepAt.After(soon) {
+	r.AttemptedAt, r.DeadlineAt = at, at.Add(r.Timeout+dispatch.DeadlineMargin)
+	if soon := at.Add(dispatch.SweepAhead); r.SweepAt.After(soon) {
 		r.SweepAt = soon
 	}
 	return claimed{ID: r.ID, Job: r.Job, Attempt: r.Attempt, Max: r.MaxAttempts, Token: token}
@@ -230,7 +231,7 @@ func byTurn(a, b *activeRow) int {
 func (o listHeldExecutions) do(t *tables, at time.Time) (a answer) {
 	for i := range t.active {
 		r := &t.active[i]
-		if !r.waits() && r.Worker == o.Worker && !r.SweepAt.After(at.Add(5*time.Second)) {
+		if !r.waits() && r.Worker == o.Worker && !r.SweepAt.After(at.Add(dispatch.SweepAhead)) {
 			a.Held = append(a.Held, heldRow{ID: r.ID, Token: r.Token, Cancelling: !r.CancelAt.IsZero()})
 		}
 	}

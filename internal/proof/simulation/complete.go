@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 )
 
@@ -130,7 +131,7 @@ func (o releaseExecutions) do(t *tables, at time.Time) (a answer) {
 		r.AvailableAt = at
 		if !r.CancelAt.IsZero() {
 			r.letGo(execution.Running) // the sweeper ends it
-			r.SweepAt = at.Add(5 * time.Second)
+			r.SweepAt = at.Add(dispatch.SweepAhead)
 		} else {
 			t.ends(r)
 			r.letGo(execution.Pending)
@@ -148,7 +149,7 @@ func (o reclaimExecutions) do(t *tables, at time.Time) (a answer) {
 		w := t.worker(r.Worker)
 		lost := w == nil && t.bug != needsWorkerRow || w != nil && w.Dead
 		late := !r.DeadlineAt.IsZero() && r.DeadlineAt.Before(at)
-		if r.waits() || r.SweepAt.After(at.Add(5*time.Second)) || !lost && !late || o.Locked.holds(r.ID) {
+		if r.waits() || r.SweepAt.After(at.Add(dispatch.SweepAhead)) || !lost && !late || o.Locked.holds(r.ID) {
 			continue
 		}
 		v := verdict{ID: r.ID, Lost: lost, Status: t.afterLoss(r, lost), Tenant: r.Tenant, Key: r.Key}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/job/keytemplate"
@@ -135,7 +136,7 @@ func (p *plan) admit(j *dueJob, at time.Time) (ran bool, dropped int) {
 	}
 	if p.at.Sub(at) > lateAfter {
 		r.AvailableAt = p.catchup.next(j.tenant, p.at)
-		if r.SweepAt = r.AvailableAt.Add(execution.SweepAfter); r.AvailableAt.After(p.at) && !r.bound() {
+		if r.SweepAt = r.AvailableAt.Add(dispatch.HintPatience); r.AvailableAt.After(p.at) && !r.bound() {
 			r.pool()
 		}
 	}
@@ -174,7 +175,7 @@ func (j *dueJob) misfire() job.Misfire {
 func newRow(tenant, of uuid.UUID, spec job.Spec, id uuid.UUID, at, now time.Time) activeRow {
 	return activeRow{
 		ID: id, Job: of, Tenant: tenant, Type: spec.Type, At: at, Status: execution.Pending, Priority: spec.Priority, MaxAttempts: spec.Retry.MaxRetries + 1, Key: spec.KeyOf(keytemplate.Run{JobID: of, JobName: spec.Name, JobType: spec.Type, Config: spec.Config}),
-		Timeout: time.Duration(spec.Timeout) * time.Second, AvailableAt: now, SweepAt: now.Add(execution.SweepAfter),
+		Timeout: time.Duration(spec.Timeout) * time.Second, AvailableAt: now, SweepAt: now.Add(dispatch.HintPatience),
 	}
 }
 

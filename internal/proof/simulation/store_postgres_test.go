@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -163,7 +164,7 @@ func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error
 		}
 		return a, err
 	case reclaimExecutions:
-		rows, err := s.q.ReclaimExecutions(ctx, db.ReclaimExecutionsParams{Now: &at, MaxLost: maxLost, BatchSize: 1000})
+		rows, err := s.q.ReassignExecutions(ctx, db.ReassignExecutionsParams{Now: &at, MaxLost: maxLost, BatchSize: 1000})
 		for _, r := range rows {
 			v := verdict{ID: r.ID, Status: execution.Status(r.Verdict), Lost: r.WorkerLost, Tenant: r.TenantID}
 			if r.ConcurrencyKey != nil {
@@ -220,10 +221,10 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 			return err
 		})
 	case listPooledExecutions:
-		found, err := s.q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, LeftTypes: leftOf(o.Types), MaxRunning: int32(o.Limit)})
+		found, err := s.q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{Now: &at, BatchSize: 1000, Lines: 1000, LeftTypes: leftOf(o.Types), MaxRunning: int32(o.Limit)})
 		return answer{IDs: found.Ids}, err
 	case listPlacedExecutions:
-		found, err := s.q.ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{Now: &at, BatchSize: 1000, Stretch: 1000, LeftTypes: leftOf(o.Types)})
+		found, err := s.q.ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{Now: &at, BatchSize: 1000, Step: 1000, LeftTypes: leftOf(o.Types)})
 		return answer{IDs: found.Ids}, err
 	case listNextExecutions:
 		p := db.ListNextExecutionsParams{
@@ -371,10 +372,7 @@ func (s *real) command(ctx context.Context, tx *postgres.Tx, o op, at time.Time)
 		if err := tx.DeleteJob(ctx, db.DeleteJobParams{TenantID: asker(o), ID: id, Now: at}); err != nil {
 			return a, err
 		}
-		if _, err := tx.CancelWaitingByJob(ctx, db.CancelWaitingByJobParams{TenantID: asker(o), JobID: id, Now: at, Reason: "the job was deleted"}); err != nil {
-			return a, err
-		}
-		_, err := tx.RequestCancelByJob(ctx, db.RequestCancelByJobParams{TenantID: asker(o), JobID: id, Now: at, Reason: "the job was deleted"})
+		err := tx.CancelExecutionsOfJob(ctx, db.CancelExecutionsOfJobParams{TenantID: asker(o), JobID: id, Now: at, Reason: "the job was deleted"})
 		return a, err
 	case triggerJob:
 		return s.trigger(ctx, tx, o, old, at)
@@ -417,7 +415,7 @@ func (s *real) trigger(ctx context.Context, tx *postgres.Tx, o triggerJob, j db.
 	}
 	p := db.InsertRequestedExecutionParams{
 		ID: o.ID, TenantID: asker(o), JobID: j.ID, JobVersion: j.Version, ScheduledAt: at, TriggerType: string(execution.Manual),
-		JobType: j.JobType, Priority: j.Priority, MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: at, SweepAt: at.Add(execution.SweepAfter),
+		JobType: j.JobType, Priority: j.Priority, MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: at, SweepAt: at.Add(dispatch.HintPatience),
 	}
 	if j.ConcurrencyKey != "" {
 		p.ConcurrencyKey = &j.ConcurrencyKey
