@@ -29,7 +29,7 @@ CREATE TABLE scheduled_jobs (
     calendars              jsonb       NOT NULL DEFAULT '[]', -- [{"calendarId": "...", "mode": "exclude"}, ...], at most 10
     CONSTRAINT scheduled_jobs_one_schedule CHECK (num_nonnulls(cron_expression, interval_ms, run_at) <= 1),
 
-    -- What it runs, and how. The contract and the registry of executors say which job
+    -- The work, and how it runs. The contract and the registry of executors say which job
     -- types there are.
     job_type               text        NOT NULL,
     config                 jsonb       NOT NULL,
@@ -54,7 +54,7 @@ CREATE TABLE scheduled_jobs (
     status_by              text        NOT NULL DEFAULT '',
     status_at              timestamptz NOT NULL DEFAULT now(),
     paused_until           timestamptz,
-    -- What happens to the times that a pause held back; the next promotion clears it.
+    -- The policy for the times that a pause held back; the next promotion clears it.
     resume_policy          text CHECK (resume_policy IN ('skip', 'fire_once', 'fire_all')),
 
     -- Where its schedule is. The promoter writes these when it advances the job, so a
@@ -70,7 +70,7 @@ CREATE TABLE scheduled_jobs (
     -- was, whatever the clocks say.
     generation             integer     NOT NULL DEFAULT 0,
 
-    -- What reconciling found last: rows beyond (+) or short of (-) scheduled times.
+    -- The difference that reconciling found last: rows beyond (+) or short of (-) scheduled times.
     audited_at             timestamptz,
     audit_difference       bigint
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);

@@ -31,7 +31,7 @@ CREATE TABLE active_executions (
     started_at          timestamptz,
     attempt_started_at  timestamptz,
     deadline_at         timestamptz,
-    -- Who runs it. The token is new with each claim: a write that names another one is
+    -- The worker that runs it. The token is new with each claim: a write that names another one is
     -- refused.
     worker_id           uuid,
     lease_token         uuid,
@@ -77,13 +77,13 @@ CREATE TABLE active_executions (
 
 CREATE INDEX active_executions_sweep ON active_executions (sweep_at);
 -- The lists of a tenant and of a job, in the order of the indexes of job_executions, so
--- that a reader of both merges them. Whoever counts what of a job has its slot passes
--- over those that wait within the index.
+-- that a reader of both merges them. A statement that counts which executions of a job
+-- have their slot passes over those that wait within the index.
 CREATE INDEX active_executions_list ON active_executions (tenant_id, scheduled_at DESC, id DESC);
 CREATE INDEX active_executions_job ON active_executions (job_id, scheduled_at DESC, id DESC, has_slot);
 -- The pool: by tenant, priority and type, those that wait longest first.
 CREATE INDEX active_executions_pool ON active_executions (tenant_id, priority, job_type, available_at) WHERE pooled;
--- What waits for its turn, in the order in which it is claimed: of one job, key or
+-- Executions that wait for their turn, in the order in which it is claimed: of one job, key or
 -- tenant, one type and one priority, so that what stands together is held back by the
 -- same things. A job's backfills stand behind the others.
 CREATE INDEX active_executions_slot_lines ON active_executions (job_id, num_nonnulls(backfill_id), job_type, priority, available_at) WHERE awaits_slot;
@@ -253,8 +253,8 @@ $$;
 -- +goose StatementEnd
 
 -- The same of several jobs, with how many executions wait for a slot. Volatile, and in
--- PL/pgSQL: whoever locks the jobs and then calls it in one statement counts under the
--- lock, and saves a round trip. Of each job it reads what has a slot and 1,001 of those
+-- PL/pgSQL: a statement that locks the jobs and then calls it counts under the lock, and
+-- saves a round trip. Of each job it reads what has a slot and 1,001 of those
 -- that wait, the most that a policy asks for. An execution that waits and is one of a
 -- backfill, or is being cancelled, counts as neither: otherwise scheduled times would
 -- be skipped because of it.
@@ -295,18 +295,12 @@ AS $$
 $$;
 -- +goose StatementEnd
 
--- Job types are data: counts by type without a column for each, and functions that
--- name no type. Lock: ACCESS EXCLUSIVE on running_counts and scheduled_jobs for the
--- moment of adding a column with a constant default and of dropping a constraint.
--- Duration: instant.
---
--- Processes of the version before go on counting by type in the old columns, which
--- this version neither reads nor writes. While versions are mixed each version counts
--- by type what its own processes start, so a tenant may run up to twice its limit of a
--- type; the limit of all types together stays exact. Reconciling counts by type within a
--- minute after the first process of this version starts, and again after the last of
--- the version before ended. The version after this one may drop the old columns,
--- is_of_types, next_of_job and next_of_key.
+-- Counts executions that the caller holds locked as running, as far as the limits
+-- of their tenants allow, and returns those that may start. The counts are locked
+-- in the order of tenants, here and in end_runs, so no two statements wait for one
+-- another in a circle. Volatile, so it reads a row as it is under its lock and not as
+-- the caller's snapshot has it. Nearly always all executions of a tenant may start;
+-- start_some_runs decides about the others.
 -- +goose StatementBegin
 CREATE FUNCTION start_runs(ids uuid[], tenant_ids uuid[], job_types text[], keys text[], default_max integer, at timestamptz) RETURNS SETOF uuid
     LANGUAGE plpgsql VOLATILE ROWS 64 SET search_path = pg_catalog, public, pg_temp SET plan_cache_mode = force_generic_plan
@@ -343,18 +337,12 @@ END
 $$;
 -- +goose StatementEnd
 
--- Job types are data: counts by type without a column for each, and functions that
--- name no type. Lock: ACCESS EXCLUSIVE on running_counts and scheduled_jobs for the
--- moment of adding a column with a constant default and of dropping a constraint.
--- Duration: instant.
---
--- Processes of the version before go on counting by type in the old columns, which
--- this version neither reads nor writes. While versions are mixed each version counts
--- by type what its own processes start, so a tenant may run up to twice its limit of a
--- type; the limit of all types together stays exact. Reconciling counts by type within a
--- minute after the first process of this version starts, and again after the last of
--- the version before ended. The version after this one may drop the old columns,
--- is_of_types, next_of_job and next_of_key.
+-- start_runs for executions of tenants whose executions may not all start, and whose
+-- counts it holds locked. Nothing that is being cancelled starts. Of the rest those
+-- start that fit, most urgent and then oldest first; the others leave a mark, so that
+-- a statement that ends a run looks for the next. A key is taken by inserting it: its
+-- primary key decides, and nobody waits for it, because a statement that writes a key
+-- holds the counts of its tenant locked.
 -- +goose StatementBegin
 CREATE FUNCTION start_some_runs(ids uuid[], default_max integer, at timestamptz) RETURNS SETOF uuid
     LANGUAGE plpgsql VOLATILE ROWS 64 SET search_path = pg_catalog, public, pg_temp SET plan_cache_mode = force_generic_plan
@@ -402,18 +390,9 @@ END
 $$;
 -- +goose StatementEnd
 
--- Job types are data: counts by type without a column for each, and functions that
--- name no type. Lock: ACCESS EXCLUSIVE on running_counts and scheduled_jobs for the
--- moment of adding a column with a constant default and of dropping a constraint.
--- Duration: instant.
---
--- Processes of the version before go on counting by type in the old columns, which
--- this version neither reads nor writes. While versions are mixed each version counts
--- by type what its own processes start, so a tenant may run up to twice its limit of a
--- type; the limit of all types together stays exact. Reconciling counts by type within a
--- minute after the first process of this version starts, and again after the last of
--- the version before ended. The version after this one may drop the old columns,
--- is_of_types, next_of_job and next_of_key.
+-- Counts executions as no longer running, whose rows the caller holds locked, and
+-- frees the keys of those that have one. Returns, of each tenant, when a claim last
+-- left something behind because of its limits.
 -- +goose StatementBegin
 CREATE FUNCTION end_runs(tenant_ids uuid[], job_types text[], keyed_ids uuid[]) RETURNS TABLE (tenant uuid, crowded_since timestamptz)
     LANGUAGE plpgsql VOLATILE ROWS 16 SET search_path = pg_catalog, public, pg_temp SET plan_cache_mode = force_generic_plan

@@ -46,18 +46,8 @@ CREATE TABLE service_gauges (
 GRANT SELECT ON service_gauges TO scheduler_api;
 GRANT SELECT, INSERT, UPDATE ON service_gauges TO scheduler_engine;
 
--- Job types are data: counts by type without a column for each, and functions that
--- name no type. Lock: ACCESS EXCLUSIVE on running_counts and scheduled_jobs for the
--- moment of adding a column with a constant default and of dropping a constraint.
--- Duration: instant.
---
--- Processes of the version before go on counting by type in the old columns, which
--- this version neither reads nor writes. While versions are mixed each version counts
--- by type what its own processes start, so a tenant may run up to twice its limit of a
--- type; the limit of all types together stays exact. Reconciling counts by type within a
--- minute after the first process of this version starts, and again after the last of
--- the version before ended. The version after this one may drop the old columns,
--- is_of_types, next_of_job and next_of_key.
+-- Whether a live worker runs a type. One that names no types is of an old version
+-- and runs every type that it knows.
 -- +goose StatementBegin
 CREATE FUNCTION is_served(kind text, at timestamptz) RETURNS boolean LANGUAGE sql STABLE
 AS $$
@@ -65,18 +55,14 @@ AS $$
 $$;
 -- +goose StatementEnd
 
--- Job types are data: counts by type without a column for each, and functions that
--- name no type. Lock: ACCESS EXCLUSIVE on running_counts and scheduled_jobs for the
--- moment of adding a column with a constant default and of dropping a constraint.
--- Duration: instant.
---
--- Processes of the version before go on counting by type in the old columns, which
--- this version neither reads nor writes. While versions are mixed each version counts
--- by type what its own processes start, so a tenant may run up to twice its limit of a
--- type; the limit of all types together stays exact. Reconciling counts by type within a
--- minute after the first process of this version starts, and again after the last of
--- the version before ended. The version after this one may drop the old columns,
--- is_of_types, next_of_job and next_of_key.
+-- Which executions of a job get its concurrency slots next: backfills last, most
+-- urgent first, then those that wait longest. left_types are types that the caller
+-- leaves to others. A statement that frees slots says how many (freed), and as many
+-- are named; a caller that frees none says 0, and the slots that are taken are
+-- counted. It reads the fronts of a job's backlog by type and priority (64 at most),
+-- and of each as many as there are slots and 32 that may be passed over, because
+-- their key is taken or somebody asked for their end. The settings keep the plan
+-- where the table was empty when its statistics were taken.
 -- +goose StatementBegin
 CREATE FUNCTION next_for_slot(job uuid, left_types text[], at timestamptz, freed integer, most integer)
     RETURNS TABLE (id uuid, tenant_id uuid, priority smallint)
@@ -130,18 +116,9 @@ END
 $$;
 -- +goose StatementEnd
 
--- Job types are data: counts by type without a column for each, and functions that
--- name no type. Lock: ACCESS EXCLUSIVE on running_counts and scheduled_jobs for the
--- moment of adding a column with a constant default and of dropping a constraint.
--- Duration: instant.
---
--- Processes of the version before go on counting by type in the old columns, which
--- this version neither reads nor writes. While versions are mixed each version counts
--- by type what its own processes start, so a tenant may run up to twice its limit of a
--- type; the limit of all types together stays exact. Reconciling counts by type within a
--- minute after the first process of this version starts, and again after the last of
--- the version before ended. The version after this one may drop the old columns,
--- is_of_types, next_of_job and next_of_key.
+-- Which execution gets a concurrency key next: none while the key is taken, and
+-- none whose job has no slot for it; served_only: none whose type no live worker
+-- runs. It reads as next_for_slot does.
 -- +goose StatementBegin
 CREATE FUNCTION next_for_key(tenant uuid, wanted text, left_types text[], served_only boolean, at timestamptz)
     RETURNS TABLE (id uuid, priority smallint)

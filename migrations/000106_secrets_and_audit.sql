@@ -136,8 +136,8 @@ ALTER TABLE audit_log ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER append_only BEFORE UPDATE OR TRUNCATE ON audit_anchors FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 ALTER TABLE audit_anchors ENABLE ALWAYS TRIGGER append_only;
 
--- Entries may be deleted that an anchor stands for and that are older than 30 days,
--- whoever deletes them; no role of the processes has the right to delete any.
+-- Entries may be deleted that an anchor stands for and that are older than 30 days, by
+-- the owner too; no role of the processes has the right to delete any.
 -- +goose StatementBegin
 CREATE FUNCTION refuse_removal() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -91,8 +91,8 @@ CREATE POLICY retention ON outcome_rollups AS RESTRICTIVE FOR DELETE TO schedule
 GRANT SELECT ON outcome_rollups TO scheduler_api;
 GRANT SELECT, INSERT, UPDATE, DELETE ON outcome_rollups TO scheduler_engine;
 
--- Outcomes that are counted and not folded into the roll-ups yet: a row for each stretch
--- of time that the collector counted, of one hour of scheduled times, all jobs together.
+-- Outcomes that are counted and not folded into the roll-ups yet: a row for each interval
+-- that the collector counted, of one hour of scheduled times, all jobs together.
 -- Rows are added and removed, and never changed, so that an outcome costs the same
 -- however many jobs the tenant has.
 CREATE TABLE outcome_deltas (
@@ -112,8 +112,8 @@ CREATE POLICY engine ON outcome_deltas TO scheduler_engine USING (true) WITH CHE
 GRANT SELECT ON outcome_deltas TO scheduler_api;
 GRANT SELECT, INSERT, DELETE ON outcome_deltas TO scheduler_engine;
 
--- How much there is to fold for each tenant. Whoever folds holds the row locked, so any
--- number of processes share the work.
+-- How much there is to fold for each tenant. A process that folds holds the row locked, so
+-- any number of them share the work.
 CREATE TABLE fold_backlogs (
     tenant_id uuid PRIMARY KEY,
     rows      bigint      NOT NULL, -- of outcome_deltas
