@@ -16,8 +16,8 @@ import (
 type Duration time.Duration
 
 // ISO writes the one form of ISO 8601 that callers are shown: days of 24 hours,
-// hours, minutes and seconds, each only where there are any. What it writes
-// reads as the same duration. It is for durations that ParseInterval allows.
+// hours, minutes and seconds, each only where there are any. It reads
+// as the same duration. It is for durations that ParseInterval allows.
 func (d Duration) ISO() string {
 	rest := time.Duration(d)
 	take := func(unit time.Duration, letter string) string {

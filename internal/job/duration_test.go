@@ -38,7 +38,7 @@ func TestDurationISO(t *testing.T) {
 	}
 }
 
-// What is shown may be sent back and is shown so again.
+// A duration that is shown may be sent back, and is shown the same.
 func TestDurationRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -2,7 +2,7 @@
 //
 // It owns the definition of a job, its validation, its retry and misfire rules
 // as pure decisions, its states and versions, and the store through which a
-// tenant keeps jobs. It refuses to know when instants fall (package schedule),
+// tenant keeps jobs. It refuses to know when a job is due (package schedule),
 // how a job type runs (package executor) and who may ask (package identity).
 package job
 
@@ -18,9 +18,9 @@ type Status string
 
 // The states of a job.
 const (
-	Active   Status = "active"   // its due instants become executions
+	Active   Status = "active"   // its due times become executions
 	Paused   Status = "paused"   // somebody paused it; running ones go on
-	Inactive Status = "inactive" // its schedule is over, or it was stopped
+	Inactive Status = "inactive" // its schedule is finished, or it was stopped
 )
 
 // Spec is the definition of a job: all that a tenant may set. A job version stores
@@ -91,11 +91,11 @@ type Job struct {
 	StatusAt        time.Time  `json:"statusAt"`
 	PausedUntil     *time.Time `json:"pausedUntil,omitempty"`     // a pause ends by itself then
 	AnchorAt        time.Time  `json:"anchorAt"`                  // where an interval counts from
-	NextExecutionAt *time.Time `json:"nextExecutionAt,omitempty"` // of a paused job: the instant that the pause holds back
+	NextExecutionAt *time.Time `json:"nextExecutionAt,omitempty"` // of a paused job: the time that the pause holds back
 	LastExecutionAt *time.Time `json:"lastExecutionAt,omitempty"`
 	ExecutionCount  int64      `json:"executionCount"`
 	AuditedAt       *time.Time `json:"auditedAt,omitempty"`
-	AuditDifference *int64     `json:"auditDifference,omitempty"` // rows beyond (+) or short of (-) due instants
+	AuditDifference *int64     `json:"auditDifference,omitempty"` // rows beyond (+) or short of (-) scheduled times
 	// Cancelling is how far a stop of many executions is; nil where nothing is
 	// being cancelled, and in lists.
 	Cancelling *cancelling `json:"-"`

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Misfire is what happens to instants that were not promoted in time: the
-// promoters were down, or the database was.
+// Misfire says what happens to scheduled times that were not promoted in time,
+// because the promoters or the database were down.
 type Misfire struct {
 	// Policy is one of the three below.
 	Policy MisfirePolicy `json:"policy" column:"misfire_policy" api:"misfirePolicy"`
-	// Limit bounds how many instants run at one catching up, 1 to 1,000; of
+	// Limit bounds how many scheduled times run at one catching up, 1 to 1,000; of
 	// more, the newest run.
 	Limit int `json:"limit" column:"misfire_limit" api:"misfireLimit"`
-	// GraceSeconds is how late an instant may be and still run as if on time,
+	// GraceSeconds is how late a time may be and still run as if on time,
 	// 1 to one day.
 	GraceSeconds int `json:"graceSeconds" column:"misfire_grace_seconds" api:"misfireGraceSeconds"`
 }
 
-// withDefaults fills in what is left out: the newest of the instants that are
+// withDefaults fills in what is left out: the newest of the times that are
 // more than a minute late runs.
 func (m Misfire) withDefaults() Misfire {
 	return Misfire{
@@ -26,7 +26,7 @@ func (m Misfire) withDefaults() Misfire {
 	}
 }
 
-// MisfirePolicy says which of the instants beyond the grace time still run.
+// MisfirePolicy says which of the times beyond the grace time still run.
 type MisfirePolicy string
 
 // The policies.
@@ -36,11 +36,11 @@ const (
 	FireAll     MisfirePolicy = "fire_all"  // all of them, up to the limit
 )
 
-// Decide says how many of the owed instants, which are in ascending order and
-// due at or before now, do not run: the first so many of them. The rest run.
-func (m Misfire) Decide(owed []time.Time, now time.Time) (missed int) {
+// Decide returns how many of the due times, in ascending order and at or before
+// now, do not run: the first so many of them. The rest run.
+func (m Misfire) Decide(times []time.Time, now time.Time) (missed int) {
 	late := 0
-	for late < len(owed) && now.Sub(owed[late]) > time.Duration(m.GraceSeconds)*time.Second {
+	for late < len(times) && now.Sub(times[late]) > time.Duration(m.GraceSeconds)*time.Second {
 		late++
 	}
 	switch m.Policy {
@@ -51,5 +51,5 @@ func (m Misfire) Decide(owed []time.Time, now time.Time) (missed int) {
 	default:
 		missed = max(0, late-1)
 	}
-	return max(missed, len(owed)-max(1, m.Limit))
+	return max(missed, len(times)-max(1, m.Limit))
 }

@@ -10,22 +10,22 @@ import (
 func TestMisfireDecide(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	ago := func(seconds ...int) (owed []time.Time) {
+	ago := func(seconds ...int) (times []time.Time) {
 		for _, s := range seconds {
-			owed = append(owed, now.Add(-time.Duration(s)*time.Second))
+			times = append(times, now.Add(-time.Duration(s)*time.Second))
 		}
-		return owed
+		return times
 	}
 	rule := func(p job.MisfirePolicy, limit int) job.Misfire {
 		return job.Misfire{Policy: p, Limit: limit, GraceSeconds: 60}
 	}
 	for _, test := range []struct {
-		name string
-		rule job.Misfire
-		owed []time.Time
-		want int
+		name  string
+		rule  job.Misfire
+		times []time.Time
+		want  int
 	}{
-		{"nothing owed", rule(job.FireOnce, 10), nil, 0},
+		{"nothing is due", rule(job.FireOnce, 10), nil, 0},
 		{"on time", rule(job.FireOnce, 10), ago(0), 0},
 		{"within the grace time all run", rule(job.FireOnce, 10), ago(59, 30, 1), 0},
 		{"exactly the grace time is within it", rule(job.MisfireSkip, 10), ago(60), 0},
@@ -39,7 +39,7 @@ func TestMisfireDecide(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if got := test.rule.Decide(test.owed, now); got != test.want {
+			if got := test.rule.Decide(test.times, now); got != test.want {
 				t.Errorf("Decide = %d missed, want %d", got, test.want)
 			}
 		})

@@ -1,6 +1,6 @@
 package job
 
-// Overlap is what happens to a due instant while as many runs of the job are
+// Overlap says what happens to a due time while as many executions of the job are
 // active as may run at once.
 type Overlap string
 
@@ -23,7 +23,7 @@ type Places struct {
 	Waiting int // waiting for a place
 }
 
-// Admission is what becomes of a due instant, or of a trigger.
+// Admission is what becomes of a due time, or of a trigger.
 type Admission struct {
 	Run bool
 	// Gated runs wait until a place is free; others have theirs.
@@ -34,7 +34,7 @@ type Admission struct {
 	Reason string
 }
 
-// Admit decides about a due instant. It is exact when the places were counted
+// Admit decides about a due time. It is exact when the places were counted
 // after the job's row was locked and are kept up to date by Took.
 func (s Policy) Admit(p Places) Admission {
 	if s.Overlap == OverlapAllow {

@@ -47,7 +47,7 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// Whatever comes, no policy but allow lets more runs have a place than may run
+// No policy but allow lets more runs have a place than may run
 // at once, and no queue grows beyond its bound.
 func TestAdmissionsKeepTheLimits(t *testing.T) {
 	t.Parallel()

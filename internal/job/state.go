@@ -3,7 +3,7 @@ package job
 import "time"
 
 // Edited is the state of a job after somebody replaced its definition at now:
-// an edit of an inactive job makes it active, because its schedule was over
+// an edit of an inactive job makes it active, because its schedule was finished
 // and the new one is meant to fire, a parked one from where it was; a paused job
 // stays paused. An interval that changed counts from now.
 func (j Job) Edited(spec Spec, by string, now time.Time) Job {

@@ -79,12 +79,12 @@ func (s *Store) Get(ctx context.Context, who tenant.Actor, id uuid.UUID) (job Jo
 	return job, err
 }
 
-// CountDueAt is how many active jobs of the tenant are due at one instant.
+// CountDueAt is how many active jobs of the tenant are due at one time.
 func (s *Store) CountDueAt(ctx context.Context, who tenant.Actor, at time.Time) (n int, err error) {
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		count, err := tx.CountJobsDueAt(ctx, db.CountJobsDueAtParams{TenantID: who.TenantID, At: at})
 		if err != nil {
-			return fmt.Errorf("count the jobs due at an instant: %w", err)
+			return fmt.Errorf("count the jobs due at one time: %w", err)
 		}
 		n = int(count)
 		return nil
@@ -93,7 +93,7 @@ func (s *Store) CountDueAt(ctx context.Context, who tenant.Actor, at time.Time) 
 }
 
 // Update replaces a job's definition by a new version. With ifVersion other
-// than zero, only if the job still has that version. An instant that is due
+// than zero, only if the job still has that version. A time that is due
 // already and not yet promoted still runs, with the new definition.
 func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec Spec, ifVersion int) (Job, error) {
 	return s.replace(ctx, who, id, edit{spec: spec, ifVersion: ifVersion})
@@ -161,7 +161,7 @@ func (s *Store) replace(ctx context.Context, who tenant.Actor, id uuid.UUID, e e
 
 // Pause stops new scheduled runs; running ones go on. Once it returned, no
 // later promotion sees the job as active. With until, the pause ends by itself
-// then. The next instant stays stored: what the pause held back is known when
+// then. The next time stays stored, so that the times which the pause held back are known when
 // the job is resumed.
 func (s *Store) Pause(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string, until *time.Time) (job Job, err error) {
 	err = s.change(ctx, who, id, func(tx *postgres.Tx, old Job) (db.ScheduledJob, error) {
@@ -170,7 +170,7 @@ func (s *Store) Pause(ctx context.Context, who tenant.Actor, id uuid.UUID, reaso
 		}
 		if until != nil && !until.After(tx.At) {
 			return db.ScheduledJob{}, fault.Wrong("VALIDATION_FAILED",
-				fault.Field{Path: "until", Rule: "future", Message: "has passed already; give an instant in the future, or none"})
+				fault.Field{Path: "until", Rule: "future", Message: "has passed already; give a time in the future, or none"})
 		}
 		return tx.UpdateJobStatus(ctx, db.UpdateJobStatusParams{
 			TenantID: who.TenantID, ID: id, Status: string(Paused), StatusReason: reason, StatusBy: who.Subject,
@@ -180,7 +180,7 @@ func (s *Store) Pause(ctx context.Context, who tenant.Actor, id uuid.UUID, reaso
 	return job, err
 }
 
-// Resume makes the schedule fire again. What a pause held back is treated as
+// Resume makes the schedule fire again. Times that a pause held back are treated as
 // missed says; empty means as the job's misfire policy does. So is what was due
 // since the job was parked. A job that was
 // stopped starts from now.
@@ -190,7 +190,7 @@ func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID, miss
 			TenantID: who.TenantID, ID: id, Status: string(Active), StatusBy: who.Subject, Now: tx.At, NextExecutionAt: old.NextExecutionAt,
 		}
 		switch {
-		case old.Status == Active: // nothing changes, above all not what an earlier resume said of missed instants
+		case old.Status == Active: // nothing changes, above all not what an earlier resume said of missed times
 			return tx.GetJob(ctx, db.GetJobParams{TenantID: who.TenantID, ID: id})
 		case old.Exhausted():
 			return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT",
@@ -214,7 +214,7 @@ func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID, miss
 		}
 		if next == nil && old.Scheduled() {
 			return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT",
-				"the schedule has no instant left: change it with PUT, which also resumes the job")
+				"the schedule has no time left: change it with PUT, which also resumes the job")
 		}
 		p.NextExecutionAt = next
 		return tx.UpdateJobStatus(ctx, p)
@@ -223,7 +223,7 @@ func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID, miss
 }
 
 // Delete ends a job: what waits is cancelled, what runs is asked to end, and
-// no due instant becomes an execution any more. Its history stays readable. The
+// no due time becomes an execution any more. Its history stays readable. The
 // reason is kept with what it cancels; an empty one is "the job was deleted".
 func (s *Store) Delete(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string) error {
 	return s.change(ctx, who, id, func(tx *postgres.Tx, _ Job) (db.ScheduledJob, error) {

@@ -67,9 +67,9 @@ func pick(found map[uuid.UUID]schedule.Calendar, named []Calendar) []schedule.Ca
 	return sets
 }
 
-// bound is when a job with this definition is due: its next instant after now
+// bound is when a job with this definition is due: its next time after now
 // by its schedule and its calendars, nil when never; what is due already stays
-// due. It refuses calendars that leave no instant.
+// due. It refuses calendars that leave no time.
 func bound(spec Spec, calendars []schedule.Calendar, state Job, now time.Time) (*time.Time, error) {
 	if due := state.NextExecutionAt; due != nil && !due.After(now) {
 		return due, nil
@@ -84,17 +84,17 @@ func bound(spec Spec, calendars []schedule.Calendar, state Job, now time.Time) (
 		return &next, nil
 	case len(calendars) > 0 && spec.Scheduled():
 		return nil, fault.Wrong("VALIDATION_FAILED", fault.Field{
-			Path: "calendars", Rule: "never", Message: "leave no instant on which the job would run; change the schedule or the calendars",
+			Path: "calendars", Rule: "never", Message: "leave no time at which the job would run; change the schedule or the calendars",
 		})
 	default:
 		return nil, nil
 	}
 }
 
-// looked is among how many instants the smallest distance is looked for.
+// looked is among how many times the smallest distance is looked for.
 const looked = 100
 
-// SmallestDistance is the least time between two of the next 100 instants of
+// SmallestDistance is the least time between two of the next 100 times of
 // the schedule, jitter left out; zero for a schedule that has fewer than two.
 func (s Policy) SmallestDistance(calendars []schedule.Calendar, now time.Time) (time.Duration, error) {
 	s.JitterSeconds = 0
@@ -125,11 +125,11 @@ const (
 )
 
 // Reschedule computes anew when the jobs that name a calendar are due, inside
-// the transaction that changed it and holds it locked: the next instant of each
+// the transaction that changed it and holds it locked: the next time of each
 // after now, while what is due already stays due. It refuses, as a Conflict, a
-// change that leaves some job no instant, and one that moves too many; and as
-// Forbidden one that brings a job's instants closer together than the tenant's
-// smallest interval. A job whose instants were as close before stays as it is.
+// change that leaves some job no time, and one that moves too many; and as
+// Forbidden one that brings a job's times closer together than the tenant's
+// smallest interval. A job whose times were as close before stays as it is.
 func Reschedule(ctx context.Context, tx *postgres.Tx, who tenant.Actor, edit calendar.Edit) error {
 	rows, err := tx.ListJobsByCalendar(ctx, db.ListJobsByCalendarParams{TenantID: who.TenantID, Reference: calendar.Reference(edit.ID)})
 	if err != nil {
@@ -212,7 +212,7 @@ func (c change) before() map[uuid.UUID]schedule.Calendar {
 	return was
 }
 
-// keepsDistance refuses an edit that brings instants of a job closer together
+// keepsDistance refuses an edit that brings times of a job closer together
 // than the tenant's smallest interval, and than they were.
 func keepsDistance(ctx context.Context, tx *postgres.Tx, jobs []Job, c change) error {
 	row, err := tx.GetTenant(ctx, c.tenant)
@@ -248,12 +248,12 @@ func keepsDistance(ctx context.Context, tx *postgres.Tx, jobs []Job, c change) e
 		return nil
 	}
 	return fault.Exceeded(fault.Limit{Name: "minIntervalSeconds", Value: int64(*row.MinIntervalSeconds)}, fmt.Sprintf(
-		"with this calendar some instants of these jobs would be less than %v apart: %s; change the days, or these jobs first", least, listed(nearer)), tx.At)
+		"with this calendar some times of these jobs would be less than %v apart: %s; change the days, or these jobs first", least, listed(nearer)), tx.At)
 }
 
 // leavesNothing names the first of the jobs that would never run again.
 func leavesNothing(jobs []string) error {
-	return fault.New(fault.Conflict, "CONFLICT", "the calendar would leave no instant to these jobs: "+listed(jobs)+"; change the days, or these jobs first")
+	return fault.New(fault.Conflict, "CONFLICT", "the calendar would leave no time to these jobs: "+listed(jobs)+"; change the days, or these jobs first")
 }
 
 // listed names the first of some jobs and says how many more there are.
@@ -266,7 +266,7 @@ func listed(jobs []string) string {
 	return text
 }
 
-// orNever writes "no next instant" as the statement has it.
+// orNever writes "no next time" as the statement has it.
 func orNever(next *time.Time) time.Time {
 	if next == nil {
 		return columns.Never

@@ -203,5 +203,5 @@ func sortedParams(f Filter, p db.ListJobsParams) db.ListSortedJobsParams {
 	return sorted
 }
 
-// beginning lies before every instant that is stored.
+// beginning lies before every time that is stored.
 var beginning = time.Unix(0, 0).UTC()

@@ -26,7 +26,7 @@ const (
 	defaultTimeout = 300        // seconds
 	maxConcurrent  = 1000       // runs of one job at once
 	maxQueue       = 1000       // runs of one job that wait
-	maxMisfires    = 1000       // instants that run at one catching up
+	maxMisfires    = 1000       // scheduled times that run at one catching up
 	maxGrace       = 86_400     // seconds
 	maxExecutions  = 1_000_000_000
 	maxFailures    = 1000 // failed executions in a row
@@ -98,8 +98,8 @@ func (s Policy) Scheduled() bool {
 }
 
 // Validate reports everything that is wrong with a definition that is new at
-// now, as one fault of kind Invalid that lists every field. What belongs to
-// the job type's config is checked by its executor, not here.
+// now, as one fault of kind Invalid that lists every field. The executor
+// of the job type checks its config.
 //
 // The calendars are the contents of those that the spec names, as far as they
 // are known; the store looks the others up and validates again.

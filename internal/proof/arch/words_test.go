@@ -48,7 +48,6 @@ var unclean = []string{
 	"db/queries",
 	"dispatch",
 	"docs/how/protocol.md",
-	"job",
 	"maintenance",
 	"migrations",
 	"migrations/before",
