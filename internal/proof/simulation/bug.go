@@ -9,10 +9,10 @@ const (
 	noToken          bug = "outcomes are fenced on the attempt's number alone"
 	noFence          bug = "outcomes are not fenced at all"
 	ignoresLease     bug = "a claim does not ask whether the worker's lease stands"
-	ignoresGate      bug = "a run that waits for a place is claimed as any other"
+	ignoresSlots     bug = "a run that waits for a slot is claimed as any other"
 	claimsRunning    bug = "a claim takes what runs elsewhere"
 	sameAttempt      bug = "a claim does not count the attempt"
-	countsBeforeLock bug = "places are counted in the statement that waits for the lock"
+	countsBeforeLock bug = "slots are counted in the statement that waits for the lock"
 	successWins      bug = "a success beats a requested end"
 	needsWorkerRow   bug = "what runs on is unknown is not reassigned"
 	givesBackClaims  bug = "a worker gives back what it is just claiming"
@@ -33,7 +33,7 @@ const (
 // bugs are all of them.
 func bugs() []bug {
 	return []bug{
-		noToken, noFence, ignoresLease, ignoresGate, claimsRunning, sameAttempt, countsBeforeLock, successWins, needsWorkerRow, givesBackClaims, countsFromAnswer, ignoresLimit, ignoresTypeLimit, anothersCount, crossesTenants, keysCross,
+		noToken, noFence, ignoresLease, ignoresSlots, claimsRunning, sameAttempt, countsBeforeLock, successWins, needsWorkerRow, givesBackClaims, countsFromAnswer, ignoresLimit, ignoresTypeLimit, anothersCount, crossesTenants, keysCross,
 		claimsAnyType, keepsKeys, noSkipLocked,
 		advancesOnly, insertsOnly, deletesOnly,
 	}

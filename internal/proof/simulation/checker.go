@@ -96,7 +96,7 @@ func (a *checker) failf(format string, args ...any) {
 func (a *checker) after(w *world, o op, got answer, at time.Time) {
 	w.seen.operations++
 	switch o := o.(type) {
-	case listLeftExecutions, listHeldExecutions, listPooledExecutions, listPlacedExecutions, listNextExecutions, lockJobs, claimDueJobs:
+	case listUnclaimedExecutions, listExecutionsOfWorker, listPooledExecutions, listUnblockedExecutions, listNextExecutions, lockJobs, claimDueJobs:
 		return // they write nothing
 	case createJob, pauseJob, resumeJob, resumePausedJobs, deleteJob, triggerJob, setLimits:
 		a.afterRequest(o, got, at)
@@ -158,14 +158,14 @@ func (a *checker) afterStep(w *world, o op, got answer, at time.Time) {
 		}
 	case claimExecutions:
 		a.claims(w, o.Worker, got.Claims, at)
-	case claimGatedExecutions:
+	case claimLimitedExecutions:
 		a.claims(w, o.Worker, got.Claims, at)
 	case completeExecutions:
 		a.completions(w, o.Outcomes, got.Verdicts)
 	case releaseExecutions:
 		w.seen.released += len(got.IDs)
 		a.takeBack(got.IDs)
-	case reclaimExecutions:
+	case reassignExecutions:
 		w.seen.reclaimed += len(got.Verdicts)
 		for _, v := range got.Verdicts {
 			delete(a.grants, v.ID)

@@ -21,7 +21,7 @@ func (o claimExecutions) do(t *tables, at time.Time) (a answer) {
 		if r == nil || o.Locked.holds(id) || !r.CancelAt.IsZero() || !t.runs(o.Types, r) {
 			continue
 		}
-		fresh := r.waits() && !r.AvailableAt.After(at) && (r.Gate == 0 && r.Key == "" || t.bug == ignoresGate)
+		fresh := r.waits() && !r.AvailableAt.After(at) && (r.SlotLimit == 0 && r.Key == "" || t.bug == ignoresSlots)
 		ours := !r.waits() && r.Token == o.Token && r.Worker == o.Worker
 		if t.bug == claimsRunning {
 			ours = !r.waits()
@@ -130,7 +130,7 @@ func (t *tables) give(r *activeRow, worker, token uuid.UUID, at time.Time) claim
 	return claimed{ID: r.ID, Job: r.Job, Attempt: r.Attempt, Max: r.MaxAttempts, Token: token}
 }
 
-func (o listLeftExecutions) do(t *tables, at time.Time) (a answer) {
+func (o listUnclaimedExecutions) do(t *tables, at time.Time) (a answer) {
 	for _, id := range distinct(o.IDs) {
 		r := t.row(id)
 		if r == nil || !r.mayStart(at) {
@@ -148,12 +148,12 @@ func (o listLeftExecutions) do(t *tables, at time.Time) (a answer) {
 		if !slices.Contains(a.IDs, r.Job) {
 			a.IDs = append(a.IDs, r.Job)
 		}
-		if r.Gate > 0 && !slices.Contains(a.Gated, r.Job) {
-			a.Gated = append(a.Gated, r.Job)
+		if r.SlotLimit > 0 && !slices.Contains(a.SlotJobs, r.Job) {
+			a.SlotJobs = append(a.SlotJobs, r.Job)
 		}
 	}
 	slices.SortFunc(a.IDs, compareIDs)
-	slices.SortFunc(a.Gated, compareIDs)
+	slices.SortFunc(a.SlotJobs, compareIDs)
 	return a
 }
 
@@ -170,7 +170,7 @@ func (o lockJobs) do(t *tables, _ time.Time) (a answer) {
 	return a
 }
 
-// count remembers the places of this moment: what one statement would see that
+// count remembers the slots of this moment: what one statement would see that
 // locks and counts.
 func (t *tables) count(o lockJobs) {
 	if t.counted == nil {
@@ -183,7 +183,7 @@ func (t *tables) count(o lockJobs) {
 	t.counted[o.Session] = taken
 }
 
-func (o claimGatedExecutions) do(t *tables, at time.Time) (a answer) {
+func (o claimLimitedExecutions) do(t *tables, at time.Time) (a answer) {
 	defer t.unlock(o.Session)
 	if !t.stands(o.Worker, at) {
 		return a
@@ -203,17 +203,17 @@ func (o claimGatedExecutions) do(t *tables, at time.Time) (a answer) {
 			continue // only the first of each key is looked at
 		}
 		keyed[r.lockKey()] = true
-		place, free := 0, 1
-		if r.Gate > 0 {
+		nth, free := 0, 1
+		if r.SlotLimit > 0 {
 			taken := t.places(r.Job).Taken
 			if t.bug == countsBeforeLock {
 				taken = t.counted[o.Session][r.Job]
 			}
-			place, free = ranked[r.Job], r.Gate-taken
+			nth, free = ranked[r.Job], r.SlotLimit-taken
 			ranked[r.Job]++
 		}
-		// A place is ranked before it is known whether its row is locked.
-		if place < free && !o.Locked.holds(r.ID) {
+		// A slot is ranked before it is known whether its row is locked.
+		if nth < free && !o.Locked.holds(r.ID) {
 			placed = append(placed, r)
 		}
 	}
@@ -223,16 +223,16 @@ func (o claimGatedExecutions) do(t *tables, at time.Time) (a answer) {
 	return a
 }
 
-// byTurn is the order in which runs get places, keys and what room their tenant has.
+// byTurn is the order in which runs get slots, keys and the room of their tenant.
 func byTurn(a, b *activeRow) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.AvailableAt.Compare(b.AvailableAt), compareIDs(a.ID, b.ID))
 }
 
-func (o listHeldExecutions) do(t *tables, at time.Time) (a answer) {
+func (o listExecutionsOfWorker) do(t *tables, at time.Time) (a answer) {
 	for i := range t.active {
 		r := &t.active[i]
 		if !r.waits() && r.Worker == o.Worker && !r.SweepAt.After(at.Add(dispatch.SweepAhead)) {
-			a.Held = append(a.Held, heldRow{ID: r.ID, Token: r.Token, Cancelling: !r.CancelAt.IsZero()})
+			a.Held = append(a.Held, workerRun{ID: r.ID, Token: r.Token, Cancelling: !r.CancelAt.IsZero()})
 		}
 	}
 	return a

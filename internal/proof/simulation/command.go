@@ -104,7 +104,7 @@ func (o triggerJob) do(t *tables, at time.Time) answer {
 	r := newRow(j.tenant, o.Job, j.spec, o.ID, at, at)
 	r.Trigger = execution.Manual
 	if a.Gated {
-		r.Gate = j.spec.MaxConcurrent
+		r.SlotLimit = j.spec.MaxConcurrent
 	} else if !r.bound() {
 		r.pool()
 	}

@@ -82,7 +82,7 @@ func (t *tables) judge(r *activeRow, d outcome) execution.Status {
 	}
 }
 
-// nextOf are the runs of a job that get the places which its ends free. They are
+// nextOf are the runs of a job that get the slots which its ends free. They are
 // said with the first of these.
 func (t *tables) nextOf(ends map[uuid.UUID][]*activeRow, verdicts []verdict, id uuid.UUID, at time.Time) []uuid.UUID {
 	r := t.row(id)
@@ -92,14 +92,14 @@ func (t *tables) nextOf(ends map[uuid.UUID][]*activeRow, verdicts []verdict, id 
 			return nil
 		}
 		i := slices.IndexFunc(verdicts, func(v verdict) bool { return v.ID == end.ID })
-		if verdicts[i].Status != execution.Retrying || end.Gate > 0 {
+		if verdicts[i].Status != execution.Retrying || end.SlotLimit > 0 {
 			freed++
 		}
 	}
 	return t.nextInLine(r.Job, []string{r.Type}, at, freed)
 }
 
-// nextInLine are the runs of a job of some types that get the places which a
+// nextInLine are the runs of a job of some types that get the slots which a
 // statement frees, or those that are free where it frees none: next_of_job.
 func (t *tables) nextInLine(of uuid.UUID, types []string, at time.Time, freed int) (ids []uuid.UUID) {
 	var rows []*activeRow
@@ -108,13 +108,13 @@ func (t *tables) nextInLine(of uuid.UUID, types []string, at time.Time, freed in
 		taken = t.places(of).Taken
 	}
 	for i := range t.active {
-		if r := &t.active[i]; r.Job == of && r.Gate > taken && r.mayStart(at) && !t.taken(r) && t.runs(types, r) {
+		if r := &t.active[i]; r.Job == of && r.SlotLimit > taken && r.mayStart(at) && !t.taken(r) && t.runs(types, r) {
 			rows = append(rows, r)
 		}
 	}
 	slices.SortFunc(rows, byTurn)
 	for i, r := range rows {
-		if i+1+taken <= r.Gate && (freed == 0 || i < freed) {
+		if i+1+taken <= r.SlotLimit && (freed == 0 || i < freed) {
 			ids = append(ids, r.ID)
 		}
 	}
@@ -142,7 +142,7 @@ func (o releaseExecutions) do(t *tables, at time.Time) (a answer) {
 	return a
 }
 
-func (o reclaimExecutions) do(t *tables, at time.Time) (a answer) {
+func (o reassignExecutions) do(t *tables, at time.Time) (a answer) {
 	var over []finishedRow
 	for i := range t.active {
 		r := &t.active[i]

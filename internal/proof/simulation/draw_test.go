@@ -63,13 +63,13 @@ func (d *draw) next() op {
 	case 3, 4, 5:
 		return claimExecutions{Worker: pick(d, d.workers), Token: d.token(), IDs: d.ids(), Types: d.types(), Limit: d.limit(), Locked: d.rowsLocked()}
 	case 6, 7, 8:
-		return claimGatedExecutions{Worker: pick(d, d.workers), Token: d.token(), IDs: d.ids(), Types: d.types(), Limit: d.limit(), Locked: d.rowsLocked()}
+		return claimLimitedExecutions{Worker: pick(d, d.workers), Token: d.token(), IDs: d.ids(), Types: d.types(), Limit: d.limit(), Locked: d.rowsLocked()}
 	case 9, 10, 11:
 		return completeExecutions{Outcomes: d.outcomes()}
 	case 12:
 		return releaseExecutions{Rows: d.held()}
 	case 13:
-		return reclaimExecutions{Locked: d.rowsLocked()}
+		return reassignExecutions{Locked: d.rowsLocked()}
 	case 14:
 		return pick(d, []op{
 			poolLateExecutions{Ahead: time.Duration(d.intn(2)) * 5 * time.Second, Locked: d.rowsLocked()},
@@ -78,14 +78,14 @@ func (d *draw) next() op {
 	case 15:
 		return pick(d, []op{
 			listPooledExecutions{Types: d.types(), Limit: d.limit()},
-			listPlacedExecutions{Types: d.types()},
-			listLeftExecutions{IDs: d.ids(), Types: d.types()},
+			listUnblockedExecutions{Types: d.types()},
+			listUnclaimedExecutions{IDs: d.ids(), Types: d.types()},
 			d.whoIsNext(),
 			resumePausedJobs{},
 			setLimits{Tenant: d.tenant(), Most: counts{d.intn(5) - 1, d.intn(4) - 1, d.intn(4) - 1}},
 		})
 	case 16:
-		return pick(d, []op{markDeadWorkers{}, retireWorker{Worker: pick(d, d.workers)}, listHeldExecutions{Worker: pick(d, d.workers)}})
+		return pick(d, []op{markDeadWorkers{}, retireWorker{Worker: pick(d, d.workers)}, listExecutionsOfWorker{Worker: pick(d, d.workers)}})
 	case 17:
 		return renewWorker{Worker: pick(d, d.workers), Lease: 10 * time.Second}
 	case 18:
@@ -214,10 +214,10 @@ func (d *draw) outcomes() (list []outcome) {
 	return list
 }
 
-func (d *draw) held() (rows []heldRow) {
+func (d *draw) held() (rows []workerRun) {
 	for i := range d.model.active {
 		if r := &d.model.active[i]; d.chance(40) {
-			rows = append(rows, heldRow{ID: r.ID, Token: r.Token})
+			rows = append(rows, workerRun{ID: r.ID, Token: r.Token})
 		}
 	}
 	return rows
@@ -269,8 +269,10 @@ func scripts() []script {
 	claim := func(w, token uuid.UUID) line {
 		return line{time.Millisecond, func(m *tables) op { return claimExecutions{Worker: w, Token: token, IDs: all(m), Types: types()} }}
 	}
-	gated := func(w, token uuid.UUID) line {
-		return line{time.Millisecond, func(m *tables) op { return claimGatedExecutions{Worker: w, Token: token, IDs: all(m), Types: types()} }}
+	limited := func(w, token uuid.UUID) line {
+		return line{time.Millisecond, func(m *tables) op {
+			return claimLimitedExecutions{Worker: w, Token: token, IDs: all(m), Types: types()}
+		}}
 	}
 	// end completes what the table says is running, as an attempt that differs
 	// from it as edit says.
@@ -289,7 +291,7 @@ func scripts() []script {
 	fails := func(o *outcome) { o.Succeeded, o.Error, o.Retry = false, "NETWORK_ERROR", time.Second }
 	due := at(10*time.Second, promote{})
 	lost := func(w, token uuid.UUID) []line {
-		return []line{join(w), claim(w, token), at(0, retireWorker{Worker: w}), at(time.Second, reclaimExecutions{})}
+		return []line{join(w), claim(w, token), at(0, retireWorker{Worker: w}), at(time.Second, reassignExecutions{})}
 	}
 	lines := func(parts ...any) (out []line) {
 		for _, p := range parts {
@@ -306,30 +308,30 @@ func scripts() []script {
 	return []script{
 		{"three workers are lost, and then it is finished", lines(create(same), due, lost(w1, token1), lost(w2, token2), lost(uuid.UUID{0xa3}, uuid.UUID{0xb3}))},
 		{"deadlines pass until the attempts are used up", lines(
-			create(same), due, join(w1), claim(w1, token1), at(6500*time.Millisecond, reclaimExecutions{}), at(0, renewWorker{Worker: w1, Lease: lease}),
-			claim(w1, token2), at(6500*time.Millisecond, reclaimExecutions{}),
+			create(same), due, join(w1), claim(w1, token1), at(6500*time.Millisecond, reassignExecutions{}), at(0, renewWorker{Worker: w1, Lease: lease}),
+			claim(w1, token2), at(6500*time.Millisecond, reassignExecutions{}),
 		)},
 		{"a lease runs out", lines(
 			create(same), join(w1), join(w2), due, claim(w1, token1), at(0, markDeadWorkers{}), at(400*time.Millisecond, markDeadWorkers{}),
-			at(time.Second, markDeadWorkers{}), at(0, renewWorker{Worker: w1, Lease: lease}), at(0, reclaimExecutions{}), claim(w1, token1), claim(w2, token2),
+			at(time.Second, markDeadWorkers{}), at(0, renewWorker{Worker: w1, Lease: lease}), at(0, reassignExecutions{}), claim(w1, token1), claim(w2, token2),
 		)},
 		{"a claim is repeated, and another's is not", lines(
 			create(same), due, join(w1), join(w2), claim(w1, token1), claim(w1, token1), claim(w1, token2), claim(w2, token1), claim(w2, token2),
-			at(time.Second, listHeldExecutions{Worker: w1}), end(well),
+			at(time.Second, listExecutionsOfWorker{Worker: w1}), end(well),
 		)},
-		{"places are kept", lines(waiting, claim(w1, token1), gated(w1, token2), end(func(o *outcome) { o.Attempt = max(o.Attempt, 1) }), gated(w1, token2), gated(w1, token1),
-			at(0, listPlacedExecutions{Types: types()}), end(fails), at(0, listPlacedExecutions{Types: types()}), gated(w1, token1), at(2*time.Second, listPlacedExecutions{Types: types()}), gated(w1, token1))},
+		{"places are kept", lines(waiting, claim(w1, token1), limited(w1, token2), end(func(o *outcome) { o.Attempt = max(o.Attempt, 1) }), limited(w1, token2), limited(w1, token1),
+			at(0, listUnblockedExecutions{Types: types()}), end(fails), at(0, listUnblockedExecutions{Types: types()}), limited(w1, token1), at(2*time.Second, listUnblockedExecutions{Types: types()}), limited(w1, token1))},
 		{"an old attempt ends", lines(create(same), due, join(w1), claim(w1, token1), end(func(o *outcome) { o.Attempt-- }), end(func(o *outcome) { o.Token = token2 }), end(fails),
 			end(well), at(time.Second, listPooledExecutions{Types: types()}), at(3*time.Second, listPooledExecutions{Types: types()}), at(time.Second, poolLateExecutions{}), claim(w1, token2), end(fails))},
-		{"a deletion ends all", lines(waiting, claim(w1, token1), at(0, deleteJob{Tenant: mine, Job: jobID}), claim(w1, token1), at(0, listHeldExecutions{Worker: w1}), end(well), due,
+		{"a deletion ends all", lines(waiting, claim(w1, token1), at(0, deleteJob{Tenant: mine, Job: jobID}), claim(w1, token1), at(0, listExecutionsOfWorker{Worker: w1}), end(well), due,
 			at(0, triggerJob{Tenant: mine, Job: jobID, ID: uuid.UUID{9}}), at(0, pauseJob{Tenant: mine, Job: jobID}), at(0, resumeJob{Tenant: mine, Job: jobID}), at(0, deleteJob{Tenant: mine, Job: jobID}))},
 		{"what is to be cancelled is released or lost", lines(
 			waiting, claim(w1, token1), at(0, deleteJob{Tenant: mine, Job: jobID}), line{0, func(m *tables) op {
-				return releaseExecutions{Rows: []heldRow{{ID: m.active[0].ID, Token: m.active[0].Token}}}
-			}}, at(0, reclaimExecutions{}),
+				return releaseExecutions{Rows: []workerRun{{ID: m.active[0].ID, Token: m.active[0].Token}}}
+			}}, at(0, reassignExecutions{}),
 		)},
 		{"a later scheduled time takes the slot", lines(create(func(s *job.Spec) { s.Overlap = job.OverlapCancel }), due, join(w1), claim(w1, token1), due, due,
-			at(35*time.Second, promote{}), end(well), gated(w1, token2))},
+			at(35*time.Second, promote{}), end(well), limited(w1, token2))},
 		{"a pause ends", lines(create(same), at(0, pauseJob{Tenant: mine, Job: jobID, Until: time.Time{}.Add(time.Hour)}), at(25*time.Second, resumePausedJobs{}), due,
 			at(0, pauseJob{Tenant: mine, Job: jobID}), at(25*time.Second, resumeJob{Tenant: mine, Job: jobID, Missed: job.FireOnce}), due, at(0, pauseJob{Tenant: mine, Job: jobID}), at(0, resumeJob{Tenant: mine, Job: jobID}))},
 		{"a long outage", lines(create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), at(5*time.Minute, promote{}), at(100*time.Millisecond, listPooledExecutions{Types: types()}),
@@ -347,11 +349,11 @@ func scripts() []script {
 		)},
 		{"a key is held by one", lines(
 			create(func(s *job.Spec) { s.Overlap, s.ConcurrencyKey = job.OverlapAllow, "press" }), due, due, join(w1), claim(w1, token1),
-			at(0, listLeftExecutions{Types: types()}), gated(w1, token1), at(0, listNextExecutions{Keys: []lockKey{{mine, "press"}}}), at(0, listPlacedExecutions{Types: types()}), gated(w1, token2),
-			end(well), at(0, listNextExecutions{Keys: []lockKey{{mine, "press"}}}), at(0, listPlacedExecutions{Types: types()}), gated(w1, token2),
+			at(0, listUnclaimedExecutions{Types: types()}), limited(w1, token1), at(0, listNextExecutions{Keys: []lockKey{{mine, "press"}}}), at(0, listUnblockedExecutions{Types: types()}), limited(w1, token2),
+			end(well), at(0, listNextExecutions{Keys: []lockKey{{mine, "press"}}}), at(0, listUnblockedExecutions{Types: types()}), limited(w1, token2),
 			line{0, func(m *tables) op {
-				return releaseExecutions{Rows: []heldRow{{ID: m.active[0].ID, Token: m.active[0].Token}}}
-			}}, gated(w1, token1), at(0, retireWorker{Worker: w1}), at(0, reclaimExecutions{}),
+				return releaseExecutions{Rows: []workerRun{{ID: m.active[0].ID, Token: m.active[0].Token}}}
+			}}, limited(w1, token1), at(0, retireWorker{Worker: w1}), at(0, reassignExecutions{}),
 		)},
 		{"a tenant may run one of a type at once", lines(
 			create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), due, due, join(w1), at(0, setLimits{Tenant: mine, Most: counts{-1, 1, -1}}),
@@ -365,12 +367,12 @@ func scripts() []script {
 					Interval: job.Duration(10 * time.Second), Timezone: "UTC", Timeout: 1, MaxConcurrent: 1, Overlap: job.OverlapAllow, OverlapQueueLimit: 1, ConcurrencyKey: "press",
 					Misfire: job.Misfire{Policy: job.FireAll, Limit: 5, GraceSeconds: 60},
 				},
-			}}), due, due, join(w1), at(0, setLimits{Tenant: mine, Most: counts{1, -1, -1}}), gated(w1, token1), at(0, listPlacedExecutions{Types: types()}),
+			}}), due, due, join(w1), at(0, setLimits{Tenant: mine, Most: counts{1, -1, -1}}), limited(w1, token1), at(0, listUnblockedExecutions{Types: types()}),
 			line{time.Second, func(m *tables) op { // only mine
 				i := slices.IndexFunc(m.active, func(r activeRow) bool { return r.Tenant == mine && !r.waits() })
 				return completeExecutions{Outcomes: []outcome{{ID: m.active[i].ID, Token: m.active[i].Token, Attempt: 1, Succeeded: true, Retry: -1}}}
 			}},
-			at(0, listNextExecutions{Keys: []lockKey{{mine, "press"}}}), gated(w1, token2), end(well), gated(w1, token1),
+			at(0, listNextExecutions{Keys: []lockKey{{mine, "press"}}}), limited(w1, token2), end(well), limited(w1, token1),
 		)},
 		{"a job is its tenant's alone", lines(create(same), at(0, pauseJob{Tenant: other, Job: jobID}), at(0, triggerJob{Tenant: other, Job: jobID, ID: uuid.UUID{9}}),
 			at(0, deleteJob{Tenant: other, Job: jobID}), due)},
@@ -379,11 +381,11 @@ func scripts() []script {
 			line{time.Millisecond, func(m *tables) op {
 				return claimExecutions{Worker: w1, Token: token1, IDs: all(m), Types: []string{"http"}}
 			}},
-			line{0, func(m *tables) op { return listLeftExecutions{IDs: all(m), Types: []string{"http"}} }},
+			line{0, func(m *tables) op { return listUnclaimedExecutions{IDs: all(m), Types: []string{"http"}} }},
 			line{0, func(m *tables) op { return poolExecutions{IDs: all(m)} }}, at(0, listPooledExecutions{Types: []string{"http"}}),
-			at(0, listNextExecutions{Tenants: []uuid.UUID{mine}}), at(0, listPlacedExecutions{Types: []string{"http"}}),
+			at(0, listNextExecutions{Tenants: []uuid.UUID{mine}}), at(0, listUnblockedExecutions{Types: []string{"http"}}),
 			line{time.Millisecond, func(m *tables) op {
-				return claimGatedExecutions{Worker: w1, Token: token1, IDs: all(m), Types: []string{"http"}}
+				return claimLimitedExecutions{Worker: w1, Token: token1, IDs: all(m), Types: []string{"http"}}
 			}},
 			join(w2), at(0, listNextExecutions{Tenants: []uuid.UUID{mine}}), claim(w2, token2),
 		)},

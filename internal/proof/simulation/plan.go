@@ -132,7 +132,7 @@ func (p *plan) admit(j *dueJob, at time.Time) (ran bool, dropped int) {
 	r := newRow(j.tenant, j.id, j.spec, execution.ScheduledID(j.id, at), at, p.at)
 	r.Trigger = execution.Scheduled
 	if a.Gated {
-		r.Gate = j.spec.MaxConcurrent
+		r.SlotLimit = j.spec.MaxConcurrent
 	}
 	if p.at.Sub(at) > lateAfter {
 		r.AvailableAt = p.catchup.next(j.tenant, p.at)

@@ -28,12 +28,12 @@ func (o listPooledExecutions) do(t *tables, at time.Time) (a answer) {
 	return a
 }
 
-// do lists who has a place or a key and was not told.
-func (o listPlacedExecutions) do(t *tables, at time.Time) (a answer) {
+// do lists executions whose slot or key is free and that nobody hinted.
+func (o listUnblockedExecutions) do(t *tables, at time.Time) (a answer) {
 	jobs, keys := map[uuid.UUID]bool{}, map[lockKey]bool{}
 	for i := range t.active {
 		r := &t.active[i]
-		if r.mayStart(at) && r.Gate > 0 {
+		if r.mayStart(at) && r.SlotLimit > 0 {
 			jobs[r.Job] = true
 		}
 		if r.mayStart(at) && r.Key != "" {
@@ -55,7 +55,7 @@ func (o listPlacedExecutions) do(t *tables, at time.Time) (a answer) {
 func (t *tables) nextOfKey(key lockKey, at time.Time, runs func(*activeRow) bool) []uuid.UUID {
 	var rows []*activeRow
 	for i := range t.active {
-		if r := &t.active[i]; r.lockKey() == key && r.mayStart(at) && t.mayHavePlace(r) && !t.taken(r) && runs(r) {
+		if r := &t.active[i]; r.lockKey() == key && r.mayStart(at) && t.mayHaveSlot(r) && !t.taken(r) && runs(r) {
 			rows = append(rows, r)
 		}
 	}
@@ -66,9 +66,9 @@ func (t *tables) nextOfKey(key lockKey, at time.Time, runs func(*activeRow) bool
 	return []uuid.UUID{rows[0].ID}
 }
 
-// mayHavePlace says that the row needs no place of its job, or that one is free.
-func (t *tables) mayHavePlace(r *activeRow) bool {
-	return r.Gate == 0 || t.places(r.Job).Taken < r.Gate
+// mayHaveSlot reports whether the row needs no slot of its job, or one is free.
+func (t *tables) mayHaveSlot(r *activeRow) bool {
+	return r.SlotLimit == 0 || t.places(r.Job).Taken < r.SlotLimit
 }
 
 // do names whose turn it is: of tenants, as far as they have room, and of each
@@ -78,7 +78,7 @@ func (o listNextExecutions) do(t *tables, at time.Time) (a answer) {
 	served := func(r *activeRow) bool { return t.served(r.Type, at) }
 	var rows []*activeRow
 	for i := range t.active {
-		if r := &t.active[i]; r.mayStart(at) && served(r) && (r.Pooled || r.bound()) && !t.taken(r) && t.mayHavePlace(r) {
+		if r := &t.active[i]; r.mayStart(at) && served(r) && (r.Pooled || r.bound()) && !t.taken(r) && t.mayHaveSlot(r) {
 			rows = append(rows, r)
 		}
 	}

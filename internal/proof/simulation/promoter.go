@@ -78,7 +78,7 @@ func (p *promoter) sweep() {
 	}
 	ask(resumePausedJobs{}, func(answer) {
 		ask(markDeadWorkers{}, func(answer) {
-			ask(reclaimExecutions{}, func(a answer) {
+			ask(reassignExecutions{}, func(a answer) {
 				var ids []uuid.UUID
 				for _, v := range a.Verdicts {
 					if v.Status == execution.Pending {

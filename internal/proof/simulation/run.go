@@ -14,13 +14,13 @@ import (
 func (k *worker) start(inc *incarnation, token uuid.UUID, sent time.Time, asked int, claims []claimed) {
 	inc.claiming = slices.DeleteFunc(inc.claiming, func(t uuid.UUID) bool { return t == token })
 	k.free += asked - len(claims)
-	var late []heldRow
+	var late []workerRun
 	for _, c := range claims {
 		r := &run{claimed: c, asked: sent}
 		if left := k.left(r); inc.over || left <= 0 {
 			k.free++
 			if !inc.over {
-				late = append(late, heldRow{ID: c.ID, Token: c.Token})
+				late = append(late, workerRun{ID: c.ID, Token: c.Token})
 			}
 			continue
 		}

@@ -21,10 +21,10 @@ type answer struct {
 	IDs      []uuid.UUID // what is to be hinted, or may be claimed, or who is dead
 	Claims   []claimed
 	Verdicts []verdict
-	Held     []heldRow
+	Held     []workerRun
 	Stands   bool        // the lease does
 	Count    int         // rows
-	Gated    []uuid.UUID // jobs of which something waits for a place
+	SlotJobs []uuid.UUID // jobs of which an execution waits for a concurrency slot
 	Unpooled []uuid.UUID // executions that nobody looks for yet
 	Refused  string      // why it was not done; never for what a fault did
 	At       time.Time   // the time of a transaction that goes on
@@ -51,7 +51,7 @@ type verdict struct {
 	Backlogged bool
 }
 
-type heldRow struct {
+type workerRun struct {
 	ID, Token  uuid.UUID
 	Cancelling bool
 }
@@ -100,16 +100,16 @@ type (
 		Limit         int // of runs of tenants that have none of their own; 0: none
 		Locked        locked
 	}
-	listLeftExecutions struct {
+	listUnclaimedExecutions struct {
 		IDs   []uuid.UUID
 		Types []string
 	}
-	// lockJobs begins the transaction that claimGatedExecutions ends.
+	// lockJobs begins the transaction that claimLimitedExecutions ends.
 	lockJobs struct {
 		Session int
 		Jobs    []uuid.UUID
 	}
-	claimGatedExecutions struct {
+	claimLimitedExecutions struct {
 		Session       int
 		Worker, Token uuid.UUID
 		IDs           []uuid.UUID
@@ -121,17 +121,17 @@ type (
 		Types []string
 		Limit int
 	}
-	listPlacedExecutions struct{ Types []string }
-	listNextExecutions   struct {
+	listUnblockedExecutions struct{ Types []string }
+	listNextExecutions      struct {
 		Tenants []uuid.UUID // that have room again
 		Keys    []lockKey
 		Limit   int
 	}
-	completeExecutions struct{ Outcomes []outcome }
-	releaseExecutions  struct{ Rows []heldRow }
-	listHeldExecutions struct{ Worker uuid.UUID }
+	completeExecutions     struct{ Outcomes []outcome }
+	releaseExecutions      struct{ Rows []workerRun }
+	listExecutionsOfWorker struct{ Worker uuid.UUID }
 
-	reclaimExecutions  struct{ Locked locked }
+	reassignExecutions struct{ Locked locked }
 	poolLateExecutions struct {
 		Ahead  time.Duration
 		Locked locked

@@ -95,9 +95,9 @@ func lockedBy(o op) (held locked, table string) {
 	switch o := o.(type) {
 	case claimExecutions:
 		return o.Locked, "active_executions"
-	case claimGatedExecutions:
+	case claimLimitedExecutions:
 		return o.Locked, "active_executions"
-	case reclaimExecutions:
+	case reassignExecutions:
 		return o.Locked, "active_executions"
 	case poolLateExecutions:
 		return o.Locked, "active_executions"
@@ -149,7 +149,7 @@ func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error
 			a.IDs = append(a.IDs, r.ID)
 		}
 		return a, err
-	case claimExecutions, listLeftExecutions, claimGatedExecutions, listPooledExecutions, listPlacedExecutions, listHeldExecutions, listNextExecutions:
+	case claimExecutions, listUnclaimedExecutions, claimLimitedExecutions, listPooledExecutions, listUnblockedExecutions, listExecutionsOfWorker, listNextExecutions:
 		return s.claim(ctx, o, at)
 	case completeExecutions:
 		return s.complete(ctx, o, at)
@@ -163,7 +163,7 @@ func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error
 			a.IDs = append(a.IDs, r.ID)
 		}
 		return a, err
-	case reclaimExecutions:
+	case reassignExecutions:
 		rows, err := s.q.ReassignExecutions(ctx, db.ReassignExecutionsParams{Now: &at, MaxLost: maxLost, BatchSize: 1000})
 		for _, r := range rows {
 			v := verdict{ID: r.ID, Status: execution.Status(r.Verdict), Lost: r.WorkerLost, Tenant: r.TenantID}
@@ -203,15 +203,15 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 			add(r)
 		}
 		return a, err
-	case listLeftExecutions:
+	case listUnclaimedExecutions:
 		return s.left(ctx, o, at)
-	case claimGatedExecutions:
-		left, err := s.left(ctx, listLeftExecutions{IDs: o.IDs, Types: o.Types}, at)
+	case claimLimitedExecutions:
+		left, err := s.left(ctx, listUnclaimedExecutions{IDs: o.IDs, Types: o.Types}, at)
 		if err != nil {
 			return a, err
 		}
 		return a, s.engine.InTx(ctx, func(tx *postgres.Tx) error {
-			if err := tx.LockJobs(ctx, left.Gated); err != nil {
+			if err := tx.LockJobs(ctx, left.SlotJobs); err != nil {
 				return err
 			}
 			rows, err := tx.ClaimLimitedExecutions(ctx, db.ClaimLimitedExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, LeftTypes: leftOf(o.Types), MaxRunning: int32(o.Limit)})
@@ -223,7 +223,7 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 	case listPooledExecutions:
 		found, err := s.q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{Now: &at, BatchSize: 1000, Lines: 1000, LeftTypes: leftOf(o.Types), MaxRunning: int32(o.Limit)})
 		return answer{IDs: found.Ids}, err
-	case listPlacedExecutions:
+	case listUnblockedExecutions:
 		found, err := s.q.ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{Now: &at, BatchSize: 1000, Step: 1000, LeftTypes: leftOf(o.Types)})
 		return answer{IDs: found.Ids}, err
 	case listNextExecutions:
@@ -239,10 +239,10 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 			a.IDs = append(a.IDs, r.ID)
 		}
 		return a, err
-	case listHeldExecutions:
+	case listExecutionsOfWorker:
 		rows, err := s.q.ListExecutionsOfWorker(ctx, db.ListExecutionsOfWorkerParams{Now: &at, WorkerID: &o.Worker})
 		for _, r := range rows {
-			a.Held = append(a.Held, heldRow{ID: r.ID, Token: *r.LeaseToken, Cancelling: r.Cancelling})
+			a.Held = append(a.Held, workerRun{ID: r.ID, Token: *r.LeaseToken, Cancelling: r.Cancelling})
 		}
 		return a, err
 	}
@@ -277,7 +277,7 @@ func asker(o op) uuid.UUID {
 	return uuid.Nil
 }
 
-func (s *real) left(ctx context.Context, o listLeftExecutions, at time.Time) (a answer, err error) {
+func (s *real) left(ctx context.Context, o listUnclaimedExecutions, at time.Time) (a answer, err error) {
 	rows, err := s.q.ListUnclaimedExecutions(ctx, db.ListUnclaimedExecutionsParams{Now: &at, Ids: o.IDs, LeftTypes: leftOf(o.Types)})
 	for _, r := range rows {
 		if !r.Limited {
@@ -287,8 +287,8 @@ func (s *real) left(ctx context.Context, o listLeftExecutions, at time.Time) (a 
 		if !slices.Contains(a.IDs, r.JobID) {
 			a.IDs = append(a.IDs, r.JobID)
 		}
-		if r.NeedsSlot && !slices.Contains(a.Gated, r.JobID) {
-			a.Gated = append(a.Gated, r.JobID)
+		if r.NeedsSlot && !slices.Contains(a.SlotJobs, r.JobID) {
+			a.SlotJobs = append(a.SlotJobs, r.JobID)
 		}
 	}
 	slices.SortFunc(a.Unpooled, compareIDs)
@@ -442,6 +442,6 @@ func (a answer) sorted() answer {
 	slices.SortFunc(a.IDs, compareIDs)
 	slices.SortFunc(a.Claims, func(x, y claimed) int { return compareIDs(x.ID, y.ID) })
 	slices.SortFunc(a.Verdicts, func(x, y verdict) int { return compareIDs(x.ID, y.ID) })
-	slices.SortFunc(a.Held, func(x, y heldRow) int { return compareIDs(x.ID, y.ID) })
+	slices.SortFunc(a.Held, func(x, y workerRun) int { return compareIDs(x.ID, y.ID) })
 	return a
 }

@@ -42,7 +42,7 @@ func (s *real) state(ctx context.Context) (*tables, error) {
 	      FROM active_executions ORDER BY id`, func(row pgx.CollectableRow) error {
 		var r activeRow
 		var timeout int
-		err := row.Scan(&r.ID, &r.Job, &r.Tenant, &r.Type, zero{&r.At}, &r.Trigger, &r.Status, &r.Priority, &r.Attempt, &r.MaxAttempts, &r.Lost, &r.Pooled, &r.Gate, &r.Key, &timeout,
+		err := row.Scan(&r.ID, &r.Job, &r.Tenant, &r.Type, zero{&r.At}, &r.Trigger, &r.Status, &r.Priority, &r.Attempt, &r.MaxAttempts, &r.Lost, &r.Pooled, &r.SlotLimit, &r.Key, &timeout,
 			tried{&r.Failures}, zero{&r.AvailableAt}, zero{&r.SweepAt}, zero{&r.StartedAt}, zero{&r.AttemptedAt}, zero{&r.DeadlineAt}, zero{&r.CancelAt}, &r.CancelFor, &r.Worker, &r.Token)
 		r.Timeout = time.Duration(timeout) * time.Millisecond
 		t.active = append(t.active, r)

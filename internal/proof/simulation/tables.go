@@ -56,8 +56,8 @@ type activeRow struct {
 	Attempt     int
 	MaxAttempts int
 	Lost        int
-	Pooled      bool   // workers look for it; else a hint is under way
-	Gate        int    // concurrency_limit
+	Pooled      bool   // workers poll for it; else a hint is under way
+	SlotLimit   int    // concurrency_limit
 	Key         string // concurrency_key
 	Timeout     time.Duration
 	Failures    []failure
@@ -76,15 +76,15 @@ type activeRow struct {
 func never() time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // bound says that the row waits for more than a worker: a place or a key.
-func (r *activeRow) bound() bool { return r.Gate > 0 || r.Key != "" }
+func (r *activeRow) bound() bool { return r.SlotLimit > 0 || r.Key != "" }
 
-// pool has workers look for the row, unless it is bound.
+// pool has workers poll for the row, unless it is bound.
 func (r *activeRow) pool() { r.Pooled, r.SweepAt = !r.bound(), never() }
 
 func (r *activeRow) waits() bool { return r.Status != execution.Running }
 
-// holdsPlace says that the row counts against its job's limit.
-func (r *activeRow) holdsPlace() bool { return !r.waits() || r.Gate == 0 }
+// hasSlot says that the row counts against its job's limit.
+func (r *activeRow) hasSlot() bool { return !r.waits() || r.SlotLimit == 0 }
 
 // failure is an attempt that did not end its execution.
 type failure struct {
@@ -273,7 +273,7 @@ func (t *tables) places(id uuid.UUID) (p job.Places) {
 	for i := range t.active {
 		switch r := &t.active[i]; {
 		case r.Job != id:
-		case r.holdsPlace():
+		case r.hasSlot():
 			p.Taken++
 		default:
 			p.Waiting++

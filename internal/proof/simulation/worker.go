@@ -26,7 +26,7 @@ type incarnation struct {
 	over     bool
 	good     time.Time // when the last heartbeat that was answered was sent
 	running  []*run
-	unknown  []heldRow
+	unknown  []workerRun
 	claiming []uuid.UUID // tokens of claims under way
 }
 
@@ -94,7 +94,7 @@ func (k *worker) beat(inc *incarnation) {
 			k.lose(inc)
 		default:
 			inc.good = sent
-			w.send(&k.process, listHeldExecutions{Worker: inc.id}, heartbeat, func(a answer, ok bool) {
+			w.send(&k.process, listExecutionsOfWorker{Worker: inc.id}, heartbeat, func(a answer, ok bool) {
 				if ok && !inc.over {
 					k.compare(inc, a.Held)
 				}
@@ -106,11 +106,11 @@ func (k *worker) beat(inc *incarnation) {
 
 // compare stops what is to be cancelled, and gives back what two heartbeats in
 // a row found here without a run.
-func (k *worker) compare(inc *incarnation, rows []heldRow) {
-	var disowned, unknown []heldRow
+func (k *worker) compare(inc *incarnation, rows []workerRun) {
+	var disowned, unknown []workerRun
 	for _, r := range rows {
 		here := inc.find(r.ID, r.Token)
-		seen := slices.ContainsFunc(inc.unknown, func(u heldRow) bool { return u.ID == r.ID && u.Token == r.Token })
+		seen := slices.ContainsFunc(inc.unknown, func(u workerRun) bool { return u.ID == r.ID && u.Token == r.Token })
 		switch {
 		case here != nil:
 			if r.Cancelling && !here.stopped {
@@ -128,7 +128,7 @@ func (k *worker) compare(inc *incarnation, rows []heldRow) {
 	k.release(disowned)
 }
 
-func (k *worker) release(rows []heldRow) {
+func (k *worker) release(rows []workerRun) {
 	if len(rows) > 0 {
 		k.w.send(&k.process, releaseExecutions{Rows: rows}, timeout, func(a answer, _ bool) { k.w.redis.publish(k.w, a.IDs, 0) })
 	}
@@ -197,7 +197,7 @@ func (k *worker) take() {
 	switch {
 	case w.now.Sub(k.placed) > time.Second/2:
 		k.placed = w.now
-		look(listPlacedExecutions{Types: k.types})
+		look(listUnblockedExecutions{Types: k.types})
 	case w.redis.away:
 		w.send(&k.process, poolLateExecutions{Ahead: 5 * time.Second}, timeout, func(answer, bool) { look(listPooledExecutions{Types: k.types, Limit: w.limit}) })
 	default:
@@ -236,15 +236,15 @@ func (k *worker) claimAgain(inc *incarnation, token uuid.UUID, ids []uuid.UUID) 
 			k.start(inc, token, sent, len(ids), first.Claims)
 			return
 		}
-		ask(listLeftExecutions{IDs: ids, Types: k.types}, func(left answer) {
+		ask(listUnclaimedExecutions{IDs: ids, Types: k.types}, func(left answer) {
 			rest := func(answer) {
 				if len(left.IDs) == 0 {
 					k.start(inc, token, sent, len(ids), first.Claims)
 					return
 				}
 				session := k.w.session()
-				ask(lockJobs{Session: session, Jobs: left.Gated}, func(answer) {
-					ask(claimGatedExecutions{Session: session, Worker: inc.id, Token: token, IDs: ids, Types: k.types, Limit: k.w.limit}, func(a answer) {
+				ask(lockJobs{Session: session, Jobs: left.SlotJobs}, func(answer) {
+					ask(claimLimitedExecutions{Session: session, Worker: inc.id, Token: token, IDs: ids, Types: k.types, Limit: k.w.limit}, func(a answer) {
 						k.start(inc, token, sent, len(ids), slices.Concat(first.Claims, a.Claims))
 					})
 				})
@@ -266,10 +266,10 @@ func (k *worker) leave() {
 	}
 	k.leaving = true
 	k.w.seen.drained++
-	var rows []heldRow
+	var rows []workerRun
 	for _, r := range inc.running {
 		if !r.gone {
-			rows = append(rows, heldRow{ID: r.ID, Token: r.Token})
+			rows = append(rows, workerRun{ID: r.ID, Token: r.Token})
 		}
 	}
 	k.endAll(inc)

@@ -231,7 +231,7 @@ func (w *world) carryOut(who *process, o op, at time.Time, reply func(a answer, 
 		w.after(w.between(time.Millisecond, 10*time.Millisecond), nil, func() { w.carryOut(who, o, at, reply) })
 		return
 	}
-	if gated, ok := o.(claimGatedExecutions); ok {
+	if gated, ok := o.(claimLimitedExecutions); ok {
 		at = w.open[gated.Session].began
 	}
 	a := o.do(w.db, at)
@@ -265,7 +265,7 @@ func (w *world) inTransaction(o op) bool {
 	switch o := o.(type) {
 	case writePromotion:
 		return w.open[o.Session].who != nil
-	case claimGatedExecutions:
+	case claimLimitedExecutions:
 		return w.open[o.Session].who != nil
 	}
 	return true
@@ -283,7 +283,7 @@ func (w *world) trackSession(t transaction, o op) {
 	case writePromotion:
 		delete(w.open, o.Session)
 		return
-	case claimGatedExecutions:
+	case claimLimitedExecutions:
 		delete(w.open, o.Session)
 		return
 	default:
