@@ -117,7 +117,7 @@ type CountActiveOfJobRow struct {
 	Waiting int64
 }
 
-// The places of one job, whose row the caller holds locked since an earlier
+// The slots of one job, whose row the caller holds locked since an earlier
 // statement. See count_active.
 func (q *Queries) CountActiveOfJob(ctx context.Context, jobID uuid.UUID) (CountActiveOfJobRow, error) {
 	row := q.db.QueryRow(ctx, CountActiveOfJob, jobID)
@@ -192,14 +192,14 @@ waiting AS MATERIALIZED (
     SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.backfill_id, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.generation, e.created_at, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.started_at, e.attempt_started_at, e.deadline_at, e.worker_id, e.lease_token, e.available_at, e.sweep_at, e.pooled, e.concurrency_limit, e.concurrency_key, e.has_slot, e.awaits_slot, e.awaits_turn, e.cancel_requested_at, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
     WHERE e.tenant_id = $1 AND e.id = ANY ($4::uuid[]) AND e.status <> 'running'
 ),
-places AS MATERIALIZED (
+slots AS MATERIALIZED (
     SELECT j.job_id, taken_slots(j.job_id) AS taken
     FROM (SELECT DISTINCT w.job_id FROM waiting w WHERE w.concurrency_limit > 0) j
 )
 SELECT w.id, w.status, w.trigger_type, w.scheduled_at, (CASE WHEN w.status = 'parked' THEN w.sweep_at ELSE w.available_at END)::timestamptz AS available_at,
        (coalesce(c.suspended, false) OR EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL)))::boolean AS cancelling,
        w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
-       coalesce((SELECT p.taken FROM places p WHERE p.job_id = w.job_id), 0)::bigint AS taken,
+       coalesce((SELECT p.taken FROM slots p WHERE p.job_id = w.job_id), 0)::bigint AS taken,
        EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = $1 AND k.key = w.concurrency_key) AS key_taken,
        is_served(w.job_type, clock.at)::boolean AS served,
        coalesce(c.running, 0)::int AS running,
@@ -238,9 +238,7 @@ type ListObstaclesRow struct {
 }
 
 // What could keep executions of a page from running, as it is now. Counts the
-// places of each job once. A worker that does not say what it runs is of an older
-// version and taken to run everything. What is parked is tried again at
-// available_at.
+// slots of each job once. A parked execution is tried again at available_at.
 func (q *Queries) ListObstacles(ctx context.Context, arg ListObstaclesParams) ([]ListObstaclesRow, error) {
 	rows, err := q.db.Query(ctx, ListObstacles,
 		arg.TenantID,

@@ -1,5 +1,5 @@
 -- name: CountActiveOfJob :one
--- The places of one job, whose row the caller holds locked since an earlier
+-- The slots of one job, whose row the caller holds locked since an earlier
 -- statement. See count_active.
 SELECT coalesce(sum(c.taken), 0)::bigint AS taken, coalesce(sum(c.waiting), 0)::bigint AS waiting FROM count_active(ARRAY[@job_id::uuid]) c;
 
@@ -28,22 +28,20 @@ WHERE tenant_id = @tenant_id AND status = 'running' AND worker_id IS NOT NULL GR
 
 -- name: ListObstacles :many
 -- What could keep executions of a page from running, as it is now. Counts the
--- places of each job once. A worker that does not say what it runs is of an older
--- version and taken to run everything. What is parked is tried again at
--- available_at.
+-- slots of each job once. A parked execution is tried again at available_at.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 waiting AS MATERIALIZED (
     SELECT e.* FROM active_executions e
     WHERE e.tenant_id = @tenant_id AND e.id = ANY (@ids::uuid[]) AND e.status <> 'running'
 ),
-places AS MATERIALIZED (
+slots AS MATERIALIZED (
     SELECT j.job_id, taken_slots(j.job_id) AS taken
     FROM (SELECT DISTINCT w.job_id FROM waiting w WHERE w.concurrency_limit > 0) j
 )
 SELECT w.id, w.status, w.trigger_type, w.scheduled_at, (CASE WHEN w.status = 'parked' THEN w.sweep_at ELSE w.available_at END)::timestamptz AS available_at,
        (coalesce(c.suspended, false) OR EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL)))::boolean AS cancelling,
        w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
-       coalesce((SELECT p.taken FROM places p WHERE p.job_id = w.job_id), 0)::bigint AS taken,
+       coalesce((SELECT p.taken FROM slots p WHERE p.job_id = w.job_id), 0)::bigint AS taken,
        EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = @tenant_id AND k.key = w.concurrency_key) AS key_taken,
        is_served(w.job_type, clock.at)::boolean AS served,
        coalesce(c.running, 0)::int AS running,

@@ -26,8 +26,8 @@ const (
 	// SweepAhead is the most that sweep_at of a running execution may lie ahead, so
 	// that whoever looks for running executions reads no further.
 	SweepAhead = 5 * time.Second
-	// cancelSkew is by how much clocks may differ: what was made so long before
-	// somebody ordered a cancellation may have been made after it.
+	// cancelSkew is by how much clocks may differ: an execution whose time is so long
+	// before that of an order to cancel may have been made after it.
 	cancelSkew = 5 * time.Second
 	// crowdedFor is how long after a claim left something behind, because of its
 	// tenant's limits, the ends of runs ask who is next.

@@ -22,19 +22,18 @@ const (
 type SweepReport struct {
 	Dead      int  // workers marked dead
 	Reclaimed int  // executions taken from them, or past their deadline
-	Ended     int  // of those, how many are over
+	Ended     int  // of those, how many have finished
 	Parked    int  // of those, how many the database refused to change so; see package parking
 	Settled   int  // parked executions whose end is stored now
-	Pooled    int  // executions whose hint was lost, and which workers look for now
+	Pooled    int  // executions whose hint was lost, for which workers poll now
 	RedisLost bool // Redis had lost what it held
 }
 
-// Sweep marks dead workers, hands on or ends what they ran and what passed its
-// deadline, puts into the pool what waits although its hint should have come, and
-// tries again to store the ends of parked executions; a zero now means the
-// database's clock. An error of one step skips none of the others.
-// Every statement skips what is locked and is a no-op the second time, so any
-// number of promoters may sweep at once.
+// Sweep marks dead workers, reassigns or ends what they ran and what passed its
+// deadline, pools executions whose hint should have come, and tries again to store the
+// ends of parked executions; a zero now means the database's clock. An error of one
+// step skips none of the others. Every statement skips locked rows and is a no-op the
+// second time, so any number of processes may sweep at once.
 func (m *Maintainer) Sweep(ctx context.Context, now time.Time) (report SweepReport, err error) {
 	return report, errors.Join(
 		m.bury(ctx, now, &report), m.reassign(ctx, now, &report), m.poolLate(ctx, now, &report), m.settleParked(ctx, now, &report),
