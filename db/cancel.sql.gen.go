@@ -483,3 +483,15 @@ func (q *Queries) OrderCancellation(ctx context.Context, arg OrderCancellationPa
 	)
 	return err
 }
+
+const TakeCancelTurn = `-- name: TakeCancelTurn :one
+SELECT pg_try_advisory_xact_lock(hashtext('cancellations'), 0)::boolean AS mine
+`
+
+// Cross-tenant: maintenance. True for one transaction at a time.
+func (q *Queries) TakeCancelTurn(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, TakeCancelTurn)
+	var mine bool
+	err := row.Scan(&mine)
+	return mine, err
+}

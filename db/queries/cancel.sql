@@ -169,3 +169,7 @@ SELECT e.scheduled_at, e.id FROM active_executions e
 WHERE e.tenant_id = @tenant_id AND (e.scheduled_at, e.id) > (@after_at::timestamptz, @after_id::uuid)
   AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL)
 ORDER BY e.scheduled_at, e.id LIMIT 1;
+
+-- name: TakeCancelTurn :one
+-- Cross-tenant: maintenance. True for one transaction at a time.
+SELECT pg_try_advisory_xact_lock(hashtext('cancellations'), 0)::boolean AS mine;

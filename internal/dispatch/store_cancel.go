@@ -137,6 +137,21 @@ func (s *Store) Orders(ctx context.Context, most int32) (orders []Order, err err
 	return orders, errors.Join(errJobs, errTenants)
 }
 
+// CancelAlone calls fn unless another process is in such a call. The lock ends with
+// the connection, so a process that is killed stops nobody.
+func (s *Store) CancelAlone(ctx context.Context, fn func() error) error {
+	return s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		mine, err := tx.TakeCancelTurn(ctx)
+		if err != nil {
+			return fmt.Errorf("ask for the turn to cancel: %w", postgres.Fault(err))
+		}
+		if !mine {
+			return nil
+		}
+		return fn()
+	})
+}
+
 // CancelPiece cancels up to so many executions behind a place, and returns how many
 // they were and the place of the last. The error is the driver's own.
 func (s *Store) CancelPiece(ctx context.Context, o Order, after Place, most int32) (n int, last Place, err error) {

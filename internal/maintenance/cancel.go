@@ -36,13 +36,25 @@ type progress struct {
 // Cancel works on what was ordered to be cancelled, and on what suspended tenants
 // have: it ends what waits and asks what runs to end, in pieces, tenants in turns,
 // for half a second at most. It says how many executions that were. What fails for
-// one tenant is in the error, and the others go on. Any number of promoters may do
-// so at once.
+// one tenant is in the error, and the others go on. One process at a time does so,
+// and the others return at once: four that each cancelled for half of their time
+// kept both cores from tenants that cancel nothing.
 func (m *Maintainer) Cancel(ctx context.Context) (cancelled int, err error) {
 	orders, err := m.dispatch.Orders(ctx, cancelBatch)
-	errs := []error{err}
 	m.forgetProgress(orders)
-	turns := turnsOf(orders)
+	if len(orders) == 0 {
+		return 0, err
+	}
+	failed := m.dispatch.CancelAlone(ctx, func() (err error) {
+		cancelled, err = m.cancelInTurns(ctx, turnsOf(orders))
+		return err
+	})
+	return cancelled, errors.Join(err, failed)
+}
+
+// cancelInTurns cancels pieces of what each tenant has, tenants in turns.
+func (m *Maintainer) cancelInTurns(ctx context.Context, turns [][]dispatch.Order) (cancelled int, err error) {
+	var errs []error
 	for began := clock.Start(); len(turns) > 0; {
 		left := turns[:0]
 		for _, mine := range turns {

@@ -313,6 +313,39 @@ func TestManyProcessesCancelEachOnce(t *testing.T) {
 	}
 }
 
+// TestOneProcessCancelsAtATime has another process cancel, which is killed then.
+func TestOneProcessCancelsAtATime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, triggered)
+	b.backlog(t, j, 1100) // more than are cancelled at once
+	if _, err := b.jobs.Stop(t.Context(), b.who, j.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	other, err := b.engine.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Rollback(context.WithoutCancel(t.Context())) }() // gives the connection back
+	if _, err := other.Exec(t.Context(), "SELECT pg_advisory_xact_lock(hashtext('cancellations'), 0)"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := b.maintainer.Cancel(t.Context()); n != 0 || err != nil {
+		t.Errorf("%d cancelled beside another process: %v", n, err)
+	}
+	if err := other.Conn().Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for began := clock.Start(); began.Elapsed() < time.Minute; { // until the server has noticed
+		if n, err := b.maintainer.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		} else if n > 0 {
+			return
+		}
+	}
+	t.Error("nothing is cancelled once the other process is gone")
+}
+
 // An execution whose end the database refuses is left alone: all others of its
 // job and of other jobs are cancelled.
 func TestExecutionThatCannotBeCancelledIsAlone(t *testing.T) {

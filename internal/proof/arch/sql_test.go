@@ -102,6 +102,7 @@ var crossTenant = map[string]string{
 	"DeleteOldBackfills":    "retention",
 	"DeleteFineMetrics":     "retention",
 	"DeleteOldMetrics":      "retention",
+	"TakeCancelTurn":        "whoever cancels in pieces; it reads no tables",
 	"ListWriters":           "the collector of metrics; it reads no tables of ours",
 	"LockMetricCursor":      "the collector of metrics",
 	"CountOutcomes":         "the collector of metrics",
