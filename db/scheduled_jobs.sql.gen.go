@@ -96,7 +96,7 @@ WITH RECURSIVE walk AS (
         ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1
     ) n
 ),
-lines AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000),
+backlogs AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000),
 chosen AS MATERIALIZED (
     SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
            cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
@@ -112,7 +112,7 @@ oldest AS MATERIALIZED (
            cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
            max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
            misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation,
-           -- What a key is made of, only where there is one.
+           -- The key is made of it, where there is one.
            concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config
     FROM scheduled_jobs
     WHERE status = 'active'
@@ -127,21 +127,21 @@ due AS MATERIALIZED (SELECT id, tenant_id, version, job_type, priority, max_atte
 SELECT d.id, d.tenant_id, d.version, d.job_type, d.priority, d.max_attempts, d.timeout_seconds, d.cron_expression, d.timezone, d.interval_ms, d.run_at, d.anchor_at, d.start_date, d.end_date, d.jitter_seconds, d.dst_gap, d.dst_overlap, d.calendars, d.max_concurrent, d.overlap_policy, d.overlap_queue_limit, d.max_executions, d.execution_count, d.misfire_policy, d.misfire_limit, d.misfire_grace_seconds, d.resume_policy, d.next_execution_at, d.catch_up_until, d.generation, d.concurrency_key, d.name, d.config, coalesce(p.taken, 0)::bigint AS taken, coalesce(p.waiting, 0)::bigint AS waiting,
        (d.overlap_policy = 'cancel_running' AND EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = d.id))::boolean AS cancelling,
        (CASE WHEN $1::boolean THEN d.tenant_id = ANY (ARRAY(
-           SELECT l.tenant_id FROM lines l WHERE EXISTS (
+           SELECT l.tenant_id FROM backlogs l WHERE EXISTS (
                SELECT 1 FROM active_executions e
                WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
                  AND e.available_at <= coalesce($2::timestamptz, now())
                OFFSET $3::int)))
-       ELSE false END)::boolean AS crowded
+       ELSE false END)::boolean AS has_backlog
 FROM due d
 LEFT JOIN count_active(ARRAY(SELECT u.id FROM due u WHERE u.overlap_policy <> 'allow')) p ON p.job_id = d.id
 ORDER BY d.next_execution_at
 `
 
 type ClaimDueJobsParams struct {
-	SeeCrowds     bool
+	SeeBacklogs   bool
 	Now           *time.Time
-	CrowdOver     int32
+	BacklogOver   int32
 	Chosen        []uuid.UUID
 	Since         time.Time
 	ExceptIds     []uuid.UUID
@@ -186,7 +186,7 @@ type ClaimDueJobsRow struct {
 	Taken               int64
 	Waiting             int64
 	Cancelling          bool
-	Crowded             bool
+	HasBacklog          bool
 }
 
 // Cross-tenant: the promoter. Takes and locks what is due, oldest first, and
@@ -196,18 +196,18 @@ type ClaimDueJobsRow struct {
 // lower bound spares the scan the index entries of jobs advanced since some old
 // snapshot began. Jobs may also be chosen by their ids, and kept out: those of a
 // batch that failed, which is divided.
-// With each job comes what its promotion depends on. How many of its runs are not
-// over, for those whose overlap policy asks: count_active counts under the locks,
-// because its argument is only known when all of them are held, and it sees what
-// was committed by then. And whether its tenant has a line in the pool, if it is
-// asked to look for crowds: more than crowd_over runs of one priority and type
-// that may start, behind which belongs what becomes due. That walks the lines as
-// ListPooledExecutions does, and only when something is due.
+// With each job comes how many of its executions have a slot or wait for one, where
+// its overlap policy asks: count_active counts under the locks, because its argument
+// is known only when all of them are held, and it sees what was committed by then.
+// And, if see_backlogs asks, whether its tenant has a backlog in the pool: more than
+// backlog_over executions of one priority and type that may start, behind which what
+// becomes due belongs. That walks the backlogs as ListPooledExecutions does, and only
+// when something is due.
 func (q *Queries) ClaimDueJobs(ctx context.Context, arg ClaimDueJobsParams) ([]ClaimDueJobsRow, error) {
 	rows, err := q.db.Query(ctx, ClaimDueJobs,
-		arg.SeeCrowds,
+		arg.SeeBacklogs,
 		arg.Now,
-		arg.CrowdOver,
+		arg.BacklogOver,
 		arg.Chosen,
 		arg.Since,
 		arg.ExceptIds,
@@ -258,7 +258,7 @@ func (q *Queries) ClaimDueJobs(ctx context.Context, arg ClaimDueJobsParams) ([]C
 			&i.Taken,
 			&i.Waiting,
 			&i.Cancelling,
-			&i.Crowded,
+			&i.HasBacklog,
 		); err != nil {
 			return nil, err
 		}
@@ -289,7 +289,7 @@ type CountJobsByStatusRow struct {
 	OldestDueAt time.Time
 }
 
-// And how long ago the oldest of a tenant's due instants was to be promoted.
+// And how long ago the oldest of a tenant's due times was to be promoted.
 func (q *Queries) CountJobsByStatus(ctx context.Context, arg CountJobsByStatusParams) (CountJobsByStatusRow, error) {
 	row := q.db.QueryRow(ctx, CountJobsByStatus, arg.Now, arg.TenantID)
 	var i CountJobsByStatusRow
@@ -312,7 +312,7 @@ type CountJobsDueAtParams struct {
 	At       time.Time
 }
 
-// How many of a tenant's jobs are due at one instant: the stampede warning.
+// How many of a tenant's jobs are due at one time: the stampede warning.
 func (q *Queries) CountJobsDueAt(ctx context.Context, arg CountJobsDueAtParams) (int64, error) {
 	row := q.db.QueryRow(ctx, CountJobsDueAt, arg.TenantID, arg.At)
 	var count int64
@@ -924,8 +924,8 @@ type ListSortedJobsRow struct {
 }
 
 // The same by another order: the tenant's jobs by scheduled_jobs_list, of which
-// the first ones by a key that is a text for every order. What has no instant
-// stands last either way.
+// the first ones by a key that is a text for every order. A job without such
+// a time stands last either way.
 func (q *Queries) ListSortedJobs(ctx context.Context, arg ListSortedJobsParams) ([]ListSortedJobsRow, error) {
 	rows, err := q.db.Query(ctx, ListSortedJobs,
 		arg.SortBy,
@@ -1243,7 +1243,7 @@ type OldestDueRow struct {
 	Oldest time.Time
 }
 
-// Cross-tenant: maintenance of partitions. The oldest instant that may still be written.
+// Cross-tenant: maintenance of partitions. The oldest scheduled time that may still be written.
 func (q *Queries) OldestDue(ctx context.Context, now *time.Time) (OldestDueRow, error) {
 	row := q.db.QueryRow(ctx, OldestDue, now)
 	var i OldestDueRow

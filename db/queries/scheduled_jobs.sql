@@ -100,8 +100,8 @@ SELECT count(*) FROM (
 
 -- name: ListSortedJobs :many
 -- The same by another order: the tenant's jobs by scheduled_jobs_list, of which
--- the first ones by a key that is a text for every order. What has no instant
--- stands last either way.
+-- the first ones by a key that is a text for every order. A job without such
+-- a time stands last either way.
 SELECT sqlc.embed(scheduled_jobs), k.key::text AS sort_key
 FROM scheduled_jobs
 CROSS JOIN LATERAL (SELECT (CASE @sort_by::text
@@ -176,13 +176,13 @@ WHERE tenant_id = @tenant_id AND id = @id;
 -- lower bound spares the scan the index entries of jobs advanced since some old
 -- snapshot began. Jobs may also be chosen by their ids, and kept out: those of a
 -- batch that failed, which is divided.
--- With each job comes what its promotion depends on. How many of its runs are not
--- over, for those whose overlap policy asks: count_active counts under the locks,
--- because its argument is only known when all of them are held, and it sees what
--- was committed by then. And whether its tenant has a line in the pool, if it is
--- asked to look for crowds: more than crowd_over runs of one priority and type
--- that may start, behind which belongs what becomes due. That walks the lines as
--- ListPooledExecutions does, and only when something is due.
+-- With each job comes how many of its executions have a slot or wait for one, where
+-- its overlap policy asks: count_active counts under the locks, because its argument
+-- is known only when all of them are held, and it sees what was committed by then.
+-- And, if see_backlogs asks, whether its tenant has a backlog in the pool: more than
+-- backlog_over executions of one priority and type that may start, behind which what
+-- becomes due belongs. That walks the backlogs as ListPooledExecutions does, and only
+-- when something is due.
 WITH RECURSIVE walk AS (
     (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1)
     UNION ALL
@@ -192,7 +192,7 @@ WITH RECURSIVE walk AS (
         ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1
     ) n
 ),
-lines AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000),
+backlogs AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000),
 chosen AS MATERIALIZED (
     SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
            cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
@@ -208,7 +208,7 @@ oldest AS MATERIALIZED (
            cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
            max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
            misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation,
-           -- What a key is made of, only where there is one.
+           -- The key is made of it, where there is one.
            concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config
     FROM scheduled_jobs
     WHERE status = 'active'
@@ -222,13 +222,13 @@ oldest AS MATERIALIZED (
 due AS MATERIALIZED (SELECT * FROM chosen UNION ALL SELECT * FROM oldest)
 SELECT d.*, coalesce(p.taken, 0)::bigint AS taken, coalesce(p.waiting, 0)::bigint AS waiting,
        (d.overlap_policy = 'cancel_running' AND EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = d.id))::boolean AS cancelling,
-       (CASE WHEN @see_crowds::boolean THEN d.tenant_id = ANY (ARRAY(
-           SELECT l.tenant_id FROM lines l WHERE EXISTS (
+       (CASE WHEN @see_backlogs::boolean THEN d.tenant_id = ANY (ARRAY(
+           SELECT l.tenant_id FROM backlogs l WHERE EXISTS (
                SELECT 1 FROM active_executions e
                WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
                  AND e.available_at <= coalesce(sqlc.narg(now)::timestamptz, now())
-               OFFSET @crowd_over::int)))
-       ELSE false END)::boolean AS crowded
+               OFFSET @backlog_over::int)))
+       ELSE false END)::boolean AS has_backlog
 FROM due d
 LEFT JOIN count_active(ARRAY(SELECT u.id FROM due u WHERE u.overlap_policy <> 'allow')) p ON p.job_id = d.id
 ORDER BY d.next_execution_at;
@@ -327,7 +327,7 @@ SELECT coalesce((SELECT next_execution_at FROM scheduled_jobs
                  ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at;
 
 -- name: OldestDue :one
--- Cross-tenant: maintenance of partitions. The oldest instant that may still be written.
+-- Cross-tenant: maintenance of partitions. The oldest scheduled time that may still be written.
 SELECT coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at,
        least(coalesce(sqlc.narg(now)::timestamptz, now()),
              (SELECT min(next_execution_at) FROM scheduled_jobs WHERE status = 'active'),
@@ -378,7 +378,7 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@differences::bigint[]) AS diffe
 WHERE scheduled_jobs.id = u.id;
 
 -- name: CountJobsDueAt :one
--- How many of a tenant's jobs are due at one instant: the stampede warning.
+-- How many of a tenant's jobs are due at one time: the stampede warning.
 SELECT count(*) FROM scheduled_jobs
 WHERE tenant_id = @tenant_id AND status = 'active' AND next_execution_at = @at::timestamptz;
 
@@ -393,7 +393,7 @@ DELETE FROM scheduled_jobs j USING (
 ) old WHERE j.id = old.id;
 
 -- name: CountJobsByStatus :one
--- And how long ago the oldest of a tenant's due instants was to be promoted.
+-- And how long ago the oldest of a tenant's due times was to be promoted.
 SELECT count(*) FILTER (WHERE status = 'active') AS active, count(*) FILTER (WHERE status = 'paused') AS paused,
        count(*) FILTER (WHERE status = 'inactive') AS inactive,
        coalesce(min(next_execution_at) FILTER (WHERE status = 'active' AND next_execution_at <= @now::timestamptz), @now::timestamptz)::timestamptz AS oldest_due_at

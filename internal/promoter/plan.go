@@ -28,7 +28,7 @@ type dueJob struct {
 	due         time.Time         // next_execution_at
 	until       time.Time         // up to when its misfire policy has decided, see advance.until
 	places      job.Places
-	crowded     bool // its tenant has a line in the pool
+	hasBacklog  bool // its tenant has a backlog in the pool
 	generation  int32
 	active      int   // executions that take a place or wait for one, before this pass
 	cancelling  bool  // earlier ones of it are being cancelled in pieces

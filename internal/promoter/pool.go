@@ -10,9 +10,9 @@ import (
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
 
-// crowdedAfter is how many runs of a tenant may wait in the pool before what
-// becomes due for it goes there too: a hint would overtake them.
-const crowdedAfter = 16
+// backlogAfter is how many executions of a tenant may wait in the pool before those
+// that become due for it go there too: a hint would overtake them.
+const backlogAfter = 16
 
 // lanes are where hints would wait behind others. It is advice, and a little old.
 type lanes struct {
@@ -33,7 +33,7 @@ func (p *Promoter) seeLanes(ctx context.Context) lanes {
 
 // takes says whether the hint of a job's run may be sent.
 func (l lanes) takes(j *dueJob) bool {
-	return !l.none && !j.crowded && !l.full[queue.LaneFor(j.policy.Priority)]
+	return !l.none && !j.hasBacklog && !l.full[queue.LaneFor(j.policy.Priority)]
 }
 
 // announce decides of each run whether it is hinted or waits in the pool. What

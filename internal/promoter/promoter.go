@@ -154,7 +154,7 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	d := due{now: now, since: p.lowerBound(), crowds: !seen.none, batch: p.batch, rows: p.rows, turns: p.turns}
+	d := due{now: now, since: p.lowerBound(), backlogs: !seen.none, batch: p.batch, rows: p.rows, turns: p.turns}
 	d.exceptIDs, d.exceptTenants = p.suspects.kept()
 	mark := clock.Start()
 	made, c, err := p.promote(ctx, d, seen)

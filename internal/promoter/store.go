@@ -33,14 +33,14 @@ type claim struct {
 
 // due says what to claim.
 type due struct {
-	now    time.Time   // zero: the database's clock
-	since  time.Time   // nothing that was due before
-	batch  int         // so many of the oldest
-	rows   int         // that may be written
-	crowds bool        // look for tenants with a line in the pool
-	chosen []uuid.UUID // jobs of a batch that failed
-	slow   bool        // chosen ones get less time
-	turns  turns       // of tenants
+	now      time.Time   // zero: the database's clock
+	since    time.Time   // nothing that was due before
+	batch    int         // so many of the oldest
+	rows     int         // that may be written
+	backlogs bool        // look for tenants with a backlog in the pool
+	chosen   []uuid.UUID // jobs of a batch that failed
+	slow     bool        // chosen ones get less time
+	turns    turns       // of tenants
 	// What is not among the oldest.
 	exceptIDs, exceptTenants []uuid.UUID
 }

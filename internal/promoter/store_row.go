@@ -19,7 +19,7 @@ import (
 func claimDue(d due) db.ClaimDueJobsParams {
 	return db.ClaimDueJobsParams{
 		Now: postgres.At(d.now), Since: d.since, BatchSize: int32(d.batch), Chosen: orEmpty(d.chosen),
-		ExceptIds: orEmpty(d.exceptIDs), ExceptTenants: orEmpty(d.exceptTenants), SeeCrowds: d.crowds, CrowdOver: crowdedAfter,
+		ExceptIds: orEmpty(d.exceptIDs), ExceptTenants: orEmpty(d.exceptTenants), SeeBacklogs: d.backlogs, BacklogOver: backlogAfter,
 	}
 }
 
@@ -48,7 +48,7 @@ func dueJobs(rows []db.ClaimDueJobsRow) []dueJob {
 		jobs[i] = dueJob{
 			id: r.ID, tenant: r.TenantID, version: int(r.Version), name: r.Name, jobType: r.JobType, config: r.Config, maxAttempts: int(r.MaxAttempts),
 			anchor: r.AnchorAt.UTC(), count: r.ExecutionCount, resume: job.MisfirePolicy(columns.OrZero(r.ResumePolicy)), due: r.NextExecutionAt.UTC(), until: columns.OrZero(r.CatchUpUntil).UTC(),
-			places: job.Places{Taken: int(r.Taken), Waiting: int(r.Waiting)}, crowded: r.Crowded,
+			places: job.Places{Taken: int(r.Taken), Waiting: int(r.Waiting)}, hasBacklog: r.HasBacklog,
 			generation: r.Generation, active: int(r.Taken + r.Waiting), cancelling: r.Cancelling,
 		}
 		jobs[i].unreadable = jobs[i].policy.Read(r)

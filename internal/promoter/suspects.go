@@ -134,7 +134,7 @@ func (p *Promoter) tryParts(ctx context.Context, now time.Time, seen lanes) (rep
 	mark := clock.Start()
 	for range min(maxTrials, len(p.suspects.parts)) {
 		one := p.suspects.pop()
-		d := due{now: now, crowds: !seen.none, rows: one.rows, slow: one.slow, chosen: make([]uuid.UUID, len(one.jobs))}
+		d := due{now: now, backlogs: !seen.none, rows: one.rows, slow: one.slow, chosen: make([]uuid.UUID, len(one.jobs))}
 		for i, j := range one.jobs {
 			d.chosen[i] = j.id
 		}

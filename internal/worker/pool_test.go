@@ -179,7 +179,7 @@ func TestLookCostsNoMoreWhereMuchWaits(t *testing.T) {
 				return err
 			}},
 			{"11 crowded tenants", 2000, func(ctx context.Context, q *db.Queries) error {
-				_, err := q.ClaimDueJobs(ctx, db.ClaimDueJobsParams{BatchSize: 10, SeeCrowds: true, CrowdOver: 16})
+				_, err := q.ClaimDueJobs(ctx, db.ClaimDueJobsParams{BatchSize: 10, SeeBacklogs: true, BacklogOver: 16})
 				return err
 			}},
 		} {
