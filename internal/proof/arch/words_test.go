@@ -59,8 +59,6 @@ var unclean = []string{
 	"proof/simulation",
 	"rest",
 	"rest/contract",
-	"rest/cursor",
-	"rest/strictjson",
 	"retention",
 	"worker",
 }

@@ -45,7 +45,7 @@ type List struct {
 }
 
 // Place is a position in a list: the last item of a page, by what the list is
-// sorted by. The instant counts in whole microseconds; a text has at most 800
+// sorted by. The time counts in whole microseconds; a text has at most 800
 // bytes.
 type Place struct {
 	At   time.Time

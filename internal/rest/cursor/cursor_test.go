@@ -87,7 +87,7 @@ func TestDecodeRefusesEveryOtherList(t *testing.T) {
 	}
 }
 
-// Whatever comes, nothing but the one text of a place is read, and never with
+// Only the one text of a place is read, and never with
 // a panic.
 func FuzzDecode(f *testing.F) {
 	codec := newCodec(f, "a")

@@ -107,7 +107,7 @@ func TestJoinCutsLongNames(t *testing.T) {
 	}
 }
 
-// What passes is what encoding/json reads, value for value: the handler's
+// Accepted text is what encoding/json reads, value for value: the handler's
 // decoder and the contract's check cannot be told different things.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
