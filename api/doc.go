@@ -8,6 +8,7 @@
 // from the same contract; "make client" builds and tries it.
 package api
 
+//go:generate go run ../internal/rest/contract/responses ../openapi.yaml
 //go:generate go tool -modfile=../tools/go.mod oapi-codegen -config models.yaml ../openapi.yaml
 //go:generate go tool -modfile=../tools/go.mod oapi-codegen -config server.yaml ../openapi.yaml
 //go:generate go tool -modfile=../tools/go.mod oapi-codegen -config client.yaml ../openapi.yaml

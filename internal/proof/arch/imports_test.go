@@ -85,6 +85,7 @@ rest/strictjson      | fault |  |  |
 rest/patch           |  |  |  |
 rest/cursor          |  |  |  |
 rest/contract        | api fault fault/suggest rest/strictjson | kin-openapi |  |
+rest/contract/responses |  |  |  |
 rest/reference       |  | swgui |  |
 rest                 | api apikey audit backfill calendar clock dispatch execution fault idempotency identity job ratelimit rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant turn | chi oapi | kin-openapi |
 # wiring, and the programs
