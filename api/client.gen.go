@@ -458,7 +458,7 @@ type ClientInterface interface {
 
 	// UpdateJobWithBody Replace a job's definition
 	//
-	// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile.
+	// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile. The body may be what `GET` answered, changed: fields that are only read are ignored as long as they are what the job has, and refused otherwise; those that change by themselves, such as `executionCount`, are always ignored.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -467,7 +467,7 @@ type ClientInterface interface {
 
 	// UpdateJob Replace a job's definition
 	//
-	// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile.
+	// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile. The body may be what `GET` answered, changed: fields that are only read are ignored as long as they are what the job has, and refused otherwise; those that change by themselves, such as `executionCount`, are always ignored.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1753,7 +1753,7 @@ func (c *Client) PatchJobWithApplicationMergePatchPlusJSONBody(ctx context.Conte
 
 // UpdateJobWithBody Replace a job's definition
 //
-// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile.
+// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile. The body may be what `GET` answered, changed: fields that are only read are ignored as long as they are what the job has, and refused otherwise; those that change by themselves, such as `executionCount`, are always ignored.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1772,7 +1772,7 @@ func (c *Client) UpdateJobWithBody(ctx context.Context, id JobID, params *Update
 
 // UpdateJob Replace a job's definition
 //
-// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile.
+// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile. The body may be what `GET` answered, changed: fields that are only read are ignored as long as they are what the job has, and refused otherwise; those that change by themselves, such as `executionCount`, are always ignored.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7499,7 +7499,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateJobWithBodyWithResponse Replace a job's definition
 	//
-	// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile.
+	// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile. The body may be what `GET` answered, changed: fields that are only read are ignored as long as they are what the job has, and refused otherwise; those that change by themselves, such as `executionCount`, are always ignored.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7508,7 +7508,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateJobWithResponse Replace a job's definition
 	//
-	// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile.
+	// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile. The body may be what `GET` answered, changed: fields that are only read are ignored as long as they are what the job has, and refused otherwise; those that change by themselves, such as `executionCount`, are always ignored.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18432,7 +18432,7 @@ func (c *ClientWithResponses) PatchJobWithApplicationMergePatchPlusJSONBodyWithR
 
 // UpdateJobWithBodyWithResponse Replace a job's definition
 //
-// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile.
+// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile. The body may be what `GET` answered, changed: fields that are only read are ignored as long as they are what the job has, and refused otherwise; those that change by themselves, such as `executionCount`, are always ignored.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18447,7 +18447,7 @@ func (c *ClientWithResponses) UpdateJobWithBodyWithResponse(ctx context.Context,
 
 // UpdateJobWithResponse Replace a job's definition
 //
-// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile.
+// Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile. The body may be what `GET` answered, changed: fields that are only read are ignored as long as they are what the job has, and refused otherwise; those that change by themselves, such as `executionCount`, are always ignored.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -379,6 +379,21 @@ func (e HTTPConfigMethod) Valid() bool {
 	}
 }
 
+// Defines values for JobTrigger.
+const (
+	JobTriggerManual JobTrigger = "manual"
+)
+
+// Valid indicates whether the value is a known member of the JobTrigger enum.
+func (e JobTrigger) Valid() bool {
+	switch e {
+	case JobTriggerManual:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for JobCalendarMode.
 const (
 	JobCalendarModeExclude JobCalendarMode = "exclude"
@@ -409,6 +424,21 @@ func (e JobSelectionTagMatch) Valid() bool {
 	case JobSelectionTagMatchAll:
 		return true
 	case JobSelectionTagMatchAny:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobSpecTrigger.
+const (
+	JobSpecTriggerManual JobSpecTrigger = "manual"
+)
+
+// Valid indicates whether the value is a known member of the JobSpecTrigger enum.
+func (e JobSpecTrigger) Valid() bool {
+	switch e {
+	case JobSpecTriggerManual:
 		return true
 	default:
 		return false
@@ -1760,6 +1790,11 @@ type ExecutionGroup struct {
 	// Failed Example: 1
 	Failed int64 `json:"failed"`
 
+	// JobName With `groupBy=job`, the name of the job as it is now; otherwise null.
+	//
+	// Example: nightly report
+	JobName nullable.Nullable[string] `json:"jobName"`
+
 	// Key The state, type, trigger or job's id; of an hour or a day its first instant, with the offset of the zone.
 	//
 	// Example: 2026-03-01T00:00:00+08:00
@@ -2127,6 +2162,9 @@ type Job struct {
 	// Timezone Example: Asia/Shanghai
 	Timezone string `json:"timezone"`
 
+	// Trigger `manual` if the job has no schedule, otherwise null.
+	Trigger nullable.Nullable[JobTrigger] `json:"trigger"`
+
 	// UpdatedAt When the definition, the state or a calendar that it names last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
 
@@ -2135,6 +2173,9 @@ type Job struct {
 	// Example: 3
 	Version int `json:"version"`
 }
+
+// JobTrigger `manual` if the job has no schedule, otherwise null.
+type JobTrigger string
 
 // JobBatch defines model for JobBatch.
 type JobBatch struct {
@@ -2237,7 +2278,7 @@ type JobSelection struct {
 // JobSelectionTagMatch defines model for JobSelection.TagMatch.
 type JobSelectionTagMatch string
 
-// JobSpec What a tenant may say of a job. At most one of `cronExpression`, `interval` and `runAt`; with none of them the job runs only when triggered.
+// JobSpec The definition of a job. Exactly one of `cronExpression`, `interval`, `runAt` and `trigger` is given.
 type JobSpec struct {
 	// Calendars Calendars that each have to admit an instant. An id that is not one of the tenant's calendars is refused.
 	Calendars *[]JobCalendar `json:"calendars,omitempty"`
@@ -2335,7 +2376,13 @@ type JobSpec struct {
 	//
 	// Example: Asia/Shanghai
 	Timezone *string `json:"timezone,omitempty"`
+
+	// Trigger `manual` says that the job has no schedule and runs only when it is triggered. Exactly one of `cronExpression`, `interval`, `runAt` and this has to be given, so that a schedule that was left out by mistake is noticed.
+	Trigger nullable.Nullable[JobSpecTrigger] `json:"trigger,omitempty"`
 }
+
+// JobSpecTrigger `manual` says that the job has no schedule and runs only when it is triggered. Exactly one of `cronExpression`, `interval`, `runAt` and this has to be given, so that a schedule that was left out by mistake is noticed.
+type JobSpecTrigger string
 
 // JobStatus `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule is over, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
 type JobStatus string
@@ -2361,7 +2408,7 @@ type JobVersion struct {
 	// Example: ada
 	CreatedBy string `json:"createdBy"`
 
-	// Definition What a tenant may say of a job. At most one of `cronExpression`, `interval` and `runAt`; with none of them the job runs only when triggered.
+	// Definition The definition of a job. Exactly one of `cronExpression`, `interval`, `runAt` and `trigger` is given.
 	Definition JobSpec            `json:"definition"`
 	JobID      openapi_types.UUID `json:"jobId"`
 

@@ -475,6 +475,41 @@ func (q *Queries) JobExists(ctx context.Context, arg JobExistsParams) (bool, err
 	return exists, err
 }
 
+const ListJobNames = `-- name: ListJobNames :many
+SELECT id, name FROM scheduled_jobs WHERE tenant_id = $1 AND id = ANY ($2::uuid[])
+`
+
+type ListJobNamesParams struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+}
+
+type ListJobNamesRow struct {
+	ID   uuid.UUID
+	Name string
+}
+
+// Deleted jobs keep theirs as long as their executions are kept.
+func (q *Queries) ListJobNames(ctx context.Context, arg ListJobNamesParams) ([]ListJobNamesRow, error) {
+	rows, err := q.db.Query(ctx, ListJobNames, arg.TenantID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListJobNamesRow
+	for rows.Next() {
+		var i ListJobNamesRow
+		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ListJobs = `-- name: ListJobs :many
 SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, page.number, page.fits::boolean AS fits
 FROM (

@@ -398,3 +398,7 @@ SELECT count(*) FILTER (WHERE status = 'active') AS active, count(*) FILTER (WHE
        count(*) FILTER (WHERE status = 'inactive') AS inactive,
        coalesce(min(next_execution_at) FILTER (WHERE status = 'active' AND next_execution_at <= @now::timestamptz), @now::timestamptz)::timestamptz AS oldest_due_at
 FROM scheduled_jobs WHERE tenant_id = @tenant_id AND deleted_at IS NULL;
+
+-- name: ListJobNames :many
+-- Deleted jobs keep theirs as long as their executions are kept.
+SELECT id, name FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = ANY (@ids::uuid[]);

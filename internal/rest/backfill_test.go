@@ -108,7 +108,7 @@ func TestBackfillsThatAreRefused(t *testing.T) {
 	path := b.hourly(t, token)
 	_, _, span := b.yesterday()
 	manual := read[api.Job](t, b.do(t, request{
-		method: "POST", path: base + "/jobs", token: token, body: `{"name":"manual","jobType":"http","config":{"url":"https://example.com/"}}`,
+		method: "POST", path: base + "/jobs", token: token, body: `{"name":"manual","trigger":"manual","jobType":"http","config":{"url":"https://example.com/"}}`,
 	}), http.StatusCreated)
 	for _, test := range []struct{ name, path, body, want string }{
 		{"nothing", path, `{}`, "from required, to required"},

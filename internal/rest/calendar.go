@@ -114,6 +114,13 @@ func (s *server) GetCalendar(ctx context.Context, request api.GetCalendarRequest
 
 // UpdateCalendar is PUT /calendars/{id}.
 func (s *server) UpdateCalendar(ctx context.Context, request api.UpdateCalendarRequestObject) (api.UpdateCalendarResponseObject, error) {
+	err := sentBackAsIs(ctx, func() (api.Calendar, error) {
+		found, err := s.Calendars.Get(ctx, callOf(ctx).who.Actor, request.ID)
+		return viewCalendar(found), err
+	})
+	if err != nil {
+		return nil, err
+	}
 	spec, fields := newCalendar(*request.Body)
 	if len(fields) > 0 {
 		return nil, wrong(fields...)

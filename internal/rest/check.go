@@ -113,6 +113,9 @@ func (s *server) checkBody(ctx context.Context, operation *contract.Operation, b
 	if operation.ID == "internalBatchCreateJobs" {
 		return s.checkBatch(ctx, operation, value)
 	}
+	if c := callOf(ctx); operation == c.operation {
+		value, c.sentBack = operation.SplitBody(value)
+	}
 	fields = operation.CheckBody(value)
 	if definition, ok := value.(map[string]any); ok && len(fields) > 0 {
 		fields = append(fields, s.alsoWrong(ctx, operation.ID, definition, fields)...)
@@ -136,6 +139,11 @@ func (s *server) alsoWrong(ctx context.Context, operation string, definition map
 	more := s.domainFaults(ctx, operation, raw)
 	return slices.DeleteFunc(more, func(f fault.Field) bool {
 		top, _, _ := strings.Cut(strings.ReplaceAll(f.Path, "[", "."), ".")
+		if top == "trigger" && slices.ContainsFunc(found, func(of fault.Field) bool {
+			return slices.Contains([]string{"cronExpression", "interval", "runAt"}, of.Path)
+		}) {
+			return true // a schedule was given, in the wrong form
+		}
 		return slices.ContainsFunc(found, within(top))
 	})
 }

@@ -45,11 +45,14 @@ func TestTheGeneratedClient(t *testing.T) {
 	match := created.HTTPResponse.Header.Get("ETag")
 	updated, err := client.UpdateJobWithResponse(t.Context(), created.JSON201.ID, &api.UpdateJobParams{IfMatch: &match}, api.JobSpec{
 		Name: "b", JobType: "http", Config: created.JSON201.Config, RetryConfig: &created.JSON201.RetryConfig,
+		Trigger: nullable.NewNullableWithValue(api.JobSpecTriggerManual),
 	})
 	if err != nil || updated.JSON200 == nil || updated.JSON200.Version != 2 || !updated.JSON200.Interval.IsNull() {
 		t.Fatalf("update: %v, %s", err, updated.Body)
 	}
-	stale, err := client.UpdateJobWithResponse(t.Context(), created.JSON201.ID, &api.UpdateJobParams{IfMatch: &match}, api.JobSpec{Name: "c", JobType: "http", Config: created.JSON201.Config})
+	stale, err := client.UpdateJobWithResponse(t.Context(), created.JSON201.ID, &api.UpdateJobParams{IfMatch: &match}, api.JobSpec{
+		Name: "c", JobType: "http", Config: created.JSON201.Config, Trigger: nullable.NewNullableWithValue(api.JobSpecTriggerManual),
+	})
 	if err != nil || stale.JSON412 == nil || stale.JSON412.Error.Code != "PRECONDITION_FAILED" {
 		t.Fatalf("stale update: %v, %s", err, stale.Body)
 	}

@@ -76,7 +76,7 @@ func TestTheContractDescribesConfigurations(t *testing.T) {
 		if err := b.spec.Components.Schemas[name].Value.VisitJSON(value); (err == nil) != test.fine {
 			t.Errorf("%s says of %s: %v", name, test.config, err)
 		}
-		got := b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: `{"name":"a","jobType":"` + test.jobType + `","config":` + test.config + `}`})
+		got := b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: `{"name":"a","trigger":"manual","jobType":"` + test.jobType + `","config":` + test.config + `}`})
 		if want := map[bool]int{true: 201, false: 400}[test.fine]; got.status != want {
 			t.Errorf("%s %s: answered %d %s", test.jobType, test.config, got.status, got.body)
 		}

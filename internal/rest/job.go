@@ -52,6 +52,9 @@ func (s *server) GetJob(ctx context.Context, request api.GetJobRequestObject) (a
 
 // UpdateJob is PUT /jobs/{id}.
 func (s *server) UpdateJob(ctx context.Context, request api.UpdateJobRequestObject) (api.UpdateJobResponseObject, error) {
+	if err := sentBackAsIs(ctx, s.shownJob(ctx, request.ID)); err != nil {
+		return nil, err
+	}
 	spec, err := s.validSpec(ctx, *request.Body)
 	if err != nil {
 		return nil, err
@@ -61,6 +64,14 @@ func (s *server) UpdateJob(ctx context.Context, request api.UpdateJobRequestObje
 		return nil, err
 	}
 	return api.UpdateJob200JSONResponse{Body: viewJob(updated), Headers: api.UpdateJob200ResponseHeaders{ETag: etag(updated.Version)}}, nil
+}
+
+// shownJob reads a job as GET /jobs/{id} answers it.
+func (s *server) shownJob(ctx context.Context, id uuid.UUID) func() (api.Job, error) {
+	return func() (api.Job, error) {
+		found, err := s.Jobs.Get(ctx, callOf(ctx).who.Actor, id)
+		return viewJob(found), err
+	}
 }
 
 // DeleteJob is DELETE /jobs/{id}.

@@ -47,7 +47,7 @@ func TestCreateAndReadAJob(t *testing.T) {
 		"timeout": n("7"), "priority": n("9"), "lastExecutionAt": nil, "executionCount": n("0"),
 		"jitterSeconds": n("0"), "dstGap": "shift", "dstOverlap": "first", "calendars": []any{}, "maxExecutions": nil, "maxConcurrent": n("1"), "concurrencyKey": nil,
 		"overlapPolicy": "skip", "overlapQueueLimit": n("100"), "misfirePolicy": "fire_once", "misfireLimit": n("100"), "misfireGraceSeconds": n("60"),
-		"disableAfterFailures": nil, "statusBy": "ada", "pausedUntil": nil, "reconciledAt": nil, "reconciledDifference": nil,
+		"disableAfterFailures": nil, "statusBy": "ada", "pausedUntil": nil, "trigger": nil, "reconciledAt": nil, "reconciledDifference": nil,
 	}
 	if diff := cmp.Diff(want, shown); diff != "" {
 		t.Errorf("the job differs (-want +got):\n%s", diff)
@@ -61,7 +61,7 @@ func TestCreateAndReadAJob(t *testing.T) {
 func TestCreateFillsInDefaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	got := b.do(t, request{method: "POST", path: base + "/jobs", token: b.token(t, b.ours, identity.Admin), body: `{"name":"a","jobType":"http","config":{"url":"https://example.com"}}`})
+	got := b.do(t, request{method: "POST", path: base + "/jobs", token: b.token(t, b.ours, identity.Admin), body: `{"name":"a","trigger":"manual","jobType":"http","config":{"url":"https://example.com"}}`})
 	created := read[api.Job](t, got, http.StatusCreated)
 	if created.Timezone != "UTC" || created.Timeout != 300 || created.Priority != 0 || created.Description != "" || len(created.Tags) != 0 ||
 		*created.RetryConfig.MaxRetries != 3 || *created.RetryConfig.Jitter != 0.1 || len(*created.RetryConfig.RetryOnErrorTypes) != 3 || !created.NextExecutionAt.IsNull() {
@@ -80,9 +80,9 @@ func TestCreateNamesEverythingThatIsWrong(t *testing.T) {
 		want             []string // "field rule", sorted
 	}{
 		{
-			"contract, domain and config", `{"name":"","interval":"soon","timezone":"Mars/Olympus","jobType":"http","config":{"method":"GET","x":1},"timeout":0,"id":"x"}`,
+			"contract, domain and config", `{"name":"","interval":"soon","timezone":"Mars/Olympus","jobType":"http","config":{"method":"GET","x":1},"timeout":0,"colour":"x"}`,
 			"INVALID_JOB_CONFIG",
-			[]string{"config.url required", "config.x unknown", "id unknown", "interval duration", "name minLength", "timeout minimum", "timezone zone"},
+			[]string{"colour unknown", "config.url required", "config.x unknown", "interval duration", "name minLength", "timeout minimum", "timezone zone"},
 		},
 		{
 			"a bad expression", `{"name":"a","cronExpression":"0 61 * * * *","jobType":"http","config":{"url":"https://example.com"}}`,
@@ -93,14 +93,14 @@ func TestCreateNamesEverythingThatIsWrong(t *testing.T) {
 			"an expression that never fires", `{"name":"a","cronExpression":"0 0 0 30 2 *","jobType":"http","config":{"url":"https://example.com"}}`,
 			"INVALID_CRON_EXPRESSION", nil,
 		},
-		{"a bad config", `{"name":"a","jobType":"http","config":{}}`, "INVALID_JOB_CONFIG", []string{"config.url required"}},
-		{"config missing", `{"name":"a","jobType":"http"}`, "VALIDATION_FAILED", []string{"config required"}},
-		{"everything missing", `{}`, "VALIDATION_FAILED", []string{"config required", "jobType required", "name required"}},
-		{"a config that is none", `{"name":"a","jobType":"http","config":null}`, "INVALID_JOB_CONFIG", []string{"config type"}},
+		{"a bad config", `{"name":"a","trigger":"manual","jobType":"http","config":{}}`, "INVALID_JOB_CONFIG", []string{"config.url required"}},
+		{"config missing", `{"name":"a","trigger":"manual","jobType":"http"}`, "VALIDATION_FAILED", []string{"config required"}},
+		{"everything missing", `{}`, "VALIDATION_FAILED", []string{"config required", "jobType required", "name required", "trigger required"}},
+		{"a config that is none", `{"name":"a","trigger":"manual","jobType":"http","config":null}`, "INVALID_JOB_CONFIG", []string{"config type"}},
 		{"two schedules", `{"name":"a","interval":"1m","runAt":"2090-01-01T00:00:00Z","jobType":"http","config":{"url":"https://example.com"}}`, "VALIDATION_FAILED", nil},
-		{"a blank name", `{"name":"  ","jobType":"http","config":{"url":"https://example.com"}}`, "VALIDATION_FAILED", []string{"name bounds"}},
-		{"a job type that is not here", `{"name":"a","jobType":"command","config":{"command":"ls"}}`, "VALIDATION_FAILED", []string{"jobType enum"}},
-		{"a whole number with an exponent", `{"name":"a","jobType":"http","config":{"url":"https://example.com"},"timeout":1e2}`, "VALIDATION_FAILED", []string{"timeout type"}},
+		{"a blank name", `{"name":"  ","trigger":"manual","jobType":"http","config":{"url":"https://example.com"}}`, "VALIDATION_FAILED", []string{"name bounds"}},
+		{"a job type that is not here", `{"name":"a","trigger":"manual","jobType":"command","config":{"command":"ls"}}`, "VALIDATION_FAILED", []string{"jobType enum"}},
+		{"a whole number with an exponent", `{"name":"a","trigger":"manual","jobType":"http","config":{"url":"https://example.com"},"timeout":1e2}`, "VALIDATION_FAILED", []string{"timeout type"}},
 		{"an instant that has passed", `{"name":"a","runAt":"2020-01-01T00:00:00Z","jobType":"http","config":{"url":"https://example.com"}}`, "VALIDATION_FAILED", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -41,11 +41,12 @@ type call struct {
 	url       *url.URL
 	operation *contract.Operation // nil where no route was found
 	who       identity.Principal
-	from      netip.Addr    // the caller's address; the zero one is not known
-	tenant    tenant.Tenant // that the request is judged by
-	announced int64         // bytes of the body, as its header says; -1: not said
-	body      [32]byte      // SHA-256 of the body as it was sent
-	refused   string        // the kind of fault that it was answered with
+	from      netip.Addr     // the caller's address; the zero one is not known
+	tenant    tenant.Tenant  // that the request is judged by
+	announced int64          // bytes of the body, as its header says; -1: not said
+	body      [32]byte       // SHA-256 of the body as it was sent
+	sentBack  map[string]any // fields of the body that are only read
+	refused   string         // the kind of fault that it was answered with
 }
 
 // callKey is the key of the call in a request's context.

@@ -44,7 +44,7 @@ func (s *server) GetExecutionStats(ctx context.Context, request api.GetExecution
 			key = group.At.In(query.Zone).Format(time.RFC3339)
 		}
 		answer.Groups[i] = api.ExecutionGroup{
-			Key: key, Count: v.Count, Completed: v.Completed, Failed: v.Failed, Cancelled: v.Cancelled, Skipped: v.Skipped, Missed: v.Missed,
+			Key: key, JobName: textOrNull(group.Name), Count: v.Count, Completed: v.Completed, Failed: v.Failed, Cancelled: v.Cancelled, Skipped: v.Skipped, Missed: v.Missed,
 			Retried: v.Retried, SuccessRate: v.SuccessRate, DurationMs: v.DurationMs,
 		}
 	}

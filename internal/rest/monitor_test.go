@@ -80,13 +80,17 @@ func TestExecutionStats(t *testing.T) {
 		t.Helper()
 		var text []string
 		for _, g := range ask(query).Groups {
-			text = append(text, fmt.Sprintf("%s:%d", g.Key, g.Count))
+			key := g.Key
+			if name, err := g.JobName.Get(); err == nil {
+				key = name + " " + key
+			}
+			text = append(text, fmt.Sprintf("%s:%d", key, g.Count))
 		}
 		return strings.Join(text, " ")
 	}
 	for _, test := range []struct{ query, want string }{
 		{"groupBy=status", "completed:1001 failed:2 cancelled:1 missed:1"},
-		{"groupBy=job", one.String() + ":1002 " + two.String() + ":3"},
+		{"groupBy=job", "stored " + one.String() + ":1002 stored " + two.String() + ":3"},
 		{"groupBy=jobType", "http:1005"},
 		{"groupBy=triggerType", "scheduled:1005"},
 		{"groupBy=day", "2026-02-28T00:00:00Z:1002 2026-03-01T00:00:00Z:3"},

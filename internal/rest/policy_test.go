@@ -54,8 +54,8 @@ func TestTheDefaultTimeout(t *testing.T) {
 	for _, test := range []struct {
 		members string
 		want    int
-	}{{"", 42}, {`,"timeout":7`, 7}} {
-		got := b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: strings.ReplaceAll(good, "%s", test.members)})
+	}{{"", 42}, {`"timeout":7`, 7}} {
+		got := b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: more(test.members)})
 		if created := read[api.Job](t, got, http.StatusCreated); created.Timeout != test.want {
 			t.Errorf("%q: the time-out is %d, want %d", test.members, created.Timeout, test.want)
 		}

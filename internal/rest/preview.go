@@ -44,6 +44,9 @@ func (s *server) ValidateStoredJob(ctx context.Context, request api.ValidateStor
 	}
 	spec := found.Spec
 	if request.Body != nil {
+		if err := sentBackAsIs(ctx, func() (api.Job, error) { return viewJob(found), nil }); err != nil {
+			return nil, err
+		}
 		if spec, err = s.validSpec(ctx, *request.Body); err != nil {
 			return nil, err
 		}

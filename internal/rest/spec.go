@@ -26,9 +26,23 @@ func (s *server) newSpec(ctx context.Context, body api.JobSpec) (job.Spec, []fau
 	if spec.Timeout == 0 {
 		spec.Timeout = int(s.DefaultTimeout / time.Second)
 	}
+	fields = append(fields, triggerFaults(spec, body)...)
 	spec = spec.WithDefaults()
 	more, err := s.faultsOf(ctx, callOf(ctx).who.Actor, spec)
 	return spec, append(fields, more...), err
+}
+
+// triggerFaults holds a definition to exactly one answer to when the job runs.
+func triggerFaults(spec job.Spec, body api.JobSpec) []fault.Field {
+	interval, _ := body.Interval.Get()
+	scheduled, manual := spec.Scheduled() || interval != "", orNil(body.Trigger) != nil
+	switch {
+	case scheduled && manual:
+		return []fault.Field{{Path: "trigger", Rule: "conflict", Message: "must be null or left out beside cronExpression, interval or runAt"}}
+	case !scheduled && !manual:
+		return []fault.Field{{Path: "trigger", Rule: "required", Message: `is missing: give exactly one of cronExpression, interval and runAt, or "trigger": "manual"`}}
+	}
+	return nil
 }
 
 // faultsOf lists everything that the domain and the job type find wrong with a
@@ -91,6 +105,10 @@ func viewConfig(raw json.RawMessage) (config api.JobConfig) {
 
 func viewJob(j job.Job) (view api.Job) {
 	mustCarry(&view, &j.Spec)
+	view.Trigger.SetNull()
+	if !j.Scheduled() {
+		view.Trigger.Set(api.JobTriggerManual)
+	}
 	if j.Cancelling != nil {
 		view.Cancelling = &api.JobCancelling{RequestedAt: j.Cancelling.RequestedAt, Remaining: j.Cancelling.Remaining}
 	}
@@ -106,6 +124,9 @@ func viewJob(j job.Job) (view api.Job) {
 // not null, with which the same definition could be sent again.
 func definitionOf(s job.Spec) (definition api.JobSpec) {
 	mustCarry(&definition, &s)
+	if !s.Scheduled() {
+		definition.Trigger.Set(api.JobSpecTriggerManual)
+	}
 	return definition
 }
 

@@ -128,6 +128,10 @@ func (s *server) ListTenants(ctx context.Context, request api.ListTenantsRequest
 
 // UpdateTenant is PUT /tenants/{id}.
 func (s *server) UpdateTenant(ctx context.Context, request api.UpdateTenantRequestObject) (api.UpdateTenantResponseObject, error) {
+	err := sentBackAsIs(ctx, func() (api.TenantWithUsage, error) { return s.tenantWithUsage(ctx, request.ID, tenant.Limits{}) })
+	if err != nil {
+		return nil, err
+	}
 	spec, fields := newTenant(*request.Body)
 	if len(fields) > 0 {
 		return nil, wrong(fields...)

@@ -36,8 +36,9 @@ type Query struct {
 
 // Summary is what executions came to.
 type Summary struct {
-	Key string    // of its group; empty for hours and days
-	At  time.Time // the beginning of its hour or day
+	Key  string    // of its group; empty for hours and days
+	Name string    // of its job, where the groups are jobs
+	At   time.Time // the beginning of its hour or day
 
 	Count, Completed, Failed, Cancelled, Skipped, Missed int64
 

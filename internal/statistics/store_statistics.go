@@ -40,7 +40,7 @@ func (s *Store) Statistics(ctx context.Context, who tenant.Actor, q Query) (answ
 			return fmt.Errorf("count what executions came to: %w", err)
 		}
 		answer = c.answer()
-		return nil
+		return c.nameJobs(ctx, q, answer.Groups)
 	})
 	return answer, err
 }
@@ -231,6 +231,29 @@ func (c *counter) each(ctx context.Context, p db.SummarizeOutcomesParams) error 
 		if c.add(&cell, int(row.Period)-1); c.Group == ByJob {
 			c.single = append(c.single, cell)
 		}
+	}
+	return nil
+}
+
+// nameJobs says which jobs the groups are.
+func (c *counter) nameJobs(ctx context.Context, q Query, groups []Summary) error {
+	if q.Group != ByJob || len(groups) == 0 {
+		return nil
+	}
+	ids := make([]uuid.UUID, len(groups))
+	for i, group := range groups {
+		ids[i] = uuid.MustParse(group.Key)
+	}
+	rows, err := c.ListJobNames(ctx, db.ListJobNamesParams{TenantID: c.tenant, Ids: ids})
+	if err != nil {
+		return fmt.Errorf("read the names of jobs: %w", err)
+	}
+	names := make(map[uuid.UUID]string, len(rows))
+	for _, r := range rows {
+		names[r.ID] = r.Name
+	}
+	for i, id := range ids {
+		groups[i].Name = names[id]
 	}
 	return nil
 }

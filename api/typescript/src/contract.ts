@@ -380,7 +380,7 @@ export interface paths {
         get: operations["getJob"];
         /**
          * Replace a job's definition
-         * @description Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile.
+         * @description Replaces the whole definition by a new version: what is left out gets its default. Runs that exist already keep the version they were made with. An inactive job becomes active; a paused one stays paused. With `If-Match`, only if nobody changed the definition meanwhile. The body may be what `GET` answered, changed: fields that are only read are ignored as long as they are what the job has, and refused otherwise; those that change by themselves, such as `executionCount`, are always ignored.
          */
         put: operations["updateJob"];
         post?: never;
@@ -2063,6 +2063,11 @@ export interface components {
         };
         ExecutionGroup: components["schemas"]["ExecutionSummary"] & {
             /**
+             * @description With `groupBy=job`, the name of the job as it is now; otherwise null.
+             * @example nightly report
+             */
+            jobName: string | null;
+            /**
              * @description The state, type, trigger or job's id; of an hour or a day its first instant, with the offset of the zone.
              * @example 2026-03-01T00:00:00+08:00
              */
@@ -2441,6 +2446,11 @@ export interface components {
             /** @example Asia/Shanghai */
             timezone: string;
             /**
+             * @description `manual` if the job has no schedule, otherwise null.
+             * @enum {string|null}
+             */
+            trigger: "manual" | null;
+            /**
              * Format: date-time
              * @description When the definition, the state or a calendar that it names last changed.
              */
@@ -2552,7 +2562,7 @@ export interface components {
             tagMatch?: "all" | "any";
             tags?: string[];
         };
-        /** @description What a tenant may say of a job. At most one of `cronExpression`, `interval` and `runAt`; with none of them the job runs only when triggered. */
+        /** @description The definition of a job. Exactly one of `cronExpression`, `interval`, `runAt` and `trigger` is given. */
         JobSpec: {
             /**
              * @description Calendars that each have to admit an instant. An id that is not one of the tenant's calendars is refused.
@@ -2658,6 +2668,11 @@ export interface components {
              * @example Asia/Shanghai
              */
             timezone?: string;
+            /**
+             * @description `manual` says that the job has no schedule and runs only when it is triggered. Exactly one of `cronExpression`, `interval`, `runAt` and this has to be given, so that a schedule that was left out by mistake is noticed.
+             * @enum {string|null}
+             */
+            trigger?: "manual" | null;
         } & (components["schemas"]["HttpJob"] | components["schemas"]["FunctionJob"]);
         /**
          * @description `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule is over, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
@@ -4792,7 +4807,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["CalendarSpec"];
+                "application/json": components["schemas"]["CalendarSpec"] | components["schemas"]["Calendar"];
             };
         };
         responses: {
@@ -5365,7 +5380,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["JobSpec"];
+                "application/json": components["schemas"]["JobSpec"] | components["schemas"]["Job"];
             };
         };
         responses: {
@@ -5920,7 +5935,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["JobSpec"];
+                "application/json": components["schemas"]["JobSpec"] | components["schemas"]["Job"];
             };
         };
         responses: {
@@ -6739,7 +6754,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["TenantSpec"];
+                "application/json": components["schemas"]["TenantSpec"] | components["schemas"]["TenantWithUsage"];
             };
         };
         responses: {

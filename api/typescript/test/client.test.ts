@@ -51,6 +51,7 @@ after(async () => {
 
 const sleeper = (name: string): Schemas['JobSpec'] => ({
   name,
+  trigger: 'manual',
   jobType: 'function',
   config: { modulePath: 'builtin', functionName: 'sleep', parameters: { durationMs: 1 } },
 });
@@ -77,7 +78,7 @@ test('lists are read to their end', async () => {
 });
 
 test('a refusal says which field is wrong', async () => {
-  const wrong = { ...sleeper('wrong'), cronExpression: '99 * * * * *' };
+  const wrong = { ...sleeper('wrong'), trigger: null, cronExpression: '99 * * * * *' };
   await assert.rejects(must(api.POST(`${base}/jobs`, { body: wrong })), (error: unknown) => {
     assert.ok(error instanceof SchedulerError);
     assert.equal(error.status, 400);

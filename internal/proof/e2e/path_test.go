@@ -38,6 +38,9 @@ func sink(t *testing.T) (url string, calls <-chan call) {
 // create makes a job through the API.
 func (s *installation) create(spec api.JobSpec) api.Job {
 	s.t.Helper()
+	if spec.CronExpression == nil && spec.Interval == nil && spec.RunAt == nil {
+		spec.Trigger.Set(api.JobSpecTriggerManual)
+	}
 	answer, err := s.client.CreateJobWithResponse(s.t.Context(), nil, spec)
 	if err != nil {
 		s.t.Fatal(err)

@@ -55,6 +55,10 @@ type Operation struct {
 	// together, and MaxFaults the fields of its answer.
 	MaxBody, MaxNames, MaxFaults int
 
+	// readOnly are the fields that a body may have because the answer to a GET has
+	// them, and whether they change by themselves.
+	readOnly map[string]bool
+
 	route      *routers.Route
 	parameters []*openapi3.Parameter
 	body       *openapi3.RequestBody
@@ -93,6 +97,7 @@ func from(document *openapi3.T) (*Contract, error) {
 			}
 			if described.RequestBody != nil {
 				operation.body = described.RequestBody.Value
+				operation.readOnly = splitBody(operation.body)
 				if len(operation.body.Content) != 1 {
 					return nil, fmt.Errorf("the contract's operation %s takes a body in %d forms, not one", described.OperationID, len(operation.body.Content))
 				}
@@ -101,6 +106,29 @@ func from(document *openapi3.T) (*Contract, error) {
 		}
 	}
 	return c, nil
+}
+
+// splitBody leaves of a body that may be what is written, or what is read, the
+// former, and lists the fields that only the latter has.
+func splitBody(body *openapi3.RequestBody) map[string]bool {
+	for _, content := range body.Content {
+		if len(content.Schema.Value.AnyOf) != 2 {
+			continue
+		}
+		written, read := content.Schema.Value.AnyOf[0], content.Schema.Value.AnyOf[1].Value
+		content.Schema = written
+		themselves, _ := read.Extensions["x-change-by-themselves"].([]any)
+		readOnly := map[string]bool{}
+		for _, part := range append(slices.Clone(read.AllOf), &openapi3.SchemaRef{Value: read}) {
+			for name := range part.Value.Properties {
+				if written.Value.Properties[name] == nil {
+					readOnly[name] = slices.Contains(themselves, any(name))
+				}
+			}
+		}
+		return readOnly
+	}
+	return nil
 }
 
 // leaveToExecutors drops what the contract says of the config of each job type:
@@ -203,6 +231,27 @@ func (o *Operation) queryNames() (names []string) {
 		}
 	}
 	return names
+}
+
+// SplitBody takes the fields out of a body that are only read. It leaves out those
+// that change by themselves, which nobody can hold to a value.
+func (o *Operation) SplitBody(value any) (written any, readOnly map[string]any) {
+	object, ok := value.(map[string]any)
+	if !ok || o.readOnly == nil {
+		return value, nil
+	}
+	rest := map[string]any{}
+	readOnly = map[string]any{}
+	for name, member := range object {
+		changing, known := o.readOnly[name]
+		switch {
+		case !known:
+			rest[name] = member
+		case !changing:
+			readOnly[name] = member
+		}
+	}
+	return rest, readOnly
 }
 
 // CheckBody reports everything about a JSON body, as strictjson decoded it,

@@ -1,0 +1,65 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/fault"
+)
+
+// sentBackAsIs refuses a body whose fields that are only read differ from what is
+// there, so that a PUT takes back what a GET answered and nobody takes a change that
+// was ignored for one that was made. look reads what is there, as it is shown; it is
+// asked only where the body has such fields.
+func sentBackAsIs[T any](ctx context.Context, look func() (T, error)) error {
+	sent := callOf(ctx).sentBack
+	if len(sent) == 0 {
+		return nil
+	}
+	view, err := look()
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(view)
+	if err != nil {
+		return fmt.Errorf("write what is there: %w", err)
+	}
+	var there map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &there); err != nil {
+		return fmt.Errorf("read what is there: %w", err)
+	}
+	var fields []fault.Field
+	for _, name := range slices.Sorted(maps.Keys(sent)) {
+		if !sameJSON(sent[name], there[name]) {
+			fields = append(fields, fault.Field{Path: name, Rule: "readOnly", Message: fmt.Sprintf("is only read: leave it out, or send what it is now, %.100s", there[name])})
+		}
+	}
+	if len(fields) > 0 {
+		return wrong(fields...)
+	}
+	return nil
+}
+
+// sameJSON compares a value with one as it is written; times are the same in
+// whatever zone.
+func sameJSON(value any, written json.RawMessage) bool {
+	raw, err := json.Marshal(value)
+	if err != nil || len(written) == 0 {
+		return err == nil && value == nil
+	}
+	var a, b time.Time
+	if json.Unmarshal(raw, &a) == nil && json.Unmarshal(written, &b) == nil && !b.IsZero() {
+		return a.Equal(b)
+	}
+	other, err := decodeExact(written)
+	if err != nil {
+		return false
+	}
+	canonical, err := json.Marshal(other)
+	return err == nil && bytes.Equal(raw, canonical)
+}
