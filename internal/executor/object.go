@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/fault/suggest"
 )
 
 // maxFaults bounds the list that one bad configuration can cause.
@@ -34,7 +35,7 @@ func ReadObject(path string, raw json.RawMessage, known ...string) *Object {
 	o := ReadMap(path, raw)
 	for _, name := range slices.Sorted(maps.Keys(o.members)) {
 		if !slices.Contains(known, name) {
-			o.Fault(text(name, 60), "unknown", "is not a field here; the fields are: "+strings.Join(known, ", "))
+			o.Fault(text(name, 60), "unknown", "is not a field here"+suggest.For(name, known)+"; the fields are: "+strings.Join(known, ", "))
 		}
 	}
 	return o

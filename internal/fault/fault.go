@@ -88,15 +88,15 @@ type Error struct {
 // Error joins the message and, for the log, the cause.
 func (e *Error) Error() string {
 	text := e.Message
-	switch {
-	case e.Kind == Invalid && len(e.Fields) > 0:
-		sentences := make([]string, len(e.Fields))
-		for i, f := range e.Fields {
-			sentences[i] = f.String()
-		}
-		text = strings.Join(sentences, "; ")
-	case text == "":
+	if text == "" {
 		text = e.Kind.String()
+	}
+	for i, f := range e.Fields {
+		if i == 0 && e.Kind == Invalid {
+			text = f.String() // which the message says too
+			continue
+		}
+		text += "; " + f.String()
 	}
 	if e.Cause != nil {
 		text += ": " + e.Cause.Error()

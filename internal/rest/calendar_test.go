@@ -116,7 +116,7 @@ func TestBadCalendarsAreNamed(t *testing.T) {
 		want       []string
 	}{
 		{"nothing", `{}`, []string{"days required", "name required"}},
-		{"everything at once", `{"name":" ","timezone":"Mars/Olympus","days":[{"start":"2026-02-30"},{"end":"2026-01-01"}],"tenantId":"x"}`, []string{"days[1].start required", "name bounds", "tenantId unknown", "timezone zone"}},
+		{"everything at once", `{"name":" ","timezone":"Mars/Olympus","days":[{"start":"2026-02-30"},{"end":"2026-01-01"}],"colour":"x"}`, []string{"colour unknown", "days[1].start required", "name bounds", "timezone zone"}},
 		{"days that do not exist", `{"name":"a","days":[{"start":"2026-02-30"},{"start":"2026-01-01","end":"2025-02-29T09:00"},{"start":"2026-01-01T25:00"}]}`, []string{"days[0].start pattern", "days[1].end pattern", "days[2].start pattern"}},
 		{"days with an offset", `{"name":"a","days":[{"start":"2026-01-01T00:00:00Z"},{"start":"2026-01-01T00:00+08:00"}]}`, []string{"days[0].start pattern", "days[1].start pattern"}},
 		{"an end before its start", `{"name":"a","days":[{"start":"2026-01-02","end":"2026-01-01"}]}`, []string{"days[0].end order"}},

@@ -385,7 +385,7 @@ func TestPlatformAdministratorsKeepTenants(t *testing.T) {
 	}
 	for _, wrong := range []string{
 		`{"name":"x","allowedIps":["192.0.2.1/24"]}`, `{"name":"x","allowedIps":["192.0.2.1"]}`, `{"name":"x","limits":{"maxRunningByType":{"shell":1}}}`,
-		`{"name":"x","limits":{"maxJobs":-1}}`, `{"name":"x","limits":{"jobTypes":["shell"]}}`, `{"name":""}`, `{"name":"x","status":"active"}`,
+		`{"name":"x","limits":{"maxJobs":-1}}`, `{"name":"x","limits":{"jobTypes":["shell"]}}`, `{"name":""}`, `{"name":"x","status":"suspended"}`,
 	} {
 		if got := b.do(t, request{method: "PUT", path: path, token: platform, body: wrong}); got.status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", wrong, got.status, got.body)

@@ -139,11 +139,11 @@ func TestErrors(t *testing.T) {
 		},
 		{
 			"parameters of a list", gives(nil, nil), `{"modulePath":"test","functionName":"f","parameters":[]}`,
-			executor.Error{Type: executor.ValidationError, Message: "the parameters do not fit; parameters: must be an object"},
+			executor.Error{Type: executor.ValidationError, Message: "the parameters do not fit; parameters must be an object"},
 		},
 		{
 			"too long a sleep", gives(nil, nil), longSleep,
-			executor.Error{Type: executor.ValidationError, Message: "the parameters do not fit; parameters.durationMs: must be from 0 to 3600000 milliseconds"},
+			executor.Error{Type: executor.ValidationError, Message: "the parameters do not fit; parameters.durationMs must be from 0 to 3600000 milliseconds"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

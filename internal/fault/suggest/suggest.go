@@ -23,7 +23,8 @@ func For(name string, known []string) string {
 }
 
 // Nearest is the known name that is most like the given one, whatever its case;
-// "" where more than a third of it, and at least two letters, would have to change.
+// "" where more than a third of it, and more than a letter, would have to change, and it
+// begins none of them or several.
 func Nearest(name string, known []string) string {
 	if len(name) > maxName || len(name) < 2 {
 		return ""
@@ -37,7 +38,20 @@ func Nearest(name string, known []string) string {
 			best, least = one, n
 		}
 	}
+	if begun := beginning(name, sorted); best == "" && len(begun) == 1 {
+		return begun[0]
+	}
 	return best
+}
+
+// beginning are the known names that a name of three letters or more begins.
+func beginning(name string, known []string) (all []string) {
+	for _, one := range known {
+		if len(name) >= 3 && strings.HasPrefix(strings.ToLower(one), strings.ToLower(name)) {
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // distance is how many letters have to be changed, added, left out or swapped with

@@ -11,7 +11,7 @@ func TestNearest(t *testing.T) {
 	known := []string{"cronExpression", "maxRetries", "retryDelayMs", "name", "tags", "fire_once", "fire_all", "Europe/Berlin"}
 	for given, want := range map[string]string{
 		"cronExpresion": "cronExpression", "CRONEXPRESSION": "cronExpression", "cron_expression": "cronExpression", "maxretries": "maxRetries",
-		"maxRetires": "maxRetries", "nmae": "name", "nam": "name", "tag": "tags", "fire_onc": "fire_once", "europe/berlin": "Europe/Berlin", "Europe/Berln": "Europe/Berlin",
+		"maxRetires": "maxRetries", "nmae": "name", "cron": "cronExpression", "fire": "", "nam": "name", "tag": "tags", "fire_onc": "fire_once", "europe/berlin": "Europe/Berlin", "Europe/Berln": "Europe/Berlin",
 		"": "", "x": "", "qq": "", "color": "", "payload": "", "tenantId": "",
 	} {
 		if got := suggest.Nearest(given, known); got != want {

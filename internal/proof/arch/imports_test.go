@@ -68,7 +68,7 @@ job                  | calendar db:store.go dispatch fault idempotency job/keyte
 job/schedules        | calendar job postgres schedule |  |  |
 execution            | clock db:store.go dispatch fault idempotency job job/keytemplate postgres postgres/columns secret tenant |  |  |
 backfill             | calendar db:store.go dispatch execution fault idempotency job partition postgres postgres/columns schedule secret tenant |  |  |
-executor             | fault |  |  |
+executor             | fault fault/suggest |  |  |
 egress               |  | ssrf |  |
 ratelimit            | clock | go-redis |  |
 queue                | clock fault | asynq go-redis |  |

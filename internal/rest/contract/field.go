@@ -129,6 +129,9 @@ func message(v *openapi3.SchemaError) string {
 	case "type", "nullable":
 		return "must be " + kind(s)
 	case "enum":
+		if len(s.Enum) == 1 {
+			return "must be " + list(s.Enum)
+		}
 		given, _ := v.Value.(string)
 		return "must be one of " + list(s.Enum) + suggest.For(given, texts(s.Enum))
 	case "format":
