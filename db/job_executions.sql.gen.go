@@ -72,7 +72,7 @@ func (q *Queries) DropPartition(ctx context.Context) (string, error) {
 	return part, err
 }
 
-const InsertUnrunExecutions = `-- name: InsertUnrunExecutions :exec
+const InsertSkippedExecutions = `-- name: InsertSkippedExecutions :exec
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, priority,
                             status, reason, missed_count, missed_until, completed_at, created_at)
 SELECT u.id, u.scheduled_at, u.tenant_id, u.job_id, u.job_version, 'scheduled', u.job_type, u.priority,
@@ -85,7 +85,7 @@ FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($
 ON CONFLICT (id, scheduled_at) DO NOTHING
 `
 
-type InsertUnrunExecutionsParams struct {
+type InsertSkippedExecutionsParams struct {
 	Ids          []uuid.UUID
 	TenantIds    []uuid.UUID
 	JobIds       []uuid.UUID
@@ -102,8 +102,8 @@ type InsertUnrunExecutionsParams struct {
 
 // Cross-tenant: the promoter. A due instant that does not run leaves a row all
 // the same, skipped or missed; a missed one may stand for a range of them.
-func (q *Queries) InsertUnrunExecutions(ctx context.Context, arg InsertUnrunExecutionsParams) error {
-	_, err := q.db.Exec(ctx, InsertUnrunExecutions,
+func (q *Queries) InsertSkippedExecutions(ctx context.Context, arg InsertSkippedExecutionsParams) error {
+	_, err := q.db.Exec(ctx, InsertSkippedExecutions,
 		arg.Ids,
 		arg.TenantIds,
 		arg.JobIds,

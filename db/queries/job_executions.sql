@@ -1,4 +1,4 @@
--- name: InsertUnrunExecutions :exec
+-- name: InsertSkippedExecutions :exec
 -- Cross-tenant: the promoter. A due instant that does not run leaves a row all
 -- the same, skipped or missed; a missed one may stand for a range of them.
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, priority,

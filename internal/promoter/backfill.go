@@ -27,7 +27,7 @@ const (
 	backfillRounds = 20
 	// maxBackfillWaiting bounds how many executions of one backfill wait for a
 	// worker or for a place of their job: more would only be hinted in vain.
-	// What a job cannot run, its backfill does not make.
+	// A backfill makes no more than its job can run.
 	maxBackfillWaiting = 200
 	// maxBackfillDebt is how much of its rate a backfill makes up for at once
 	// when no promoter looked at it for longer.
@@ -38,14 +38,14 @@ const (
 type BackfillReport struct {
 	Claimed  int // backfills taken
 	Created  int // executions made
-	Finished int // backfills that are over
+	Finished int // backfills that are finished
 	Held     int // backfills that failed alone and wait
 }
 
 // Backfill makes the executions that running backfills are due at now, as many
 // as their rates allow; a zero now means the database's clock. One transaction
 // inserts the executions and moves the cursors, and the ids are arithmetic, so
-// any number of promoters make each instant once, whenever one of them stops.
+// any number of promoters make each time once, whenever one of them stops.
 // Where some fail, they are divided until each that fails is alone: that one is
 // held, with the reason, and the others go on.
 func (p *Promoter) Backfill(ctx context.Context, now time.Time) (report BackfillReport, err error) {
@@ -103,11 +103,11 @@ func (p *Promoter) backfillSome(ctx context.Context, which dueBackfills, report 
 	}
 	var hints []dispatch.Waiting
 	for _, b := range made {
-		report.Created += len(b.instants)
+		report.Created += len(b.times)
 		if b.status != backfill.Running {
 			report.Finished++
 		}
-		for _, at := range b.instants {
+		for _, at := range b.times {
 			if b.gate > 0 || b.job.policy.ConcurrencyKey != "" {
 				hints = append(hints, dispatch.Waiting{ID: execution.BackfillID(b.id, at), Priority: b.job.policy.Priority})
 			}
@@ -139,23 +139,23 @@ type runningBackfill struct {
 type backfillStep struct {
 	runningBackfill
 
-	instants []time.Time
-	status   backfill.Status
-	next     time.Time // when to look at it again
-	from     time.Time // where its cursor was
-	heldBy   string    // the limit because of which it makes less than it could; empty: none
+	times  []time.Time
+	status backfill.Status
+	next   time.Time // when to look at it again
+	from   time.Time // where its cursor was
+	heldBy string    // the limit because of which it makes less than it could; empty: none
 }
 
 // heldFor is when to look again, at the latest, whether a backfill that is held
 // may go on: the limit may have been raised, what is broken mended.
 const heldFor = time.Minute
 
-// hold leaves the last n instants for later, and says why.
+// hold leaves the last n times for later, and says why.
 func (s *backfillStep) hold(n int, by string, next time.Time) {
-	s.instants = s.instants[:len(s.instants)-n]
+	s.times = s.times[:len(s.times)-n]
 	s.cursor = s.from
-	if kept := len(s.instants); kept > 0 {
-		s.cursor = s.instants[kept-1]
+	if kept := len(s.times); kept > 0 {
+		s.cursor = s.times[kept-1]
 	}
 	s.status, s.heldBy, s.next = backfill.Running, by, next
 }
@@ -191,7 +191,7 @@ func (p *Promoter) decideBackfills(ctx context.Context, due []runningBackfill, s
 	return steps
 }
 
-// step plans one backfill's batch at an instant.
+// step plans one backfill's batch at a time.
 func (b runningBackfill) step(s *schedule.Schedule, at time.Time) backfillStep {
 	out := backfillStep{runningBackfill: b, status: backfill.Running, from: b.cursor}
 	if b.deleted {
@@ -203,25 +203,25 @@ func (b runningBackfill) step(s *schedule.Schedule, at time.Time) backfillStep {
 	more := true
 	for {
 		following, ok := s.Next(out.cursor)
-		if more = ok && following.Before(b.to); !more || len(out.instants) == allowed {
+		if more = ok && following.Before(b.to); !more || len(out.times) == allowed {
 			break
 		}
-		out.instants = append(out.instants, following)
+		out.times = append(out.times, following)
 		out.cursor = following
 	}
 	if more {
 		return out
 	}
-	// Every instant has its execution: what is left is to see them end.
+	// Every time has its execution: what is left is to see them end.
 	out.next = at.Add(backfillEvery)
-	if b.active+len(out.instants) == 0 {
+	if b.active+len(out.times) == 0 {
 		out.status = backfill.Completed
 	}
 	return out
 }
 
 // allowance is how many executions the rate lets the backfill make at an
-// instant that it is due at, and when the next may follow. The places follow
+// time that it is due at, and when the next may follow. The places follow
 // one another at the rate's distance, so that no pass, early or late, shifts
 // the rate.
 func (b runningBackfill) allowance(at time.Time) (count int, next time.Time) {

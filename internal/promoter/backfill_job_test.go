@@ -65,7 +65,7 @@ func TestDryRunIsWhatIsMade(t *testing.T) {
 	}
 }
 
-// toTheEnd passes and ends runs until a backfill is over.
+// toTheEnd passes and ends runs until a backfill is finished.
 func (p *past) toTheEnd(t *testing.T, ask backfill.Backfill) {
 	t.Helper()
 	at := ask.CreatedAt
@@ -96,8 +96,8 @@ func TestBackfillMakesPartitionsOfThePast(t *testing.T) {
 	}
 }
 
-// Upkeep makes them too, all at once, while the backfill runs.
-func TestUpkeepMakesPartitionsForBackfills(t *testing.T) {
+// Maintenance makes them too, all at once, while the backfill runs.
+func TestMaintenanceMakesPartitionsForBackfills(t *testing.T) {
 	t.Parallel()
 	p := setupPast(t)
 	j := p.hourly(t, nil)
@@ -188,7 +188,7 @@ func TestBackfillOutlivesTheVersionOfItsInterval(t *testing.T) {
 	}
 }
 
-// What waits of a backfill takes no due instant its place, whatever the policy.
+// Waiting executions of a backfill take no scheduled time its slot, with any policy.
 func TestBackfillLeavesTheScheduleAlone(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []job.Overlap{job.OverlapSkip, job.OverlapQueue1, job.OverlapQueue, job.OverlapCancel, job.OverlapAllow} {
@@ -205,7 +205,7 @@ func TestBackfillLeavesTheScheduleAlone(t *testing.T) {
 			}
 			e, err := p.executions.Get(t.Context(), p.who, execution.ScheduledID(j.ID, *j.NextExecutionAt))
 			if err != nil || e.Status != execution.Pending {
-				t.Errorf("the due instant's execution: %+v, %v", e, err)
+				t.Errorf("the scheduled time's execution: %+v, %v", e, err)
 			}
 			if got := p.get(t, ask); got.Outcomes[execution.Pending] != ask.Total {
 				t.Errorf("the backfill's: %v", got.Outcomes)
@@ -225,14 +225,14 @@ func TestBackfillOutlivesCancelRunning(t *testing.T) {
 	p.pass(t, p.promoter, j.NextExecutionAt.Add(time.Minute))
 	replaced, err := p.executions.Get(t.Context(), p.who, execution.ScheduledID(j.ID, *j.NextExecutionAt))
 	if err != nil || replaced.Status != execution.Cancelled || replaced.CancelledBy != "system" || replaced.Reason == "" {
-		t.Errorf("the due instant before: %+v, %v", replaced, err)
+		t.Errorf("the scheduled time before: %+v, %v", replaced, err)
 	}
 	if got := p.get(t, ask); got.Outcomes[execution.Pending] != ask.Total {
 		t.Errorf("the backfill's: %v", got.Outcomes)
 	}
 }
 
-// A backfill's run is not late, however long ago its instant was, and takes a
+// A backfill's run is not late, however long ago its time was, and takes a
 // place only when no run of the schedule wants it.
 func TestClaimOfABackfilledRun(t *testing.T) {
 	t.Parallel()
@@ -243,7 +243,7 @@ func TestClaimOfABackfilledRun(t *testing.T) {
 	ask := p.ask(t, j, 1, 6000)
 	at := ask.CreatedAt.Add(time.Second)
 	p.fill(t, p.promoter, at)
-	// Two due instants: the first has its place, the second waits behind it.
+	// Two scheduled times: the first has its place, the second waits behind it.
 	first := *j.NextExecutionAt
 	p.pass(t, p.promoter, first)
 	p.pass(t, p.promoter, first.Add(time.Minute))
@@ -280,7 +280,7 @@ func TestClaimOfABackfilledRun(t *testing.T) {
 	end(execution.ScheduledID(j.ID, first))
 	second := execution.ScheduledID(j.ID, first.Add(time.Minute))
 	if got := claim(); len(got) != 1 || got[0].ID != second || !got[0].DueAt.Equal(first.Add(time.Minute)) {
-		t.Errorf("claimed %+v, want the due instant", got)
+		t.Errorf("claimed %+v, want the scheduled time", got)
 	}
 	end(second)
 	got := claim()
@@ -305,7 +305,7 @@ func TestBackfillFollowsItsCalendars(t *testing.T) {
 	j := p.hourly(t, func(s *job.Spec) { s.Calendars = []job.Calendar{{ID: holidays, Mode: "exclude"}} })
 	ask := p.ask(t, j, 72, 60)
 	if ask.Total != 48 {
-		t.Fatalf("%d instants outside the first of three days", ask.Total)
+		t.Fatalf("%d times outside the first of three days", ask.Total)
 	}
 	p.fill(t, p.promoter, ask.CreatedAt)
 	exec(t, p.database.OwnerURL, "UPDATE calendars SET version = 2, days = '"+days(2)+"'")
@@ -315,7 +315,7 @@ func TestBackfillFollowsItsCalendars(t *testing.T) {
 	}
 }
 
-// Old instants that fail say nothing of the schedule.
+// Old times that fail say nothing of the schedule.
 func TestFailuresOfABackfillStopNoJob(t *testing.T) {
 	t.Parallel()
 	p := setupPast(t)

@@ -37,7 +37,7 @@ func setupPast(t *testing.T) *past {
 	}
 }
 
-// hourly makes a job whose schedule is over at once, so that nothing but its
+// hourly makes a job whose schedule is finished at once, so that nothing but its
 // backfills makes executions.
 func (p *past) hourly(t *testing.T, edit func(*job.Spec)) job.Job {
 	t.Helper()
@@ -116,8 +116,8 @@ func (p *past) finish(t *testing.T, b backfill.Backfill, succeeded bool) {
 	}
 }
 
-// instants are those of a job's rows, each with how often it is there.
-func (p *past) instants(t *testing.T, j job.Job) map[time.Time]int {
+// times are those of a job's rows, each with how often it is there.
+func (p *past) times(t *testing.T, j job.Job) map[time.Time]int {
 	t.Helper()
 	found := map[time.Time]int{}
 	for _, row := range p.rows(t, j) {
@@ -126,7 +126,7 @@ func (p *past) instants(t *testing.T, j job.Job) map[time.Time]int {
 	return found
 }
 
-// hoursBefore are the whole hours before an instant, each once.
+// hoursBefore are the whole hours before a time, each once.
 func hoursBefore(end time.Time, hours int) map[time.Time]int {
 	all := map[time.Time]int{}
 	for i := range hours {
@@ -151,8 +151,8 @@ func TestBackfillMakesTheExecutionsOfARange(t *testing.T) {
 	if r := p.fill(t, p.promoter, ask.CreatedAt.Add(time.Second)); r.Created != 23 || r.Finished != 0 {
 		t.Errorf("after a second: %+v, want the other 23", r)
 	}
-	if diff := cmp.Diff(hoursBefore(p.midnight, 24), p.instants(t, j)); diff != "" {
-		t.Errorf("instants (-want +got):\n%s", diff)
+	if diff := cmp.Diff(hoursBefore(p.midnight, 24), p.times(t, j)); diff != "" {
+		t.Errorf("times (-want +got):\n%s", diff)
 	}
 	row := p.rows(t, j)[0]
 	want := execution.Execution{
@@ -270,12 +270,12 @@ func TestBackfillWaitsForItsJob(t *testing.T) {
 	for second := range 3 {
 		p.fill(t, p.promoter, at.Add(time.Duration(40+second)*time.Second))
 	}
-	if diff := cmp.Diff(hoursBefore(p.midnight, 300), p.instants(t, j)); diff != "" {
-		t.Errorf("instants (-want +got):\n%s", diff)
+	if diff := cmp.Diff(hoursBefore(p.midnight, 300), p.times(t, j)); diff != "" {
+		t.Errorf("times (-want +got):\n%s", diff)
 	}
 }
 
-func TestPromotersSideBySideBackfillEachInstantOnce(t *testing.T) {
+func TestPromotersSideBySideBackfillEachTimeOnce(t *testing.T) {
 	t.Parallel()
 	p := setupPast(t)
 	var asked []backfill.Backfill
@@ -329,8 +329,8 @@ func TestBackfillGoesOnAfterARestart(t *testing.T) {
 	for second := range 12 {
 		p.fill(t, p.another(), at.Add(time.Duration(10+second)*time.Second))
 	}
-	if diff := cmp.Diff(hoursBefore(p.midnight, 10), p.instants(t, j)); diff != "" {
-		t.Errorf("instants (-want +got):\n%s", diff)
+	if diff := cmp.Diff(hoursBefore(p.midnight, 10), p.times(t, j)); diff != "" {
+		t.Errorf("times (-want +got):\n%s", diff)
 	}
 }
 

@@ -49,8 +49,8 @@ func (p *plan) refuse(full backlogs) {
 func (b backlogs) hold(steps []backfillStep, at time.Time) {
 	for i := range steps {
 		job := steps[i].job
-		if found, ok := b.of(&job); ok && len(steps[i].instants) > 0 {
-			steps[i].hold(len(steps[i].instants), found.limit, at.Add(backfillEvery))
+		if found, ok := b.of(&job); ok && len(steps[i].times) > 0 {
+			steps[i].hold(len(steps[i].times), found.limit, at.Add(backfillEvery))
 		}
 	}
 }

@@ -23,10 +23,10 @@ func (b *bundle) neighbour(t *testing.T) *bundle {
 	return &other
 }
 
-// Jobs of one tenant that owe more than a pass takes are promoted in pieces, none
+// Jobs of one tenant with more to catch up than a pass takes are promoted in pieces, none
 // of which is larger, and another tenant's job that is due has its run after the
-// first of them. Whoever promotes the pieces, each scheduled time has its outcome.
-func TestWhatATenantOwesIsPromotedInPieces(t *testing.T) {
+// first of them. Whichever promoter takes the pieces, each scheduled time has its outcome.
+func TestALongCatchUpIsPromotedInPieces(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var jobs []job.Job
@@ -53,7 +53,7 @@ func TestWhatATenantOwesIsPromotedInPieces(t *testing.T) {
 			t.Fatalf("pass %d wrote %d rows", pass, after-before)
 		}
 		if pass == 1 && len(other.rows(t, single)) != 1 {
-			t.Error("the other tenant's job waits behind what the jobs owe")
+			t.Error("the other tenant's job waits behind what the jobs catch up")
 		}
 		before, turn = after, b.another() // each piece by another promoter
 	}

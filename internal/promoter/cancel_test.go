@@ -34,7 +34,7 @@ func TestDeletionMeetsARetry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a completion writes for an attempt that failed.
+	// As a completion writes for an attempt that failed.
 	if _, err := tx.Exec(t.Context(), "UPDATE active_executions SET status = 'retrying', worker_id = NULL, lease_token = NULL WHERE id = $1", id); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func (b *bundle) untilBlocked(t *testing.T) {
 	}
 }
 
-// A run whose end was asked for and which its worker gives back is over: it
+// A run whose end was asked for and which its worker gives back is finished: it
 // does not wait for a claim that nobody may make.
 func TestCancelledRunThatIsGivenBackIsOver(t *testing.T) {
 	t.Parallel()

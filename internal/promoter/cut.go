@@ -21,7 +21,7 @@ func (p *plan) cut(why func(r run) (reason string)) {
 			continue
 		}
 		fewer[r.job]++
-		p.unruns = append(p.unruns, skippedBy(r, reason))
+		p.skips = append(p.skips, skippedBy(r, reason))
 	}
 	slices.Reverse(kept)
 	p.runs = kept

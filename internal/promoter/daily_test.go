@@ -19,7 +19,7 @@ func (b *bundle) bounded(t *testing.T, bound int) {
 	}
 }
 
-// usedUp makes an instant's day one on which so many executions were made.
+// usedUp makes a time's day one on which so many executions were made.
 func (b *bundle) usedUp(t *testing.T, day time.Time, executions int) {
 	t.Helper()
 	_, err := b.engine.Pool().Exec(t.Context(), `INSERT INTO execution_days (tenant_id, day, executions) VALUES ($1, $2, $3)
@@ -30,7 +30,7 @@ func (b *bundle) usedUp(t *testing.T, day time.Time, executions int) {
 	}
 }
 
-// dueAt makes a job due at an instant.
+// dueAt makes a job due at a time.
 func (b *bundle) dueAt(t *testing.T, j job.Job, at time.Time) {
 	t.Helper()
 	if _, err := b.engine.Pool().Exec(t.Context(), "UPDATE scheduled_jobs SET next_execution_at = $1 WHERE id = $2", at, j.ID); err != nil {
@@ -39,7 +39,7 @@ func (b *bundle) dueAt(t *testing.T, j job.Job, at time.Time) {
 }
 
 // The runs of a backfill count on the day on which they are made; what the day
-// has no room for is made on the next ones, and each instant once.
+// has no room for is made on the next ones, and each time once.
 func TestBackfillsCountForTheDay(t *testing.T) {
 	t.Parallel()
 	p := setupPast(t)
@@ -58,11 +58,11 @@ func TestBackfillsCountForTheDay(t *testing.T) {
 	if report := p.fill(t, p.another(), noon.Add(time.Minute)); report.Claimed != 1 || report.Created != 0 || counted() != 5 {
 		t.Errorf("a minute later: %+v, %d counted", report, counted())
 	}
-	// What the schedule has left of the day is nothing, and says so.
+	// Nothing of the day is left for the schedule, and its record says so.
 	p.dueAt(t, j, noon.Add(time.Hour))
 	p.pass(t, p.promoter, noon.Add(time.Hour))
 	if n := p.number(t, "SELECT count(*) FROM job_executions WHERE status = 'skipped' AND reason LIKE '%maxExecutionsPerDay%'"); n != 1 || counted() != 5 {
-		t.Errorf("%d instants were skipped, %d are counted", n, counted())
+		t.Errorf("%d times were skipped, %d are counted", n, counted())
 	}
 	midnight := p.midnight.Add(48 * time.Hour)
 	if report := p.fill(t, p.promoter, midnight); report.Created != 5 || counted() != 5 {
@@ -74,14 +74,14 @@ func TestBackfillsCountForTheDay(t *testing.T) {
 	if got := p.get(t, asked); got.HeldBy != "" || got.Created != 12 {
 		t.Errorf("the backfill is %+v", got)
 	}
-	made := p.instants(t, j)
+	made := p.times(t, j)
 	delete(made, noon.Add(time.Hour)) // what was skipped
 	if diff := cmp.Diff(hoursBefore(p.midnight, 12), made); diff != "" {
-		t.Errorf("instants differ (-want +got):\n%s", diff)
+		t.Errorf("times differ (-want +got):\n%s", diff)
 	}
 }
 
-// An instant that the day has no room for is no run: it neither ends a job that
+// A time that the day has no room for is no run: it neither ends a job that
 // may run once, nor what runs.
 func TestWhatTheDayHasNoRoomForIsNoRun(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestWhatTheDayHasNoRoomForIsNoRun(t *testing.T) {
 		t.Errorf("%d runs go on, want that of the job that replaces them", n)
 	}
 	if n := b.number(t, "SELECT count(*) FROM job_executions WHERE status = 'skipped' AND reason LIKE '%maxExecutionsPerDay%'"); n != 2 {
-		t.Errorf("%d instants were skipped", n)
+		t.Errorf("%d times were skipped", n)
 	}
 	if n := b.number(t, "SELECT executions FROM execution_days"); n != 5 {
 		t.Errorf("%d executions are counted", n)
@@ -124,7 +124,7 @@ func TestWhatTheDayHasNoRoomForIsNoRun(t *testing.T) {
 	}
 }
 
-// What is beyond the executions of a day has a record that says so.
+// Executions beyond those of a day have a record that says so.
 func TestExecutionsBeyondTheDayAreSkipped(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

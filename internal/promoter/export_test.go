@@ -10,11 +10,11 @@ import (
 
 // PanicAt makes deciding about a job panic.
 func (p *Promoter) PanicAt(job uuid.UUID) {
-	p.owe = func(j *dueJob, s *schedule.Schedule, at time.Time) owing {
+	p.decideJob = func(j *dueJob, s *schedule.Schedule, at time.Time) dueTimes {
 		if j.id == job {
 			panic("a defect")
 		}
-		return owe(j, s, at)
+		return dueTimesOf(j, s, at)
 	}
 }
 
@@ -25,9 +25,9 @@ func (p *Promoter) DecideAt(each time.Duration) (spent func() time.Duration) {
 		began := total
 		return func() time.Duration { return total - began }
 	}
-	p.owe = func(j *dueJob, s *schedule.Schedule, at time.Time) owing {
+	p.decideJob = func(j *dueJob, s *schedule.Schedule, at time.Time) dueTimes {
 		total += each
-		return owe(j, s, at)
+		return dueTimesOf(j, s, at)
 	}
 	return func() time.Duration { return total }
 }

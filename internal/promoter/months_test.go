@@ -13,7 +13,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres/refusal"
 )
 
-// detach takes the month of an instant out of the history, as an operator does who
+// detach takes the month of a time out of the history, as an operator does who
 // wants to keep it.
 func (b *bundle) detach(t *testing.T, at time.Time) (table string) {
 	t.Helper()

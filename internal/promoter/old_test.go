@@ -10,8 +10,8 @@ import (
 )
 
 // A job that was away for longer than history is kept still ends what it runs:
-// each instant has the partition that its outcome goes to.
-func TestRunsOfInstantsLongPastHaveTheirPartition(t *testing.T) {
+// each time has the partition that its outcome goes to.
+func TestRunsOfTimesLongPastHaveTheirPartition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, func(s *job.Spec) {

@@ -393,7 +393,7 @@ func TestSuspendedTenantsDoNotHoldUpOneAnother(t *testing.T) {
 	clogged := b.create(t, nil)
 	b.backlog(t, clogged, 10)
 	waiting := b.waiting(t, clogged)
-	// Whatever is done to the rows of this tenant fails, and not for good.
+	// Every change of the rows of this tenant fails, and not for good.
 	for _, table := range []string{"job_executions", "scheduled_jobs"} {
 		exec(t, b.database.AdminURL, refusal.Refusal{
 			Name: "stuck", Table: table, Event: "INSERT OR UPDATE", Rows: "NEW.tenant_id = '" + stuck.TenantID.String() + "'", SQLSTATE: "57014",
@@ -441,9 +441,9 @@ func TestSuspendedTenantsDoNotHoldUpOneAnother(t *testing.T) {
 	}
 }
 
-// A due instant that cancels what is active of a job with a large backlog (its
+// A scheduled time that cancels what is active of a job with a large backlog (its
 // policy was another before) leaves an order, and what it makes is not under it.
-func TestDueInstantCancelsALargeBacklog(t *testing.T) {
+func TestScheduledTimeCancelsALargeBacklog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, func(s *job.Spec) { s.Overlap, s.MaxConcurrent = job.OverlapCancel, 1 })

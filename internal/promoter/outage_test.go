@@ -36,7 +36,7 @@ func (b *bundle) pooled(t *testing.T) (ids []uuid.UUID) {
 	return ids
 }
 
-// What cannot be hinted is in the pool from the first moment on.
+// Executions that cannot be hinted are in the pool from the first moment on.
 func TestWithoutRedisExecutionsArePooled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -108,7 +108,7 @@ func TestWhatFindsNoRoomInItsLaneIsPooled(t *testing.T) {
 	}
 }
 
-// A tenant with a line in the pool goes on there, so that nothing overtakes it;
+// A tenant with a backlog in the pool goes on there, so that nothing overtakes it;
 // nobody else does.
 func TestTenantWithALineGoesOnInThePool(t *testing.T) {
 	t.Parallel()

@@ -6,22 +6,22 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 )
 
-// tempo is how passes follow one another that find something. What is due at
-// an instant of its own is promoted at that instant; where instants are denser
+// pacer is how passes follow one another that find something. A job that is due at
+// a time of its own is promoted at that time; where times are denser
 // than the pace, several share a pass.
-type tempo struct {
+type pacer struct {
 	began clock.Mark // the last of these passes
 	every time.Duration
 }
 
 // pass notes that a pass which began at mark claimed so many jobs.
-func (t *tempo) pass(mark clock.Mark, claimed int) {
+func (t *pacer) pass(mark clock.Mark, claimed int) {
 	t.every = pace(t.began.Elapsed()-mark.Elapsed(), claimed)
 	t.began = mark
 }
 
 // left is how long the next pass should be put off; it may be negative.
-func (t *tempo) left() time.Duration { return t.every - t.began.Elapsed() }
+func (t *pacer) left() time.Duration { return t.every - t.began.Elapsed() }
 
 // pace is how long after a pass the next may begin, from beginning to
 // beginning: as long as paceJobs jobs take to become due, where as many were

@@ -18,7 +18,7 @@ func TestPace(t *testing.T) {
 		{"500 a second", 20 * time.Millisecond, 10, maxPace},
 		{"1,000 a second", 15 * time.Millisecond, 15, 12 * time.Millisecond},
 		{"4,000 a second", 8 * time.Millisecond, 32, minPace},
-		{"many at one instant", 200 * time.Millisecond, 499, minPace},
+		{"many at one time", 200 * time.Millisecond, 499, minPace},
 		{"an empty pass does not count", 20 * time.Millisecond, 0, maxPace},
 	} {
 		if got := pace(test.since, test.claimed); got != test.want {
@@ -59,7 +59,7 @@ func TestPause(t *testing.T) {
 		want       time.Duration
 	}{
 		{"a full batch", Report{At: at, Claimed: batchSize}, 9 * ms, 5 * ms, 0},
-		{"until the next instant", Report{At: at, Next: at.Add(30 * ms)}, 4 * ms, -time.Hour, 26 * ms},
+		{"until the next time", Report{At: at, Next: at.Add(30 * ms)}, 4 * ms, -time.Hour, 26 * ms},
 		{"it came during the pass", Report{At: at, Next: at.Add(3 * ms)}, 4 * ms, -time.Hour, 0},
 		{"no longer than that", Report{At: at, Next: at.Add(time.Hour)}, 4 * ms, 0, maxSleep},
 		{"as the pace has it", Report{At: at, Claimed: 7, Next: at.Add(2 * ms)}, 4 * ms, 18 * ms, 18 * ms},

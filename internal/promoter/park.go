@@ -80,9 +80,9 @@ func (p *Promoter) park(ctx context.Context, now time.Time, jobs []badJob) (park
 	return parked
 }
 
-// consider is owe for a job whose schedule may be unreadable, and for defects of
+// consider is dueTimesOf for a job whose schedule may be unreadable, and for defects of
 // our own: one job's panic must not stop all others.
-func (p *Promoter) consider(j *dueJob, named schedules.Calendars, at time.Time) (o owing, bad *badJob) {
+func (p *Promoter) consider(j *dueJob, named schedules.Calendars, at time.Time) (o dueTimes, bad *badJob) {
 	defer func() {
 		if v := recover(); v != nil {
 			p.c.Log.Error("a job's schedule made the promoter panic", "job_id", j.id, "tenant_id", j.tenant, "panic", v, "stack", string(debug.Stack()))
@@ -91,9 +91,9 @@ func (p *Promoter) consider(j *dueJob, named schedules.Calendars, at time.Time) 
 	}()
 	s, err := p.scheduleOf(j, named)
 	if err != nil {
-		return owing{}, &badJob{job: j, kind: "schedule", what: "its schedule cannot be read any more: " + err.Error()}
+		return dueTimes{}, &badJob{job: j, kind: "schedule", what: "its schedule cannot be read any more: " + err.Error()}
 	}
-	return p.owe(j, s, at), nil
+	return p.decideJob(j, s, at), nil
 }
 
 func (p *Promoter) scheduleOf(j *dueJob, named schedules.Calendars) (*schedule.Schedule, error) {

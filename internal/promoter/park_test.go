@@ -15,9 +15,9 @@ import (
 	"github.com/scheduler-service/scheduler/internal/promoter"
 )
 
-// crowd makes so many jobs that are due every second and run all that they owe,
+// manyDue makes so many jobs that are due every second and run all that is due,
 // all due at the same time.
-func (b *bundle) crowd(t *testing.T, n int) (jobs []job.Job, due time.Time) {
+func (b *bundle) manyDue(t *testing.T, n int) (jobs []job.Job, due time.Time) {
 	t.Helper()
 	for i := range n {
 		jobs = append(jobs, b.create(t, func(s *job.Spec) { s.Name, s.Misfire.Policy = fmt.Sprint("job ", i), job.FireAll }))
@@ -97,7 +97,7 @@ func (b *bundle) promotedAll(t *testing.T, jobs []job.Job, due, now time.Time) {
 func TestARefusedJobIsParkedAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	jobs, due := b.crowd(t, 40)
+	jobs, due := b.manyDue(t, 40)
 	bad, healthy := jobs[17], append(jobs[:17:17], jobs[18:]...)
 	accept := b.refuse(t, "active_executions", "INSERT", fmt.Sprintf("NEW.job_id = '%s'", bad.ID), no)
 	now := due.Add(4 * time.Second)
@@ -120,7 +120,7 @@ func TestARefusedJobIsParkedAlone(t *testing.T) {
 func TestAnEditOfAParkedJobLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	jobs, due := b.crowd(t, 1)
+	jobs, due := b.manyDue(t, 1)
 	accept := b.refuse(t, "active_executions", "INSERT", "true", no)
 	b.drain(t, b.promoter, due)
 	b.isParked(t, jobs[0], due, "this row is not wanted")
@@ -136,7 +136,7 @@ func TestAnEditOfAParkedJobLosesNothing(t *testing.T) {
 	b.promotedAll(t, jobs, due, now)
 }
 
-// What cannot be read of one job, and a defect that it meets, stops no other.
+// A job that cannot be read, and a defect that one meets, stop no other.
 func TestAJobThatCannotBeDecidedIsParkedAlone(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, broken, because, mended string }{
@@ -147,7 +147,7 @@ func TestAJobThatCannotBeDecidedIsParkedAlone(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			jobs, due := b.crowd(t, 3)
+			jobs, due := b.manyDue(t, 3)
 			bad := jobs[1]
 			p := b.another()
 			if test.broken == "" {
@@ -177,7 +177,7 @@ func TestAJobThatCannotBeDecidedIsParkedAlone(t *testing.T) {
 func TestAMonthThatCannotBeMadeParksItsJobs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	jobs, due := b.crowd(t, 5)
+	jobs, due := b.manyDue(t, 5)
 	exec(t, b.database.OwnerURL, "CREATE TABLE in_the_way PARTITION OF job_executions FOR VALUES FROM ('2021-03-10') TO ('2021-03-11')")
 	long := time.Date(2021, 3, 5, 0, 0, 0, 0, time.UTC)
 	b.dueAt(t, jobs[2], long)
@@ -193,7 +193,7 @@ func TestAMonthThatCannotBeMadeParksItsJobs(t *testing.T) {
 func TestASlowJobIsParkedAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	jobs, due := b.crowd(t, 4)
+	jobs, due := b.manyDue(t, 4)
 	b.refuse(t, "active_executions", "INSERT", fmt.Sprintf("NEW.job_id = '%s'", jobs[3].ID), "PERFORM pg_sleep(30)")
 	engine, err := postgres.Open(t.Context(), postgres.Config{URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 2, StatementTimeout: time.Second})
 	if err != nil {
@@ -208,11 +208,11 @@ func TestASlowJobIsParkedAlone(t *testing.T) {
 	b.isParked(t, jobs[3], due, "takes longer than it may")
 }
 
-// What passes by itself parks nobody: here, a lock on the table that all runs go to.
+// An error that passes by itself parks nobody: here, a lock on the table that all runs go to.
 func TestALockParksNobody(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	jobs, due := b.crowd(t, 2)
+	jobs, due := b.manyDue(t, 2)
 	engine, err := postgres.Open(t.Context(), postgres.Config{URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 2, StatementTimeout: 500 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +245,7 @@ func TestALockParksNobody(t *testing.T) {
 func TestAJobThatCannotBeParkedIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	jobs, due := b.crowd(t, 6)
+	jobs, due := b.manyDue(t, 6)
 	b.refuse(t, "scheduled_jobs", "UPDATE", fmt.Sprintf("NEW.id = '%s'", jobs[0].ID), no)
 	if parked := b.drain(t, b.promoter, due); parked != 0 {
 		t.Fatalf("%d jobs were parked", parked)
@@ -258,7 +258,7 @@ func TestAJobThatCannotBeParkedIsLeftAlone(t *testing.T) {
 func TestPromotersSideBySideParkWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	jobs, due := b.crowd(t, 60)
+	jobs, due := b.manyDue(t, 60)
 	bad := map[uuid.UUID]bool{jobs[3].ID: true, jobs[4].ID: true, jobs[59].ID: true}
 	b.refuse(t, "active_executions", "INSERT", fmt.Sprintf("NEW.job_id IN ('%s', '%s', '%s')", jobs[3].ID, jobs[4].ID, jobs[59].ID), no)
 	now := due.Add(2 * time.Second)

@@ -62,8 +62,8 @@ type run struct {
 	pooled    bool      // workers look for it
 }
 
-// unrun is one row for due instants of a job that do not run.
-type unrun struct {
+// skip is one row for scheduled times of a job that do not run.
+type skip struct {
 	job         *dueJob
 	status      execution.Status // skipped or missed
 	first, last time.Time
@@ -75,11 +75,11 @@ type unrun struct {
 type advance struct {
 	job    *dueJob
 	next   time.Time // zero: never
-	last   time.Time // newest instant that runs; zero: none
+	last   time.Time // newest time that runs; zero: none
 	runs   int
 	reason string // why the job is inactive now
-	// rest is, where maxExecutions ended the job, the first instant after its
-	// last run; zero: none. It is owed if that run does not happen.
+	// rest is, where maxExecutions ended the job, the first time after its
+	// last run; zero: none. It is due if that run does not happen.
 	rest time.Time
 	// until is, where the job is promoted in part, up to when its misfire policy
 	// has decided; zero: it is promoted whole.
@@ -88,10 +88,10 @@ type advance struct {
 
 // plan is what a pass writes in its transaction.
 type plan struct {
-	at       time.Time // the instant that decides
+	at       time.Time // the time that decides
 	claimed  int
 	runs     []run
-	unruns   []unrun
+	skips    []skip
 	advances []advance
 	broken   []badJob  // jobs about which nothing can be decided
 	cancels  []*dueJob // whose active runs are cancelled first
@@ -103,10 +103,10 @@ type plan struct {
 
 // Why jobs end.
 const (
-	noFurther = "the schedule has no further instant"
+	noFurther = "the schedule has no further time"
 )
 
-// lateAfter is how late an instant must be for its run to be a catching up,
+// lateAfter is how late a time must be for its run to be a catching up,
 // which is rate-limited.
 const lateAfter = 5 * time.Second
 
@@ -114,12 +114,12 @@ const lateAfter = 5 * time.Second
 // suffice, the job's next scheduled time is the first that has no row yet, and
 // advance.until keeps what its misfire policy decided. A job that cannot be
 // divided and finds no room is left as it is.
-func (p *plan) add(o owing, rows int) {
+func (p *plan) add(o dueTimes, rows int) {
 	if rows <= 0 || o.whole() && rows < o.rows() {
 		return
 	}
 	if o.missed.count > 0 {
-		p.unruns = append(p.unruns, o.missed)
+		p.skips = append(p.skips, o.missed)
 		rows--
 	}
 	a := advance{job: o.job, next: o.next}
@@ -166,13 +166,13 @@ func (a *advance) lost(n int, last time.Time) {
 	}
 }
 
-// admit plans one instant as the overlap policy says. It reports whether it
+// admit plans one time as the overlap policy says. It reports whether it
 // runs, and how many runs that this plan made before do not any more.
 func (p *plan) admit(j *dueJob, at time.Time) (ran bool, dropped int) {
 	a := j.policy.Admit(j.places)
 	j.places = j.places.Took(a)
 	if !a.Run {
-		p.unruns = append(p.unruns, unrun{job: j, status: execution.Skipped, first: at, last: at, count: 1, reason: a.Reason})
+		p.skips = append(p.skips, skip{job: j, status: execution.Skipped, first: at, last: at, count: 1, reason: a.Reason})
 		return false, 0
 	}
 	if a.CancelOthers {
@@ -193,7 +193,7 @@ func (p *plan) admit(j *dueJob, at time.Time) (ran bool, dropped int) {
 }
 
 // drop turns what this plan made of a job so far into skipped rows, and says
-// how many: a later instant of the same pass cancels it before it began. The
+// how many: a later time of the same pass cancels it before it began. The
 // job is the one that is being planned, so its runs are the last ones.
 func (p *plan) drop(j *dueJob) (dropped int) {
 	kept := len(p.runs)
@@ -201,7 +201,7 @@ func (p *plan) drop(j *dueJob) (dropped int) {
 		kept--
 	}
 	for _, r := range p.runs[kept:] {
-		p.unruns = append(p.unruns, skippedBy(r, "a later scheduled time took its place (overlapPolicy cancel_running)"))
+		p.skips = append(p.skips, skippedBy(r, "a later scheduled time took its place (overlapPolicy cancel_running)"))
 	}
 	dropped = len(p.runs) - kept
 	p.runs = p.runs[:kept]
@@ -209,13 +209,13 @@ func (p *plan) drop(j *dueJob) (dropped int) {
 }
 
 // skippedBy is the row for a run that was planned and does not happen.
-func skippedBy(r run, reason string) unrun {
-	return unrun{job: r.job, status: execution.Skipped, first: r.at, last: r.at, count: 1, reason: reason}
+func skippedBy(r run, reason string) skip {
+	return skip{job: r.job, status: execution.Skipped, first: r.at, last: r.at, count: 1, reason: reason}
 }
 
-// missedCount is how many instants the plan records as missed.
+// missedCount is how many times the plan records as missed.
 func (p *plan) missedCount() (n int) {
-	for _, u := range p.unruns {
+	for _, u := range p.skips {
 		if u.status == execution.Missed {
 			n += u.count
 		}
@@ -235,7 +235,7 @@ func (p *plan) monthsBefore(at time.Time) (months []time.Time) {
 	for _, r := range p.runs {
 		add(r.at)
 	}
-	for _, u := range p.unruns {
+	for _, u := range p.skips {
 		add(u.first)
 	}
 	return months

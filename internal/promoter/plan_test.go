@@ -47,44 +47,44 @@ func drawDue(t *rapid.T) (dueJob, *schedule.Schedule) {
 	return j, s
 }
 
-// owedAt lists what the job owes at an instant, one by one.
-func owedAt(j dueJob, s *schedule.Schedule, now time.Time) (owed []time.Time) {
+// dueAt lists what the job catches up at a time, one by one.
+func dueAt(j dueJob, s *schedule.Schedule, now time.Time) (due []time.Time) {
 	for at, ok := j.due, true; ok && !at.After(now); at, ok = s.Next(at) {
-		owed = append(owed, at)
+		due = append(due, at)
 	}
-	return owed
+	return due
 }
 
 func newPlan(now time.Time) *plan {
-	late := catchup{every: time.Second / 100}
+	late := lateStarts{every: time.Second / 100}
 	return &plan{at: now, places: late.begin()}
 }
 
-// addWhole plans what a job owes without a bound on rows.
-func (p *plan) addWhole(j dueJob, s *schedule.Schedule) { p.add(owe(&j, s, p.at), 1<<20) }
+// addWhole plans what a job catches up without a bound on rows.
+func (p *plan) addWhole(j dueJob, s *schedule.Schedule) { p.add(dueTimesOf(&j, s, p.at), 1<<20) }
 
-// TestEachOwedInstantHasOneOutcome plans any job at any lateness: what is
-// missed comes first and is what the rule says, every other instant runs or
-// says why not, and only a job that is over leaves instants out.
-func TestEachOwedInstantHasOneOutcome(t *testing.T) {
+// TestEachScheduledTimeHasOneOutcome plans any job at any lateness: what is
+// missed comes first and is what the rule says, every other time runs or
+// says why not, and only a job that is finished leaves times out.
+func TestEachScheduledTimeHasOneOutcome(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		j, s := drawDue(t)
 		now := j.due.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 59, 61, 600, 7200}).Draw(t, "late")) * time.Second)
-		owed := owedAt(j, s, now)
+		due := dueAt(j, s, now)
 		p := newPlan(now)
 		p.addWhole(j, s)
 		a := p.advances[0]
 
 		var got []time.Time
 		missed := 0
-		for _, u := range p.unruns {
+		for _, u := range p.skips {
 			if u.status == execution.Missed {
 				missed += u.count
-				if want := owed[:missed]; !u.first.Equal(want[0]) || !u.last.Equal(want[missed-1]) {
-					t.Fatalf("missed from %v to %v, want the first %d of %v", u.first, u.last, missed, owed)
+				if want := due[:missed]; !u.first.Equal(want[0]) || !u.last.Equal(want[missed-1]) {
+					t.Fatalf("missed from %v to %v, want the first %d of %v", u.first, u.last, missed, due)
 				}
-				got = append(got, owed[:missed]...)
+				got = append(got, due[:missed]...)
 				continue
 			}
 			if u.count != 1 || u.first != u.last || u.reason == "" {
@@ -100,15 +100,15 @@ func TestEachOwedInstantHasOneOutcome(t *testing.T) {
 		if over != (j.policy.MaxExecutions > 0 && a.runs >= int(j.policy.MaxExecutions)) {
 			t.Fatalf("%d runs of at most %d, and the job becomes %+v", a.runs, j.policy.MaxExecutions, a)
 		}
-		want := owed
-		if over && len(got) < len(owed) {
-			want = owed[:len(got)]
+		want := due
+		if over && len(got) < len(due) {
+			want = due[:len(got)]
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("%+v at %v: outcomes (-want +got):\n%s", j.policy, now, diff)
 		}
-		if want := j.misfire().Decide(owed, now); missed != want {
-			t.Fatalf("%d missed of %d, want %d", missed, len(owed), want)
+		if want := j.misfire().Decide(due, now); missed != want {
+			t.Fatalf("%d missed of %d, want %d", missed, len(due), want)
 		}
 		checkAdvance(t, p, s, over)
 	})
@@ -131,7 +131,7 @@ func checkAdvance(t *rapid.T, p *plan, s *schedule.Schedule, over bool) {
 }
 
 // TestSplitsMakeTheWhole lets two promoters, each with schedules that it
-// compiled itself, share jobs in any way over any instants: within the grace
+// compiled itself, share jobs in any way over any times: within the grace
 // time, what they make together is what one pass at the end makes.
 func TestSplitsMakeTheWhole(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,7 @@ func TestSplitsMakeTheWhole(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "jobs") {
 			j, _ := drawDue(t)
 			j.policy.Overlap, j.policy.MaxExecutions, j.resume = job.OverlapAllow, 0, ""
-			j.policy.Misfire.GraceSeconds, j.policy.Misfire.Limit = 86400, 1000 // more than are owed
+			j.policy.Misfire.GraceSeconds, j.policy.Misfire.Limit = 86400, 1000 // more than are due
 			jobs = append(jobs, j)
 		}
 		end := planStart.Add(time.Duration(rapid.IntRange(3600, 9000).Draw(t, "end")) * time.Second)
@@ -159,18 +159,18 @@ func TestSplitsMakeTheWhole(t *testing.T) {
 
 // promoted is what became of a job.
 type promoted struct {
-	Runs, Unruns map[uuid.UUID]time.Time
-	Next         time.Time
-	Count        int
+	Runs, Skips map[uuid.UUID]time.Time
+	Next        time.Time
+	Count       int
 }
 
-// promoteAll plans what is due at each of the instants, each job by one of two
+// promoteAll plans what is due at each of the times, each job by one of two
 // promoters.
 func promoteAll(t *rapid.T, jobs []dueJob, at []time.Time) []promoted {
 	caches := [2]*schedules.Cache{schedules.NewCache(), schedules.NewCache()}
 	made := make([]promoted, len(jobs))
 	for i, j := range jobs {
-		made[i] = promoted{Runs: map[uuid.UUID]time.Time{}, Unruns: map[uuid.UUID]time.Time{}, Next: j.due}
+		made[i] = promoted{Runs: map[uuid.UUID]time.Time{}, Skips: map[uuid.UUID]time.Time{}, Next: j.due}
 	}
 	for _, now := range at {
 		for i := range jobs {
@@ -189,8 +189,8 @@ func promoteAll(t *rapid.T, jobs []dueJob, at []time.Time) []promoted {
 				}
 				made[i].Runs[r.id] = r.at
 			}
-			for _, u := range p.unruns {
-				made[i].Unruns[execution.ScheduledID(u.job.id, u.first)] = u.first
+			for _, u := range p.skips {
+				made[i].Skips[execution.ScheduledID(u.job.id, u.first)] = u.first
 			}
 			made[i].Next, made[i].Count = p.advances[0].next, made[i].Count+p.advances[0].runs
 		}

@@ -36,13 +36,13 @@ const (
 	// 1,000) and hold their locks longer.
 	batchSize = 500
 	// passRows is how many rows one transaction writes of executions and of
-	// scheduled times that do not run, at least batchSize: what a job owes beyond
+	// scheduled times that do not run, at least batchSize: what a job catches up beyond
 	// that stays for the next pass.
 	passRows = 5000
 	// decideFor is how long one transaction decides, with its jobs locked: the jobs
 	// left then stay due for the next pass.
 	decideFor = 200 * time.Millisecond
-	// maxSleep bounds the sleep until the next due instant, because a job
+	// maxSleep bounds the sleep until the next scheduled time, because a job
 	// created meanwhile may be due earlier.
 	maxSleep = 200 * time.Millisecond
 	// Where jobs are due at every millisecond, what gathers between two passes
@@ -101,18 +101,18 @@ type Promoter struct {
 	hints      *hint.Sender
 	schedules  *schedules.Cache // of Pass
 	backfilled *schedules.Cache // of Backfill, which another goroutine calls
-	tempo      tempo            // of Pass
+	pacer      pacer            // of Pass
 	since      time.Time        // lower bound of the next scan; zero scans all
 	fullScan   clock.Mark
 	fullRest   time.Duration          // from one scan without a lower bound to the next
 	state      atomic.Pointer[string] // why it is not ready; nil: it is
-	late       catchup
+	late       lateStarts
 	suspects   suspects
 	turns      turns
-	batch      int                                                // batchSize but in tests
-	rows       int                                                // passRows but in tests
-	owe        func(*dueJob, *schedule.Schedule, time.Time) owing // owe but in tests
-	watch      func() (elapsed func() time.Duration)              // of deciding; a fake in tests
+	batch      int                                                   // batchSize but in tests
+	rows       int                                                   // passRows but in tests
+	decideJob  func(*dueJob, *schedule.Schedule, time.Time) dueTimes // dueTimesOf but in tests
+	watch      func() (elapsed func() time.Duration)                 // of deciding; a fake in tests
 }
 
 // New makes a promoter.
@@ -120,7 +120,7 @@ func New(c Config) *Promoter {
 	p := &Promoter{
 		c: c, store: &store{db: c.DB, backlog: c.Backlog}, hints: hint.New(hint.Config{DB: c.DB, Queue: c.Hints, Log: c.Log}),
 		schedules: schedules.NewCache(), backfilled: schedules.NewCache(), fullScan: clock.Start(), fullRest: fullScanEvery,
-		late: catchup{every: time.Second / time.Duration(max(1, c.CatchupPerSecond))}, batch: batchSize, rows: passRows, owe: owe,
+		late: lateStarts{every: time.Second / time.Duration(max(1, c.CatchupPerSecond))}, batch: batchSize, rows: passRows, decideJob: dueTimesOf,
 		watch: func() func() time.Duration { return clock.Start().Elapsed },
 	}
 	starting := "the first promotion is not done yet"
@@ -133,7 +133,7 @@ type Report struct {
 	At       time.Time // the database's clock
 	Claimed  int       // due jobs taken
 	Promoted int       // executions made
-	Missed   int       // due instants recorded as missed
+	Missed   int       // scheduled times recorded as missed
 	Parked   int       // jobs made inactive, because they cannot be promoted
 	Next     time.Time // when the next job is due; zero while there may be more due now
 }
@@ -213,7 +213,7 @@ func (p *Promoter) decide(c claim, rows int, seen lanes) (plan, error) {
 			out.oldest = j.due
 		}
 	}
-	all := make([]owing, 0, len(c.jobs))
+	all := make([]dueTimes, 0, len(c.jobs))
 	elapsed := p.watch()
 	for i, j := range inTurns(c.jobs) {
 		if i > 0 && elapsed() >= decideFor {
@@ -253,7 +253,7 @@ func (p *Promoter) lowerBound() time.Time {
 	return p.since
 }
 
-// raiseLowerBound keeps the bound a second behind the oldest instant that was
+// raiseLowerBound keeps the bound a second behind the oldest time that was
 // due, so that what another promoter holds locked is seen again.
 func (p *Promoter) raiseLowerBound(made plan) {
 	if made.oldest.IsZero() {
@@ -293,12 +293,12 @@ func (p *Promoter) promoteDue(ctx context.Context, turn *loop.Turn) error {
 		return err
 	}
 	if report.Claimed > 0 {
-		p.tempo.pass(mark, report.Claimed)
+		p.pacer.pass(mark, report.Claimed)
 	}
 	if report.Missed > 0 {
 		p.c.Log.WarnContext(ctx, "scheduled times were missed", "missed", report.Missed, "promoted", report.Promoted)
 	}
-	turn.Again(report.pause(mark.Elapsed(), p.tempo.left()))
+	turn.Again(report.pause(mark.Elapsed(), p.pacer.left()))
 	return nil
 }
 

@@ -154,18 +154,18 @@ func (b *bundle) rows(t *testing.T, j job.Job) []execution.Execution {
 	return list
 }
 
-func TestPassMakesOneExecutionForADueInstant(t *testing.T) {
+func TestPassMakesOneExecutionForAScheduledTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, func(s *job.Spec) { s.Priority = 8 })
 	due := *j.NextExecutionAt
 
 	if report := b.pass(t, b.promoter, due.Add(-time.Millisecond)); report.Claimed != 0 || !report.Next.Equal(due) {
-		t.Fatalf("before the instant: %+v, want nothing claimed and next %v", report, due)
+		t.Fatalf("before the time: %+v, want nothing claimed and next %v", report, due)
 	}
 	report := b.pass(t, b.promoter, due)
 	if report.Claimed != 1 || report.Promoted != 1 {
-		t.Fatalf("at the instant: %+v", report)
+		t.Fatalf("at the time: %+v", report)
 	}
 	want := map[queue.Lane][]uuid.UUID{queue.High: {execution.ScheduledID(j.ID, due)}}
 	if diff := cmp.Diff(want, b.hints.take()); diff != "" {
@@ -185,7 +185,7 @@ func TestPassMakesOneExecutionForADueInstant(t *testing.T) {
 	}
 }
 
-func TestPromotersSideBySideMakeEachInstantOnce(t *testing.T) {
+func TestPromotersSideBySideMakeEachExecutionOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var made []job.Job
@@ -221,7 +221,7 @@ func TestPromotersSideBySideMakeEachInstantOnce(t *testing.T) {
 			want[at] = 1
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("instants of %s (-want +got):\n%s", j.Name, diff)
+			t.Fatalf("times of %s (-want +got):\n%s", j.Name, diff)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func TestLongOutageLeavesOneMissedRowAndOneRun(t *testing.T) {
 	back := first.Add(3*time.Hour + 30*time.Second)
 
 	report := b.pass(t, b.promoter, back)
-	// 181 instants were owed: the newest is within the grace time, the newest
+	// 181 times were due: the newest is within the grace time, the newest
 	// beyond it still runs once, the others are missed.
 	if report.Promoted != 2 || report.Missed != 179 {
 		t.Fatalf("report: %+v, want 2 promoted and 179 missed", report)
@@ -250,7 +250,7 @@ func TestLongOutageLeavesOneMissedRowAndOneRun(t *testing.T) {
 	}
 }
 
-// clockIn is the instant so long from now.
+// clockIn is the time so long from now.
 func clockIn(d time.Duration) time.Time { return clock.Now().Add(d) }
 
 func TestHintThatIsLostIsLookedForAfterFiveSeconds(t *testing.T) {
@@ -295,7 +295,7 @@ func TestOneOffBecomesInactive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after.Status != job.Inactive || after.NextExecutionAt != nil || after.StatusReason == "" {
-		t.Errorf("after its only instant: status %s (%s), next %v", after.Status, after.StatusReason, after.NextExecutionAt)
+		t.Errorf("after its only time: status %s (%s), next %v", after.Status, after.StatusReason, after.NextExecutionAt)
 	}
 	if rows := b.rows(t, j); len(rows) != 1 {
 		t.Errorf("%d rows", len(rows))
@@ -307,7 +307,7 @@ func TestMissingPartitionIsMade(t *testing.T) {
 	b := setup(t)
 	j := b.create(t, func(s *job.Spec) { s.CronExpression = "0 0 0 1 * *" })
 	// As after an outage of months: the missed row's partition does not exist yet.
-	// In the middle of the month, so that its own instant is late too.
+	// In the middle of the month, so that its own time is late too.
 	now := clock.Now()
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	now = month.AddDate(0, 0, 14)

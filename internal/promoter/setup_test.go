@@ -11,7 +11,7 @@ import (
 )
 
 // claimBy makes a waiting execution running on a worker whose lease ends at an
-// instant, as the worker's claim would.
+// time, as the worker's claim would.
 func (b *bundle) claimBy(t *testing.T, id string, leaseEnds, deadline time.Time) {
 	t.Helper()
 	exec(t, b.database.AdminURL, fmt.Sprintf(`WITH w AS (

@@ -27,7 +27,7 @@ type store struct {
 type claim struct {
 	jobs         []dueJob
 	calendars    schedules.Calendars
-	at, database time.Time // the instant that decides, and the database's clock
+	at, database time.Time // the time that decides, and the database's clock
 	before       uuid.UUID // where the turns of tenants go on
 }
 
@@ -41,7 +41,7 @@ type due struct {
 	chosen   []uuid.UUID // jobs of a batch that failed
 	slow     bool        // chosen ones get less time
 	turns    turns       // of tenants
-	// What is not among the oldest.
+	// Left out of the oldest.
 	exceptIDs, exceptTenants []uuid.UUID
 }
 
@@ -118,9 +118,9 @@ func write(ctx context.Context, q *db.Queries, p *plan, at time.Time, d due) err
 			return fmt.Errorf("insert executions: %w", err)
 		}
 	}
-	if len(p.unruns) > 0 {
-		if err := q.InsertUnrunExecutions(ctx, insertUnrun(p.unruns, d.now)); err != nil {
-			return fmt.Errorf("record instants that do not run: %w", err)
+	if len(p.skips) > 0 {
+		if err := q.InsertSkippedExecutions(ctx, insertSkips(p.skips, d.now)); err != nil {
+			return fmt.Errorf("record times that do not run: %w", err)
 		}
 	}
 	if len(p.advances) > 0 {

@@ -82,18 +82,18 @@ func (s *store) advanceBackfills(ctx context.Context, which dueBackfills, decide
 // which may be long past. A month that somebody took out of the history holds up
 // the backfills that come to it.
 func makeMonths(ctx context.Context, tx *postgres.Tx, steps []backfillStep, at time.Time) error {
-	missing, err := partition.Missing(ctx, tx.Queries, instantsOf(steps))
+	missing, err := partition.Missing(ctx, tx.Queries, timesOf(steps))
 	if err != nil || len(missing) == 0 {
 		return err
 	}
 	for _, m := range missing {
 		for i := range steps {
-			if first := slices.IndexFunc(steps[i].instants, m.Holds); m.Detached != "" && first >= 0 {
-				steps[i].hold(len(steps[i].instants)-first, "the executions of "+m.String()+" were taken out of the history (table "+m.Detached+")", at.Add(heldFor))
+			if first := slices.IndexFunc(steps[i].times, m.Holds); m.Detached != "" && first >= 0 {
+				steps[i].hold(len(steps[i].times)-first, "the executions of "+m.String()+" were taken out of the history (table "+m.Detached+")", at.Add(heldFor))
 			}
 		}
 	}
-	_, err = partition.Make(ctx, tx.Queries, instantsOf(steps))
+	_, err = partition.Make(ctx, tx.Queries, timesOf(steps))
 	return err
 }
 
@@ -147,9 +147,9 @@ func countBackfilled(ctx context.Context, tx *postgres.Tx, due []runningBackfill
 	return nil
 }
 
-func instantsOf(steps []backfillStep) (all []time.Time) {
+func timesOf(steps []backfillStep) (all []time.Time) {
 	for _, s := range steps {
-		all = append(all, s.instants...)
+		all = append(all, s.times...)
 	}
 	return all
 }
@@ -157,9 +157,9 @@ func instantsOf(steps []backfillStep) (all []time.Time) {
 func writeBackfills(ctx context.Context, q *db.Queries, steps []backfillStep, at time.Time) error {
 	p := db.InsertBackfillExecutionsParams{Now: at}
 	for _, s := range steps {
-		for _, instant := range s.instants {
-			p.Ids, p.BackfillIds = append(p.Ids, execution.BackfillID(s.id, instant)), append(p.BackfillIds, s.id)
-			p.ScheduledAt, p.JobTypes = append(p.ScheduledAt, instant), append(p.JobTypes, s.job.jobType)
+		for _, time := range s.times {
+			p.Ids, p.BackfillIds = append(p.Ids, execution.BackfillID(s.id, time)), append(p.BackfillIds, s.id)
+			p.ScheduledAt, p.JobTypes = append(p.ScheduledAt, time), append(p.JobTypes, s.job.jobType)
 			p.Priorities, p.MaxAttempts = append(p.Priorities, int16(s.job.policy.Priority)), append(p.MaxAttempts, int32(s.job.maxAttempts))
 			p.TimeoutsMs, p.ConcurrencyLimits = append(p.TimeoutsMs, int32(s.job.policy.Timeout)*1000), append(p.ConcurrencyLimits, int16(s.gate))
 			p.ConcurrencyKeys = append(p.ConcurrencyKeys, s.key)
@@ -172,7 +172,7 @@ func writeBackfills(ctx context.Context, q *db.Queries, steps []backfillStep, at
 	}
 	for _, s := range steps {
 		err := q.AdvanceBackfill(ctx, db.AdvanceBackfillParams{
-			ID: s.id, CursorAt: s.cursor, Made: int32(len(s.instants)), NextBatchAt: s.next, Status: string(s.status), HeldBy: s.heldBy, Now: at,
+			ID: s.id, CursorAt: s.cursor, Made: int32(len(s.times)), NextBatchAt: s.next, Status: string(s.status), HeldBy: s.heldBy, Now: at,
 		})
 		if err != nil {
 			return fmt.Errorf("advance a backfill: %w", err)

@@ -116,8 +116,8 @@ func countDailySteps(ctx context.Context, tx *postgres.Tx, steps []backfillStep,
 	}
 	added := map[uuid.UUID]int{}
 	for _, s := range steps {
-		if _, ok := of[s.job.tenant]; ok && len(s.instants) > 0 {
-			added[s.job.tenant] += len(s.instants)
+		if _, ok := of[s.job.tenant]; ok && len(s.times) > 0 {
+			added[s.job.tenant] += len(s.times)
 		}
 	}
 	over, err := takeDaily(ctx, tx, added, of, at)
@@ -126,7 +126,7 @@ func countDailySteps(ctx context.Context, tx *postgres.Tx, steps []backfillStep,
 	}
 	for i := len(steps) - 1; i >= 0; i-- {
 		id := steps[i].job.tenant
-		if n := min(over[id], len(steps[i].instants)); n > 0 {
+		if n := min(over[id], len(steps[i].times)); n > 0 {
 			steps[i].hold(n, "maxExecutionsPerDay", nextDay(at))
 			over[id] -= n
 		}

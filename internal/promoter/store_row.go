@@ -74,8 +74,8 @@ func insertDue(runs []run, now time.Time) db.InsertDueExecutionsParams {
 	return p
 }
 
-func insertUnrun(rows []unrun, now time.Time) db.InsertUnrunExecutionsParams {
-	p := db.InsertUnrunExecutionsParams{Now: postgres.At(now)}
+func insertSkips(rows []skip, now time.Time) db.InsertSkippedExecutionsParams {
+	p := db.InsertSkippedExecutionsParams{Now: postgres.At(now)}
 	for _, u := range rows {
 		p.Ids = append(p.Ids, execution.ScheduledID(u.job.id, u.first))
 		p.TenantIds = append(p.TenantIds, u.job.tenant)

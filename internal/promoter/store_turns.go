@@ -34,7 +34,7 @@ func (t *turns) after(made plan, batch int) {
 }
 
 // lockInTurns locks the oldest jobs of each tenant, and makes of them what is claimed
-// first. What is left of the batch is claimed as ever.
+// first. The rest of the batch is claimed as ever.
 func (d *due) lockInTurns(ctx context.Context, tx *postgres.Tx) (before uuid.UUID, err error) {
 	rows, err := tx.LockDueJobsInTurns(ctx, db.LockDueJobsInTurnsParams{
 		Now: postgres.At(d.now), Since: d.since, Most: int32(d.batch - max(1, d.batch/oldestShare)), WalkSize: turnTenants,

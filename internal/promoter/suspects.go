@@ -158,8 +158,8 @@ func (p *Promoter) tryParts(ctx context.Context, now time.Time, seen lanes) (rep
 	return report, nil
 }
 
-// accuse decides about a job that failed alone. What is refused is parked. What
-// takes too long is parked when it did so several times while other batches were
+// accuse decides about a job that failed alone. One that is refused is parked. One
+// that takes too long is parked when it did so several times while other batches were
 // committed; else the database may be slow, and the job goes back to the others.
 func (p *Promoter) accuse(ctx context.Context, now time.Time, one part, c claim, err error) (parked int) {
 	if len(c.jobs) == 0 {

@@ -90,7 +90,7 @@ func TestAPassIsTwoRoundTrips(t *testing.T) {
 }
 
 // A pass that found less than a batch says when the next job is due.
-func TestAPassTellsTheNextInstant(t *testing.T) {
+func TestAPassTellsTheNextScheduledTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, nil)
@@ -103,7 +103,7 @@ func TestAPassTellsTheNextInstant(t *testing.T) {
 	}
 }
 
-// What a statement counts is what is committed when it counts, and not when
+// A statement counts what is committed when it counts, and not when
 // it began: so a claim may lock jobs and count their runs in one.
 func TestActiveRunsAreCountedAsOfTheCount(t *testing.T) {
 	t.Parallel()

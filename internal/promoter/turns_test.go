@@ -42,7 +42,7 @@ func (b *bundle) beside(t *testing.T, many int) (at, now time.Time, of []*bundle
 	return at, at.Add(time.Second), of, singles
 }
 
-// What many due jobs of one tenant keep back is another tenant's job for one pass,
+// Many due jobs of one tenant keep another tenant's job back for one pass,
 // whether it is due at the same time or later.
 func TestTenantsTakeTurnsWhereMoreIsDueThanAPassTakes(t *testing.T) {
 	t.Parallel()

@@ -95,9 +95,9 @@ func TestTriggersAreRefusedWhereAsManyWaitAsMay(t *testing.T) {
 	}
 }
 
-// A due instant of a job of which as many wait as may is skipped, and its record
+// A scheduled time of a job of which as many wait as may is skipped, and its record
 // names the limit; another tenant's is not.
-func TestDueInstantsAreSkippedWhereAsManyWaitAsMay(t *testing.T) {
+func TestScheduledTimesAreSkippedWhereAsManyWaitAsMay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.limited(t, 0, 3)
@@ -109,16 +109,16 @@ func TestDueInstantsAreSkippedWhereAsManyWaitAsMay(t *testing.T) {
 	rows := b.rows(t, j)
 	last := rows[len(rows)-1]
 	if last.Status != execution.Skipped || !strings.Contains(last.Reason, "maxWaitingPerJob") || !strings.Contains(last.Reason, "3 executions") {
-		t.Errorf("the due instant is %s: %s", last.Status, last.Reason)
+		t.Errorf("the scheduled time is %s: %s", last.Status, last.Reason)
 	}
 	if got := b.rows(t, free); len(got) != 1 || got[0].Status != execution.Pending {
-		t.Errorf("another job's due instant: %+v", got)
+		t.Errorf("another job's scheduled time: %+v", got)
 	}
 	exec(t, b.database.AdminURL, "DELETE FROM active_executions")
 	b.count(t)
 	b.pass(t, b.another(), now.Add(time.Second))
 	if rows := b.rows(t, j); rows[len(rows)-1].Status != execution.Pending {
-		t.Errorf("with room again the due instant is %s", rows[len(rows)-1].Status)
+		t.Errorf("with room again the scheduled time is %s", rows[len(rows)-1].Status)
 	}
 }
 

@@ -21,15 +21,15 @@ var yearZones = []string{
 	"Australia/Lord_Howe", "America/Santiago", "America/Havana", "Africa/Cairo", "Asia/Beirut", "Pacific/Apia",
 }
 
-// add draws a job until it has an instant left, and creates it.
+// add draws a job until it has a time left, and creates it.
 func (y *year) add(t *testing.T, i int) {
 	t.Helper()
 	now := clock.Now()
 	for {
 		a := y.draw(i, now)
-		left := len(a.instants(now.Add(time.Minute), now.AddDate(0, 20, 0))) > 0
+		left := len(a.times(now.Add(time.Minute), now.AddDate(0, 20, 0))) > 0
 		if err := job.Validate(a.spec, nil, now); err != nil && left {
-			t.Fatalf("a job with instants is refused: %v: %+v", err, a.spec)
+			t.Fatalf("a job with times is refused: %v: %+v", err, a.spec)
 		}
 		if !left {
 			continue

@@ -14,8 +14,8 @@ import (
 
 // The oracle of the simulated year. It knows an expression as sets, made
 // together with its text and not by reading it; it writes down every wall time
-// that those name and asks the standard library which instants show it; and it
-// says in words of its own what becomes of instants that a pass finds owed. It
+// that those name and asks the standard library which times show it; and it
+// says in words of its own what becomes of times that a pass finds due. It
 // shares no line with packages schedule, job and promoter.
 
 // dial is a cron expression as what it means.
@@ -32,7 +32,7 @@ type ask struct {
 	stored job.Job
 }
 
-// outcome is what a row says about a due instant, or a range of them.
+// outcome is what a row says about a scheduled time, or a range of them.
 type outcome struct {
 	At     time.Time
 	Status execution.Status
@@ -40,7 +40,7 @@ type outcome struct {
 	Until  time.Time
 }
 
-// moment is a pass of some promoter at an instant; drained says that all runs
+// moment is a pass of some promoter at a time; drained says that all runs
 // ended after it.
 type moment struct {
 	at      time.Time
@@ -53,7 +53,7 @@ func offset(zone *time.Location, second int64) int64 {
 	return int64(east)
 }
 
-// resolve gives the instants that stand for a wall time, which is written as
+// resolve gives the times that stand for a wall time, which is written as
 // if it were one of UTC.
 func (a *ask) resolve(zone *time.Location, wall int64) []int64 {
 	// No zone is further than 14 hours from UTC, and none changes its clock
@@ -69,7 +69,7 @@ func (a *ask) resolve(zone *time.Location, wall int64) []int64 {
 	slices.Sort(shown)
 	switch {
 	case len(a.dial.hour) == 24:
-		return shown // the real instants whose wall clock matches
+		return shown // the real times whose wall clock matches
 	case len(shown) == 0 && a.spec.DSTGap == "shift":
 		return []int64{wall - before} // as many seconds later as the clock moved
 	case len(shown) == 2 && a.spec.DSTOverlap == "first":
@@ -80,7 +80,7 @@ func (a *ask) resolve(zone *time.Location, wall int64) []int64 {
 	return shown
 }
 
-// slots lists what the rule gives between two instants, in µs.
+// slots lists what the rule gives between two times, in µs.
 func (a *ask) slots(from, until time.Time) []int64 {
 	var list []int64
 	switch {
@@ -122,8 +122,8 @@ func (a *ask) slots(from, until time.Time) []int64 {
 	return slices.Compact(list)
 }
 
-// instants lists when the job is due after an instant: slots, window, spread.
-func (a *ask) instants(after, until time.Time) []time.Time {
+// times lists when the job is due after a time: slots, window, spread.
+func (a *ask) times(after, until time.Time) []time.Time {
 	slots := a.slots(after, until)
 	var list []time.Time
 	for i, slot := range slots {
@@ -144,7 +144,7 @@ func (a *ask) instants(after, until time.Time) []time.Time {
 	return list
 }
 
-// spread is the hash by which a slot's instant is moved.
+// spread is the hash by which a slot's time is moved.
 func (a *ask) spread(slot int64) uint64 {
 	splitmix := func(v uint64) uint64 {
 		v = (v ^ v>>30) * 0xbf58476d1ce4e5b9
@@ -168,7 +168,7 @@ type fate struct {
 	holding int   // of those, how many did not have to wait for a place
 }
 
-// fate goes through the passes of the year with the job's instants.
+// fate goes through the passes of the year with the job's times.
 func (a *ask) fate(due []time.Time, year []moment) *fate {
 	f := &fate{Status: job.Active}
 	for _, m := range year {
@@ -194,23 +194,23 @@ func (a *ask) fate(due []time.Time, year []moment) *fate {
 	return f
 }
 
-// promote is a pass that finds instants owed.
-func (f *fate) promote(spec job.Spec, owed []time.Time, now time.Time) {
-	timely := slices.IndexFunc(owed, func(at time.Time) bool {
+// promote is a pass that finds times due.
+func (f *fate) promote(spec job.Spec, due []time.Time, now time.Time) {
+	timely := slices.IndexFunc(due, func(at time.Time) bool {
 		return !at.Add(time.Duration(spec.Misfire.GraceSeconds) * time.Second).Before(now)
 	})
 	if timely < 0 {
-		timely = len(owed)
+		timely = len(due)
 	}
 	first := map[job.MisfirePolicy]int{job.MisfireSkip: timely, job.FireOnce: max(timely-1, 0), job.FireAll: 0}[spec.Misfire.Policy]
-	for len(owed)-first > spec.Misfire.Limit {
+	for len(due)-first > spec.Misfire.Limit {
 		first++
 	}
 	if first > 0 {
-		f.Rows = append(f.Rows, outcome{At: owed[0], Status: execution.Missed, Count: int64(first), Until: owed[first-1]})
+		f.Rows = append(f.Rows, outcome{At: due[0], Status: execution.Missed, Count: int64(first), Until: due[first-1]})
 	}
 	earlier := len(f.started)
-	for _, at := range owed[first:] {
+	for _, at := range due[first:] {
 		if spec.MaxExecutions > 0 && f.Count >= spec.MaxExecutions {
 			return
 		}
@@ -221,7 +221,7 @@ func (f *fate) promote(spec job.Spec, owed []time.Time, now time.Time) {
 	}
 }
 
-// admit decides about one instant. Of the rows that are not over, the first
+// admit decides about one time. Of the rows that are not over, the first
 // ones, as many as earlier, were made by earlier passes.
 func (f *fate) admit(spec job.Spec, at time.Time, earlier int) {
 	waiting := len(f.started) - f.holding

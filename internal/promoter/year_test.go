@@ -26,7 +26,7 @@ const outage = 3 * time.Hour
 // the jobs are made. They take turns and race, are replaced by new ones, die
 // inside their transactions, come late, and stay away for three hours around a
 // clock change. Every row of the year, and what the jobs became, is what the
-// oracle computes from the instants at which promoters were there. The short
+// oracle computes from the times at which promoters were there. The short
 // form has fewer jobs and two months.
 func TestYear(t *testing.T) {
 	t.Parallel()
@@ -90,7 +90,7 @@ func newYear(t *testing.T, seed uint64) *year {
 	return y
 }
 
-// clockChange is the first change of a zone's clock after an instant.
+// clockChange is the first change of a zone's clock after a time.
 func clockChange(t *testing.T, name string, after time.Time) time.Time {
 	t.Helper()
 	zone, err := time.LoadLocation(name)
@@ -123,7 +123,7 @@ func (y *year) run(t *testing.T) {
 }
 
 // after is when promoters are there again, after now and not before the next
-// due instant: often at once, sometimes late, and never in the outage.
+// scheduled time: often at once, sometimes late, and never in the outage.
 func (y *year) after(now, due time.Time) time.Time {
 	r := y.random
 	if due.Before(now) {
@@ -226,7 +226,7 @@ func (y *year) race(t *testing.T, now time.Time, d *death) {
 }
 
 // settle lets one promoter pass at now until nothing is due, as its loop
-// would. One that was alone has left nothing. What a dead one holds locked is
+// would. One that was alone has left nothing. Rows that a dead one holds locked are
 // free when the database has noticed.
 func (y *year) settle(t *testing.T, now time.Time, alone bool) {
 	t.Helper()
@@ -285,13 +285,13 @@ func (y *year) keep(t *testing.T, now time.Time) {
 func (y *year) compare(t *testing.T) {
 	t.Helper()
 	stored := y.stored(t)
-	rows, instants, differing := map[execution.Status]int{}, 0, 0
+	rows, times, differing := map[execution.Status]int{}, 0, 0
 	for _, a := range y.asks {
-		due := a.instants(a.stored.CreatedAt, y.began.AddDate(0, 20, 0))
+		due := a.times(a.stored.CreatedAt, y.began.AddDate(0, 20, 0))
 		want := a.fate(due, y.passed)
 		for _, at := range due {
 			if !at.After(y.ended) {
-				instants++
+				times++
 			}
 		}
 		for _, row := range want.Rows {
@@ -309,8 +309,8 @@ func (y *year) compare(t *testing.T) {
 			t.Errorf("no row is %s: the year does not show enough", status)
 		}
 	}
-	t.Logf("%d jobs, %d instants, %d moments: rows %v; %d races, %d deaths, %d restarts, %d instants audited",
-		len(y.asks), instants, len(y.passed), rows, y.races, y.deaths, y.restarts, y.audited)
+	t.Logf("%d jobs, %d times, %d moments: rows %v; %d races, %d deaths, %d restarts, %d times audited",
+		len(y.asks), times, len(y.passed), rows, y.races, y.deaths, y.restarts, y.audited)
 }
 
 // stored reads what became of the jobs.

@@ -15,15 +15,15 @@ import (
 // crossTenant are the queries that see the rows of every tenant, each with
 // the one who may call it. Everybody else's queries name the tenant.
 var crossTenant = map[string]string{
-	"ClaimDueJobs":          "promoter",
-	"LockDueJobsInTurns":    "promoter, where more is due than a pass takes",
-	"AdvanceJobs":           "promoter",
-	"ParkJobs":              "promoter",
-	"NextDue":               "promoter",
-	"LockExecutionsOfJobs":  "promoter, for jobs that it holds locked",
-	"ListCalendarsOfJobs":   "promoter and maintenance, for the jobs that they hold",
-	"InsertDueExecutions":   "promoter",
-	"InsertUnrunExecutions": "promoter",
+	"ClaimDueJobs":            "promoter",
+	"LockDueJobsInTurns":      "promoter, where more is due than a pass takes",
+	"AdvanceJobs":             "promoter",
+	"ParkJobs":                "promoter",
+	"NextDue":                 "promoter",
+	"LockExecutionsOfJobs":    "promoter, for jobs that it holds locked",
+	"ListCalendarsOfJobs":     "promoter and maintenance, for the jobs that they hold",
+	"InsertDueExecutions":     "promoter",
+	"InsertSkippedExecutions": "promoter",
 
 	"ClaimBackfills":           "promoter",
 	"CountActiveByBackfills":   "promoter, for backfills that it holds locked",

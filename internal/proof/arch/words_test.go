@@ -53,7 +53,6 @@ var unclean = []string{
 	"migrations/before",
 	"openapi.yaml",
 	"postgres",
-	"promoter",
 	"proof/arch",
 	"proof/bench",
 	"proof/simulation",

@@ -14,7 +14,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 )
 
-// statuses are the states of a job's rows by instant, as seconds after first.
+// statuses are the states of a job's rows by time, as seconds after first.
 func (b *bundle) statuses(t *testing.T, j job.Job, first time.Time) map[int]execution.Status {
 	t.Helper()
 	out := map[int]execution.Status{}
@@ -27,7 +27,7 @@ func (b *bundle) statuses(t *testing.T, j job.Job, first time.Time) map[int]exec
 	return out
 }
 
-// setStatus makes a job's row at an instant running, as a claim would.
+// setStatus makes a job's row at a time running, as a claim would.
 func (b *bundle) setRunning(t *testing.T, j job.Job, at time.Time) {
 	t.Helper()
 	exec(t, b.database.AdminURL, fmt.Sprintf(
@@ -71,12 +71,12 @@ func TestOverlapPolicies(t *testing.T) {
 	}
 }
 
-func TestRunsThatALaterInstantReplacedAtOnceDoNotCount(t *testing.T) {
+func TestRunsThatALaterTimeReplacedAtOnceDoNotCount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, func(s *job.Spec) { s.Overlap, s.MaxExecutions = job.OverlapCancel, 2 })
 	first := *j.NextExecutionAt
-	// One pass finds four instants: the last one takes the place of the others.
+	// One pass finds four times: the last one takes the place of the others.
 	report := b.pass(t, b.promoter, first.Add(3*time.Second))
 	want := map[int]execution.Status{0: execution.Skipped, 1: execution.Skipped, 2: execution.Skipped, 3: execution.Pending}
 	if diff := cmp.Diff(want, b.statuses(t, j, first)); diff != "" || report.Promoted != 1 {
@@ -151,7 +151,7 @@ func TestPauseEndsByItselfAndSaysWhatItHeldBack(t *testing.T) {
 			// From then on the ordinary rule holds again.
 			b.pass(t, b.promoter, first.Add(11*time.Second))
 			if got := b.statuses(t, j, first)[11]; got != execution.Pending {
-				t.Errorf("the next instant is %q", got)
+				t.Errorf("the next time is %q", got)
 			}
 		})
 	}
@@ -256,8 +256,7 @@ func TestAuditFindsWhatIsMissingAndWhatIsTooMuch(t *testing.T) {
 	}
 }
 
-// What somebody asks for is no execution of the schedule, so it takes none of
-// them away.
+// A triggered execution is none of the schedule's, so it takes none of them away.
 func TestTriggersLeaveTheSchedulesExecutions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

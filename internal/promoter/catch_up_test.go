@@ -45,13 +45,13 @@ func catchUp(t *rapid.T, j dueJob, s *schedule.Schedule, rows int, at func(pass 
 		}
 		p := newPlan(at(pass))
 		claimed := j
-		o := owe(&claimed, s, p.at)
-		all := []owing{o}
+		o := dueTimesOf(&claimed, s, p.at)
+		all := []dueTimes{o}
 		p.add(o, grants(all, rows)[0])
-		if len(p.advances) != 1 || len(p.runs)+len(p.unruns) == 0 {
+		if len(p.advances) != 1 || len(p.runs)+len(p.skips) == 0 {
 			t.Fatalf("a pass without progress: %+v", o)
 		}
-		if n := len(p.runs) + len(p.unruns); n > rows && !o.whole() {
+		if n := len(p.runs) + len(p.skips); n > rows && !o.whole() {
 			t.Fatalf("%d rows, more than %d", n, rows)
 		}
 		for _, r := range p.runs {
@@ -62,7 +62,7 @@ func catchUp(t *rapid.T, j dueJob, s *schedule.Schedule, rows int, at func(pass 
 				j.places.Waiting++
 			}
 		}
-		for _, u := range p.unruns {
+		for _, u := range p.skips {
 			c.Rows = append(c.Rows, outcome{ID: execution.ScheduledID(j.id, u.first), Status: u.status, First: u.first, Last: u.last, Count: u.count, Reason: u.reason})
 		}
 		a := p.advances[0]

@@ -10,10 +10,10 @@ import (
 // maxCatchingUp is for how many tenants places are kept; those beyond share theirs.
 const maxCatchingUp = 10_000
 
-// catchup spreads late runs over time, so that an outage is not followed by a
+// lateStarts spreads late runs over time, so that an outage is not followed by a
 // stampede on the tenants' targets: it hands out places at a steady rate, to each
 // tenant for itself.
-type catchup struct {
+type lateStarts struct {
 	every time.Duration // distance between two late runs of a tenant
 	// last is the place that a tenant got last. One that has passed is as none, and
 	// is forgotten.
@@ -22,11 +22,11 @@ type catchup struct {
 
 // places are those that one pass hands out. They count once it is committed.
 type places struct {
-	from   *catchup
+	from   *lateStarts
 	handed map[uuid.UUID]time.Time
 }
 
-func (c *catchup) begin() *places { return &places{from: c} }
+func (c *lateStarts) begin() *places { return &places{from: c} }
 
 // next is when the next late run of a tenant may start, by the database's clock.
 func (p *places) next(tenant uuid.UUID, now time.Time) time.Time {

@@ -17,30 +17,30 @@ const (
 	pausedReason  = "due while the job was paused"
 )
 
-// owing is what a job catches up: its stored scheduled time, and those after it up
+// dueTimes is what a job catches up: its stored scheduled time, and those after it up
 // to now, as its misfire policy decides.
-type owing struct {
+type dueTimes struct {
 	job    *dueJob
-	missed unrun       // the first of them, which do not run; count 0: none
+	missed skip        // the first of them, which do not run; count 0: none
 	times  []time.Time // the others
 	next   time.Time   // after them; zero: never
 	until  time.Time   // up to when this decides
 }
 
-// owe decides what a job catches up at a time. A job that was promoted in part
+// dueTimesOf decides what a job catches up at a time. A job that was promoted in part
 // first does what was decided then: a policy that decided anew at each piece would
 // miss what became late meanwhile.
-func owe(j *dueJob, s *schedule.Schedule, at time.Time) owing {
+func dueTimesOf(j *dueJob, s *schedule.Schedule, at time.Time) dueTimes {
 	decided := j.resume == "" && !j.until.Before(j.due)
 	if decided && j.until.Before(at) {
 		at = j.until
 	}
 	limit := max(1, j.misfire().Limit)
-	o := owing{job: j, until: at, missed: unrun{job: j, status: execution.Missed, reason: j.missedReason()}}
-	owed := s.Between(j.due, at, limit+1)
-	o.next, o.times = owed.Next, owed.Times
-	if unlisted := owed.Count - len(o.times); unlisted > 0 {
-		o.missed.first, o.missed.last, o.missed.count = j.due, owed.Last, unlisted+1
+	o := dueTimes{job: j, until: at, missed: skip{job: j, status: execution.Missed, reason: j.missedReason()}}
+	due := s.Between(j.due, at, limit+1)
+	o.next, o.times = due.Next, due.Times
+	if unlisted := due.Count - len(o.times); unlisted > 0 {
+		o.missed.first, o.missed.last, o.missed.count = j.due, due.Last, unlisted+1
 	} else {
 		o.times = append([]time.Time{j.due}, o.times...)
 	}
@@ -55,20 +55,20 @@ func owe(j *dueJob, s *schedule.Schedule, at time.Time) owing {
 		o.missed.last, o.missed.count = o.times[cut-1], o.missed.count+cut
 		o.times = o.times[cut:]
 	}
-	if owed.Capped {
+	if due.Capped {
 		o.missed.reason += "; counting stopped, so missedCount is the least that it can be"
 	}
 	return o
 }
 
 // rows is how many rows its outcome takes at most.
-func (o *owing) rows() int { return len(o.times) + min(o.missed.count, 1) }
+func (o *dueTimes) rows() int { return len(o.times) + min(o.missed.count, 1) }
 
 // whole says whether it is promoted in one piece. Under cancel_running each
 // scheduled time replaces those before it, also those of the piece before.
-func (o *owing) whole() bool { return o.job.policy.Overlap == job.OverlapCancel }
+func (o *dueTimes) whole() bool { return o.job.policy.Overlap == job.OverlapCancel }
 
-// misfire is the rule for what the job catches up. What a pause held back is late
+// misfire is the rule for what the job catches up. Times that a pause held back are late
 // from the first moment on.
 func (j *dueJob) misfire() job.Misfire {
 	if j.resume == "" {
@@ -110,7 +110,7 @@ func inTurns(jobs []dueJob) []*dueJob {
 // grants shares out the rows of a pass: between the tenants first, then between the
 // jobs of each. The first job gets what it takes where it cannot be divided, so
 // that none waits for ever for a pass with enough room.
-func grants(all []owing, rows int) []int {
+func grants(all []dueTimes, rows int) []int {
 	granted := make([]int, len(all))
 	var tenants []uuid.UUID
 	of, wants := map[uuid.UUID][]int{}, map[uuid.UUID]int{}
@@ -143,7 +143,7 @@ func grants(all []owing, rows int) []int {
 
 // grantJobs shares out the rows of one tenant. Jobs that cannot be divided go
 // first, as far as one row is left for each of the others.
-func grantJobs(all []owing, jobs []int, rows int, granted []int) {
+func grantJobs(all []dueTimes, jobs []int, rows int, granted []int) {
 	var divisible, wants []int
 	for _, i := range jobs {
 		if !all[i].whole() {
