@@ -110,7 +110,7 @@ func (s *server) checkBody(ctx context.Context, operation *contract.Operation, b
 	if len(fields) > 0 {
 		return fields
 	}
-	if operation.ID == "internalBatchCreateJobs" {
+	if operation.Defines == "jobs" {
 		return s.checkBatch(ctx, operation, value)
 	}
 	if c := callOf(ctx); operation == c.operation {
@@ -118,14 +118,14 @@ func (s *server) checkBody(ctx context.Context, operation *contract.Operation, b
 	}
 	fields = operation.CheckBody(value)
 	if definition, ok := value.(map[string]any); ok && len(fields) > 0 {
-		fields = append(fields, s.alsoWrong(ctx, operation.ID, definition, fields)...)
+		fields = append(fields, s.alsoWrong(ctx, operation.Defines, definition, fields)...)
 	}
 	return fields
 }
 
 // alsoWrong finds what the domain says of the parts of a definition that the
 // contract found nothing wrong with.
-func (s *server) alsoWrong(ctx context.Context, operation string, definition map[string]any, found []fault.Field) []fault.Field {
+func (s *server) alsoWrong(ctx context.Context, kind string, definition map[string]any, found []fault.Field) []fault.Field {
 	rest := map[string]any{}
 	for name, value := range definition {
 		if !slices.ContainsFunc(found, within(name)) {
@@ -136,7 +136,7 @@ func (s *server) alsoWrong(ctx context.Context, operation string, definition map
 	if err != nil {
 		return nil // the contract's findings are the answer then
 	}
-	more := s.domainFaults(ctx, operation, raw)
+	more := s.domainFaults(ctx, kind, raw)
 	return slices.DeleteFunc(more, func(f fault.Field) bool {
 		top, _, _ := strings.Cut(strings.ReplaceAll(f.Path, "[", "."), ".")
 		if top == "trigger" && slices.ContainsFunc(found, func(of fault.Field) bool {
@@ -148,11 +148,10 @@ func (s *server) alsoWrong(ctx context.Context, operation string, definition map
 	})
 }
 
-// domainFaults is what the domain finds wrong with the body of an operation
-// that defines something; nothing where it cannot tell.
-func (s *server) domainFaults(ctx context.Context, operation string, raw []byte) []fault.Field {
-	switch operation {
-	case "createJob", "updateJob", "validateJob", "validateStoredJob", "internalCreateJob":
+// domainFaults is what the domain finds wrong with a body that defines something; nothing where it cannot tell.
+func (s *server) domainFaults(ctx context.Context, kind string, raw []byte) []fault.Field {
+	switch kind {
+	case "job":
 		var body api.JobSpec
 		if json.Unmarshal(raw, &body) != nil {
 			return nil
@@ -162,13 +161,13 @@ func (s *server) domainFaults(ctx context.Context, operation string, raw []byte)
 			return nil
 		}
 		return fields
-	case "createApiKey":
+	case "apiKey":
 		var body api.APIKeySpec
 		if json.Unmarshal(raw, &body) != nil {
 			return nil
 		}
 		return apikey.Validate(newKey(body), callOf(ctx).who, s.Clock())
-	case "createCalendar", "updateCalendar":
+	case "calendar":
 		var body api.CalendarSpec
 		if json.Unmarshal(raw, &body) != nil {
 			return nil

@@ -199,9 +199,9 @@ func (s *server) checkBatch(ctx context.Context, batch *contract.Operation, valu
 		found := single.CheckBody(one)
 		switch definition, ok := one.(map[string]any); {
 		case ok && len(found) > 0:
-			found = append(found, s.alsoWrong(ctx, single.ID, definition, found)...)
+			found = append(found, s.alsoWrong(ctx, single.Defines, definition, found)...)
 		case ok:
-			found = s.alsoWrong(ctx, single.ID, definition, nil)
+			found = s.alsoWrong(ctx, single.Defines, definition, nil)
 		}
 		fields = append(fields, at(i, found)...)
 	}

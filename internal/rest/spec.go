@@ -75,7 +75,7 @@ func (s *server) storedFaultsOf(ctx context.Context, spec job.Spec) ([]fault.Fie
 // fresh tells whether a definition that a request holds is of no stored job.
 func fresh(ctx context.Context) bool {
 	operation := callOf(ctx).operation
-	return operation != nil && slices.Contains([]string{"createJob", "validateJob", "internalCreateJob", "internalBatchCreateJobs"}, operation.ID)
+	return operation != nil && operation.New
 }
 
 // fieldsOf takes the fields out of an Invalid error; any other is handed back.

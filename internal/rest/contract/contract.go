@@ -51,6 +51,10 @@ type Operation struct {
 	// Heavy says that it may hold a connection to the database for long, so that
 	// a tenant may have few of them under way at once.
 	Heavy bool
+	// Defines is what its body defines (job, jobs, apiKey, calendar); empty for none.
+	// New says that nothing of that is stored yet.
+	Defines string
+	New     bool
 	// MaxBody and MaxNames bound its body, in bytes and in names of all objects
 	// together, and MaxFaults the fields of its answer.
 	MaxBody, MaxNames, MaxFaults int
@@ -92,6 +96,8 @@ func from(document *openapi3.T) (*Contract, error) {
 				MaxFaults: bound(described, "x-max-details", maxFaults),
 			}
 			operation.Heavy, _ = described.Extensions["x-heavy"].(bool)
+			operation.Defines, _ = described.Extensions["x-defines"].(string)
+			operation.New, _ = described.Extensions["x-new"].(bool)
 			for _, parameter := range slices.Concat(item.Parameters, described.Parameters) {
 				operation.parameters = append(operation.parameters, parameter.Value)
 			}
