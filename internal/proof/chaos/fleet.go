@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -85,7 +86,7 @@ func (m *member) waitForExit(ctx context.Context, p *child.Process, log string, 
 	wanted := m.wanted
 	code := p.Err()
 	switch {
-	case bytes.Contains(said, []byte("panic: ")) || bytes.Contains(said, []byte("fatal error: ")) || bytes.Contains(said, []byte("DATA RACE")):
+	case runtimeEnd.Match(said):
 		m.crashes = append(m.crashes, fmt.Sprintf("%s panicked (%v): %s", m.name, code, tail(said)))
 	case !wanted:
 	case bytes.Contains(said, []byte(begun[m.role])):
@@ -168,6 +169,10 @@ func (m *member) weigh() {
 		}
 	}
 }
+
+// runtimeEnd is how the Go runtime says that a program ends. A line of the log may
+// quote the panic of a job's function, and does not begin with it.
+var runtimeEnd = regexp.MustCompile(`(?m)^(panic: |fatal error: |WARNING: DATA RACE)`)
 
 // crashed is what is wrong with how it ended, so far.
 func (m *member) crashed() []string {
