@@ -211,7 +211,7 @@ type ClientInterface interface {
 
 	// UpdateCalendarWithBody Replace a calendar
 	//
-	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next scheduled time of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no scheduled time at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -220,7 +220,7 @@ type ClientInterface interface {
 
 	// UpdateCalendar Replace a calendar
 	//
-	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next scheduled time of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no scheduled time at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -272,14 +272,14 @@ type ClientInterface interface {
 
 	// GetExecutionStats Count what executions came to
 	//
-	// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
+	// Counts finished executions, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one time. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
 	//
 	// Corresponds with GET /api/v1/scheduler/executions/stats (the `GetExecutionStats` operationId).
 	GetExecutionStats(ctx context.Context, params *GetExecutionStatsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetExecution Read an execution
 	//
-	// The execution with all its attempts, whether it waits, runs or is over.
+	// The execution with all its attempts, whether it waits, runs or is finished.
 	//
 	// Corresponds with GET /api/v1/scheduler/executions/{id} (the `GetExecution` operationId).
 	GetExecution(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -304,7 +304,7 @@ type ClientInterface interface {
 
 	// RetryExecution Run an execution again
 	//
-	// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+	// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only a finished execution can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 	//
 	// Corresponds with POST /api/v1/scheduler/executions/{id}/retry (the `RetryExecution` operationId).
 	RetryExecution(ctx context.Context, id ExecutionID, params *RetryExecutionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -318,7 +318,7 @@ type ClientInterface interface {
 
 	// CreateJobWithBody Create a job
 	//
-	// Stores the definition and computes its first due instant. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
+	// Stores the definition and computes its first scheduled time. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -327,7 +327,7 @@ type ClientInterface interface {
 
 	// CreateJob Create a job
 	//
-	// Stores the definition and computes its first due instant. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
+	// Stores the definition and computes its first scheduled time. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -426,7 +426,7 @@ type ClientInterface interface {
 
 	// DeleteJob Delete a job
 	//
-	// No due instant becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
+	// No scheduled time becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
 	//
 	// Corresponds with DELETE /api/v1/scheduler/jobs/{id} (the `DeleteJob` operationId).
 	DeleteJob(ctx context.Context, id JobID, params *DeleteJobParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -483,7 +483,7 @@ type ClientInterface interface {
 
 	// CreateBackfillWithBody Run a job again for a past range
 	//
-	// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+	// Makes one execution for each scheduled time that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with that time as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due executions come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -492,7 +492,7 @@ type ClientInterface interface {
 
 	// CreateBackfill Run a job again for a past range
 	//
-	// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+	// Makes one execution for each scheduled time that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with that time as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due executions come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -551,7 +551,7 @@ type ClientInterface interface {
 
 	// ResumeJobWithBody Resume a job
 	//
-	// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these scheduled times has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no scheduled time left answers 409: replace its definition instead.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -560,7 +560,7 @@ type ClientInterface interface {
 
 	// ResumeJob Resume a job
 	//
-	// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these scheduled times has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no scheduled time left answers 409: replace its definition instead.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -576,7 +576,7 @@ type ClientInterface interface {
 
 	// StopJobWithBody Stop a job
 	//
-	// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+	// Makes the job `inactive`: no scheduled time becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -585,7 +585,7 @@ type ClientInterface interface {
 
 	// StopJob Stop a job
 	//
-	// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+	// Makes the job `inactive`: no scheduled time becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1216,7 +1216,7 @@ func (c *Client) GetCalendar(ctx context.Context, id CalendarID, reqEditors ...R
 
 // UpdateCalendarWithBody Replace a calendar
 //
-// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next scheduled time of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no scheduled time at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1235,7 +1235,7 @@ func (c *Client) UpdateCalendarWithBody(ctx context.Context, id CalendarID, para
 
 // UpdateCalendar Replace a calendar
 //
-// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next scheduled time of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no scheduled time at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -1347,7 +1347,7 @@ func (c *Client) BulkRetryExecutions(ctx context.Context, params *BulkRetryExecu
 
 // GetExecutionStats Count what executions came to
 //
-// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
+// Counts finished executions, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one time. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
 //
 // Corresponds with GET /api/v1/scheduler/executions/stats (the `GetExecutionStats` operationId).
 func (c *Client) GetExecutionStats(ctx context.Context, params *GetExecutionStatsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1364,7 +1364,7 @@ func (c *Client) GetExecutionStats(ctx context.Context, params *GetExecutionStat
 
 // GetExecution Read an execution
 //
-// The execution with all its attempts, whether it waits, runs or is over.
+// The execution with all its attempts, whether it waits, runs or is finished.
 //
 // Corresponds with GET /api/v1/scheduler/executions/{id} (the `GetExecution` operationId).
 func (c *Client) GetExecution(ctx context.Context, id ExecutionID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1419,7 +1419,7 @@ func (c *Client) CancelExecution(ctx context.Context, id ExecutionID, body Cance
 
 // RetryExecution Run an execution again
 //
-// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only a finished execution can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 //
 // Corresponds with POST /api/v1/scheduler/executions/{id}/retry (the `RetryExecution` operationId).
 func (c *Client) RetryExecution(ctx context.Context, id ExecutionID, params *RetryExecutionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1453,7 +1453,7 @@ func (c *Client) ListJobs(ctx context.Context, params *ListJobsParams, reqEditor
 
 // CreateJobWithBody Create a job
 //
-// Stores the definition and computes its first due instant. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
+// Stores the definition and computes its first scheduled time. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1472,7 +1472,7 @@ func (c *Client) CreateJobWithBody(ctx context.Context, params *CreateJobParams,
 
 // CreateJob Create a job
 //
-// Stores the definition and computes its first due instant. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
+// Stores the definition and computes its first scheduled time. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -1681,7 +1681,7 @@ func (c *Client) ValidateJob(ctx context.Context, body ValidateJobJSONRequestBod
 
 // DeleteJob Delete a job
 //
-// No due instant becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
+// No scheduled time becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
 //
 // Corresponds with DELETE /api/v1/scheduler/jobs/{id} (the `DeleteJob` operationId).
 func (c *Client) DeleteJob(ctx context.Context, id JobID, params *DeleteJobParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1808,7 +1808,7 @@ func (c *Client) ListBackfills(ctx context.Context, id JobID, params *ListBackfi
 
 // CreateBackfillWithBody Run a job again for a past range
 //
-// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+// Makes one execution for each scheduled time that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with that time as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due executions come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1827,7 +1827,7 @@ func (c *Client) CreateBackfillWithBody(ctx context.Context, id JobID, params *C
 
 // CreateBackfill Run a job again for a past range
 //
-// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+// Makes one execution for each scheduled time that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with that time as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due executions come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -1956,7 +1956,7 @@ func (c *Client) PauseJob(ctx context.Context, id JobID, body PauseJobJSONReques
 
 // ResumeJobWithBody Resume a job
 //
-// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these scheduled times has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no scheduled time left answers 409: replace its definition instead.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1975,7 +1975,7 @@ func (c *Client) ResumeJobWithBody(ctx context.Context, id JobID, contentType st
 
 // ResumeJob Resume a job
 //
-// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these scheduled times has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no scheduled time left answers 409: replace its definition instead.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -2011,7 +2011,7 @@ func (c *Client) PreviewSchedule(ctx context.Context, id JobID, params *PreviewS
 
 // StopJobWithBody Stop a job
 //
-// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+// Makes the job `inactive`: no scheduled time becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
 //
 // Takes any type of body and a specified content type.
 //
@@ -2030,7 +2030,7 @@ func (c *Client) StopJobWithBody(ctx context.Context, id JobID, contentType stri
 
 // StopJob Stop a job
 //
-// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+// Makes the job `inactive`: no scheduled time becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7238,7 +7238,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateCalendarWithBodyWithResponse Replace a calendar
 	//
-	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next scheduled time of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no scheduled time at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7247,7 +7247,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateCalendarWithResponse Replace a calendar
 	//
-	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+	// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next scheduled time of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no scheduled time at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7301,7 +7301,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetExecutionStatsWithResponse Count what executions came to
 	//
-	// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
+	// Counts finished executions, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one time. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7310,7 +7310,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetExecutionWithResponse Read an execution
 	//
-	// The execution with all its attempts, whether it waits, runs or is over.
+	// The execution with all its attempts, whether it waits, runs or is finished.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7337,7 +7337,7 @@ type ClientWithResponsesInterface interface {
 
 	// RetryExecutionWithResponse Run an execution again
 	//
-	// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+	// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only a finished execution can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7355,7 +7355,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateJobWithBodyWithResponse Create a job
 	//
-	// Stores the definition and computes its first due instant. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
+	// Stores the definition and computes its first scheduled time. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7364,7 +7364,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateJobWithResponse Create a job
 	//
-	// Stores the definition and computes its first due instant. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
+	// Stores the definition and computes its first scheduled time. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7463,7 +7463,7 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteJobWithResponse Delete a job
 	//
-	// No due instant becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
+	// No scheduled time becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7526,7 +7526,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateBackfillWithBodyWithResponse Run a job again for a past range
 	//
-	// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+	// Makes one execution for each scheduled time that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with that time as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due executions come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7535,7 +7535,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateBackfillWithResponse Run a job again for a past range
 	//
-	// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+	// Makes one execution for each scheduled time that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with that time as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due executions come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7598,7 +7598,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeJobWithBodyWithResponse Resume a job
 	//
-	// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these scheduled times has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no scheduled time left answers 409: replace its definition instead.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7607,7 +7607,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeJobWithResponse Resume a job
 	//
-	// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+	// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these scheduled times has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no scheduled time left answers 409: replace its definition instead.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7625,7 +7625,7 @@ type ClientWithResponsesInterface interface {
 
 	// StopJobWithBodyWithResponse Stop a job
 	//
-	// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+	// Makes the job `inactive`: no scheduled time becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7634,7 +7634,7 @@ type ClientWithResponsesInterface interface {
 
 	// StopJobWithResponse Stop a job
 	//
-	// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+	// Makes the job `inactive`: no scheduled time becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17997,7 +17997,7 @@ func (c *ClientWithResponses) GetCalendarWithResponse(ctx context.Context, id Ca
 
 // UpdateCalendarWithBodyWithResponse Replace a calendar
 //
-// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next scheduled time of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no scheduled time at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18012,7 +18012,7 @@ func (c *ClientWithResponses) UpdateCalendarWithBodyWithResponse(ctx context.Con
 
 // UpdateCalendarWithResponse Replace a calendar
 //
-// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+// Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next scheduled time of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no scheduled time at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18102,7 +18102,7 @@ func (c *ClientWithResponses) BulkRetryExecutionsWithResponse(ctx context.Contex
 
 // GetExecutionStatsWithResponse Count what executions came to
 //
-// Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
+// Counts finished executions, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one time. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18117,7 +18117,7 @@ func (c *ClientWithResponses) GetExecutionStatsWithResponse(ctx context.Context,
 
 // GetExecutionWithResponse Read an execution
 //
-// The execution with all its attempts, whether it waits, runs or is over.
+// The execution with all its attempts, whether it waits, runs or is finished.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18162,7 +18162,7 @@ func (c *ClientWithResponses) CancelExecutionWithResponse(ctx context.Context, i
 
 // RetryExecutionWithResponse Run an execution again
 //
-// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+// Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only a finished execution can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18192,7 +18192,7 @@ func (c *ClientWithResponses) ListJobsWithResponse(ctx context.Context, params *
 
 // CreateJobWithBodyWithResponse Create a job
 //
-// Stores the definition and computes its first due instant. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
+// Stores the definition and computes its first scheduled time. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18207,7 +18207,7 @@ func (c *ClientWithResponses) CreateJobWithBodyWithResponse(ctx context.Context,
 
 // CreateJobWithResponse Create a job
 //
-// Stores the definition and computes its first due instant. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
+// Stores the definition and computes its first scheduled time. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18372,7 +18372,7 @@ func (c *ClientWithResponses) ValidateJobWithResponse(ctx context.Context, body 
 
 // DeleteJobWithResponse Delete a job
 //
-// No due instant becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
+// No scheduled time becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18477,7 +18477,7 @@ func (c *ClientWithResponses) ListBackfillsWithResponse(ctx context.Context, id 
 
 // CreateBackfillWithBodyWithResponse Run a job again for a past range
 //
-// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+// Makes one execution for each scheduled time that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with that time as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due executions come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18492,7 +18492,7 @@ func (c *ClientWithResponses) CreateBackfillWithBodyWithResponse(ctx context.Con
 
 // CreateBackfillWithResponse Run a job again for a past range
 //
-// Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+// Makes one execution for each scheduled time that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with that time as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due executions come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18597,7 +18597,7 @@ func (c *ClientWithResponses) PauseJobWithResponse(ctx context.Context, id JobID
 
 // ResumeJobWithBodyWithResponse Resume a job
 //
-// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these scheduled times has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no scheduled time left answers 409: replace its definition instead.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18612,7 +18612,7 @@ func (c *ClientWithResponses) ResumeJobWithBodyWithResponse(ctx context.Context,
 
 // ResumeJobWithResponse Resume a job
 //
-// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+// Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these scheduled times has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no scheduled time left answers 409: replace its definition instead.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18642,7 +18642,7 @@ func (c *ClientWithResponses) PreviewScheduleWithResponse(ctx context.Context, i
 
 // StopJobWithBodyWithResponse Stop a job
 //
-// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+// Makes the job `inactive`: no scheduled time becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18657,7 +18657,7 @@ func (c *ClientWithResponses) StopJobWithBodyWithResponse(ctx context.Context, i
 
 // StopJobWithResponse Stop a job
 //
-// Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+// Makes the job `inactive`: no scheduled time becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -1056,7 +1056,7 @@ type APIKeyPage struct {
 
 // APIKeySpec defines model for ApiKeySpec.
 type APIKeySpec struct {
-	// ExpiresAt The key stops working then, an instant in the future; null or nothing means never.
+	// ExpiresAt The key stops working then, a time in the future; null or nothing means never.
 	ExpiresAt nullable.Nullable[time.Time] `json:"expiresAt,omitempty"`
 
 	// Name What the key is for.
@@ -1261,7 +1261,7 @@ type Backfill struct {
 	// Parameters The overrides that were given.
 	Parameters nullable.Nullable[json.RawMessage] `json:"parameters"`
 
-	// Progress The percentage of instants whose execution is over.
+	// Progress The percentage of scheduled times whose execution is finished.
 	//
 	// Example: 100
 	Progress int `json:"progress"`
@@ -1269,12 +1269,12 @@ type Backfill struct {
 	// RatePerMinute Example: 60
 	RatePerMinute int `json:"ratePerMinute"`
 
-	// Status `running`: executions are still to be made, or are not over; `completed`: all are over; `cancelled`: somebody cancelled it, or the job was deleted.
+	// Status `running`: executions are still to be made, or are not finished; `completed`: all are finished; `cancelled`: somebody cancelled it, or the job was deleted.
 	Status   BackfillStatus     `json:"status"`
 	TenantID openapi_types.UUID `json:"tenantId"`
 	To       time.Time          `json:"to"`
 
-	// Total How many instants the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end.
+	// Total How many scheduled times the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end.
 	//
 	// Example: 32
 	Total int `json:"total"`
@@ -1314,10 +1314,10 @@ type BackfillPage struct {
 
 // BackfillPlan defines model for BackfillPlan.
 type BackfillPlan struct {
-	// FirstAt The first instant; null where there is none.
+	// FirstAt The first scheduled time; null where there is none.
 	FirstAt nullable.Nullable[time.Time] `json:"firstAt"`
 
-	// LastAt The last instant.
+	// LastAt The last scheduled time.
 	LastAt nullable.Nullable[time.Time] `json:"lastAt"`
 
 	// Total How many executions would be made.
@@ -1331,7 +1331,7 @@ type BackfillRequest struct {
 	// DryRun Answers what would be made and makes nothing.
 	DryRun *bool `json:"dryRun,omitempty"`
 
-	// From The first instant that counts; it may lie as far back as executions are kept (`RETENTION_MONTHS`, 13 calendar months unless configured otherwise).
+	// From The first time that counts; it may lie as far back as executions are kept (`RETENTION_MONTHS`, 13 calendar months unless configured otherwise).
 	From time.Time `json:"from"`
 
 	// Parameters Override parts of the job's `config` for these runs, as for a trigger.
@@ -1342,11 +1342,11 @@ type BackfillRequest struct {
 	// RatePerMinute How many executions are made in a minute at most.
 	RatePerMinute *int `json:"ratePerMinute,omitempty"`
 
-	// To The first instant that does not count any more; after `from`, and not in the future. At most 10,000 instants lie between.
+	// To The first time that does not count any more; after `from`, and not in the future. At most 10,000 scheduled times lie between.
 	To time.Time `json:"to"`
 }
 
-// BackfillStatus `running`: executions are still to be made, or are not over; `completed`: all are over; `cancelled`: somebody cancelled it, or the job was deleted.
+// BackfillStatus `running`: executions are still to be made, or are not finished; `completed`: all are finished; `cancelled`: somebody cancelled it, or the job was deleted.
 type BackfillStatus string
 
 // BackfillSummary A backfill without its outcomes.
@@ -1381,7 +1381,7 @@ type BackfillSummary struct {
 	// Parameters The overrides that were given.
 	Parameters nullable.Nullable[json.RawMessage] `json:"parameters"`
 
-	// Progress The percentage of instants whose execution is over.
+	// Progress The percentage of scheduled times whose execution is finished.
 	//
 	// Example: 100
 	Progress int `json:"progress"`
@@ -1389,12 +1389,12 @@ type BackfillSummary struct {
 	// RatePerMinute Example: 60
 	RatePerMinute int `json:"ratePerMinute"`
 
-	// Status `running`: executions are still to be made, or are not over; `completed`: all are over; `cancelled`: somebody cancelled it, or the job was deleted.
+	// Status `running`: executions are still to be made, or are not finished; `completed`: all are finished; `cancelled`: somebody cancelled it, or the job was deleted.
 	Status   BackfillStatus     `json:"status"`
 	TenantID openapi_types.UUID `json:"tenantId"`
 	To       time.Time          `json:"to"`
 
-	// Total How many instants the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end.
+	// Total How many scheduled times the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end.
 	//
 	// Example: 32
 	Total int `json:"total"`
@@ -1671,12 +1671,12 @@ type Execution struct {
 	// Example: 4
 	MaxAttempts int `json:"maxAttempts"`
 
-	// MissedCount Of a `missed` execution that stands for several due instants, how many.
+	// MissedCount Of a `missed` execution that stands for several scheduled times, how many.
 	//
 	// Example: 12
 	MissedCount nullable.Nullable[int64] `json:"missedCount"`
 
-	// MissedUntil The last of these instants; `scheduledAt` is the first.
+	// MissedUntil The last of these times; `scheduledAt` is the first.
 	MissedUntil nullable.Nullable[time.Time] `json:"missedUntil"`
 
 	// NextAttemptAt When a pending or retrying execution may start.
@@ -1712,7 +1712,7 @@ type Execution struct {
 	// RetryOf The execution that it repeats; null unless `triggerType` is `retry`.
 	RetryOf nullable.Nullable[openapi_types.UUID] `json:"retryOf"`
 
-	// ScheduledAt The due instant, or that of the trigger.
+	// ScheduledAt The scheduled time, or the time of the trigger.
 	ScheduledAt time.Time `json:"scheduledAt"`
 
 	// StartedAt When the first attempt started.
@@ -1767,7 +1767,7 @@ type ExecutionGroup struct {
 	// Completed Example: 28
 	Completed int64 `json:"completed"`
 
-	// Count How many are over; a `missed` one that stands for several due instants counts once.
+	// Count How many are finished; a `missed` one that stands for several scheduled times counts once.
 	//
 	// Example: 412
 	Count int64 `json:"count"`
@@ -1795,7 +1795,7 @@ type ExecutionGroup struct {
 	// Example: nightly report
 	JobName nullable.Nullable[string] `json:"jobName"`
 
-	// Key The state, type, trigger or job's id; of an hour or a day its first instant, with the offset of the zone.
+	// Key The state, type, trigger or job's id; of an hour or a day its first moment, with the offset of the zone.
 	//
 	// Example: 2026-03-01T00:00:00+08:00
 	Key string `json:"key"`
@@ -1874,7 +1874,7 @@ type ExecutionSummary struct {
 	// Completed Example: 28
 	Completed int64 `json:"completed"`
 
-	// Count How many are over; a `missed` one that stands for several due instants counts once.
+	// Count How many are finished; a `missed` one that stands for several scheduled times counts once.
 	//
 	// Example: 412
 	Count int64 `json:"count"`
@@ -2070,7 +2070,7 @@ type Job struct {
 	DstOverlap DstOverlap                   `json:"dstOverlap"`
 	EndDate    nullable.Nullable[time.Time] `json:"endDate"`
 
-	// ExecutionCount How many due instants became executions.
+	// ExecutionCount How many scheduled times became executions.
 	//
 	// Example: 412
 	ExecutionCount int64              `json:"executionCount"`
@@ -2087,7 +2087,7 @@ type Job struct {
 	// JobType `http` calls a URL, `function` runs a function.
 	JobType JobType `json:"jobType"`
 
-	// LastExecutionAt The due instant that was promoted last.
+	// LastExecutionAt The scheduled time that was promoted last.
 	LastExecutionAt nullable.Nullable[time.Time] `json:"lastExecutionAt"`
 
 	// MaxConcurrent Example: 1
@@ -2102,16 +2102,16 @@ type Job struct {
 	// MisfireLimit Example: 10
 	MisfireLimit int `json:"misfireLimit"`
 
-	// MisfirePolicy What happens to instants that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
+	// MisfirePolicy What happens to scheduled times that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
 	MisfirePolicy MisfirePolicy `json:"misfirePolicy"`
 
 	// Name Example: nightly report
 	Name string `json:"name"`
 
-	// NextExecutionAt The next due instant; null while the schedule does not fire.
+	// NextExecutionAt The next scheduled time; null while the schedule does not fire.
 	NextExecutionAt nullable.Nullable[time.Time] `json:"nextExecutionAt"`
 
-	// OverlapPolicy What happens to a due instant while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
+	// OverlapPolicy What happens to a scheduled time that comes while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
 	OverlapPolicy OverlapPolicy `json:"overlapPolicy"`
 
 	// OverlapQueueLimit Example: 100
@@ -2123,10 +2123,10 @@ type Job struct {
 	// Priority Example: 0
 	Priority int `json:"priority"`
 
-	// ReconciledAt When the service last recounted this job's due instants, which it does by samples.
+	// ReconciledAt When the service last compared this job's scheduled times with its executions, which it does by samples.
 	ReconciledAt nullable.Nullable[time.Time] `json:"reconciledAt"`
 
-	// ReconciledDifference What the recount found: executions beyond (above 0) or short of (below 0) the due instants; 0 is right.
+	// ReconciledDifference What reconciling found: executions beyond (above 0) or short of (below 0) the scheduled times; 0 is right.
 	//
 	// Example: 0
 	ReconciledDifference nullable.Nullable[int64] `json:"reconciledDifference"`
@@ -2136,7 +2136,7 @@ type Job struct {
 	RunAt       nullable.Nullable[time.Time] `json:"runAt"`
 	StartDate   nullable.Nullable[time.Time] `json:"startDate"`
 
-	// Status `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule is over, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
+	// Status `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule has ended, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
 	Status JobStatus `json:"status"`
 
 	// StatusAt When this state was set.
@@ -2280,7 +2280,7 @@ type JobSelectionTagMatch string
 
 // JobSpec The definition of a job. Exactly one of `cronExpression`, `interval`, `runAt` and `trigger` is given.
 type JobSpec struct {
-	// Calendars Calendars that each have to admit an instant. An id that is not one of the tenant's calendars is refused.
+	// Calendars Calendars that each have to admit a scheduled time. An id that is not one of the tenant's calendars is refused.
 	Calendars *[]JobCalendar `json:"calendars,omitempty"`
 
 	// ConcurrencyKey A template for a key: of all executions of the tenant with the same key, whatever job they are of, at most one runs at a time, and the others wait (`waitingOn` says so). Text with up to 10 placeholders `{{path}}`, where the path begins with `config` (the job's), `parameters` (the execution's) or `job` (`job.id`, `job.name`, `job.jobType`) and goes down by names and by positions in lists, separated by dots; there are no functions. It is rendered once, when the execution is made. A placeholder that finds no text, number or boolean renders to nothing; where the whole key is empty, no limit applies. A key of more than 256 bytes is cut, with a hash of the whole at its end. Between two attempts of an execution the key is free for others.
@@ -2310,7 +2310,7 @@ type JobSpec struct {
 	// DstOverlap Which pass of a local time that comes twice runs. For expressions that name hours.
 	DstOverlap *DstOverlap `json:"dstOverlap,omitempty"`
 
-	// EndDate No run at or after this instant, which lies after `startDate`.
+	// EndDate No run at or after this time, which lies after `startDate`.
 	EndDate nullable.Nullable[time.Time] `json:"endDate,omitempty"`
 
 	// Interval Fixed distance between runs, 1 s to 366 days in whole milliseconds, as ISO 8601 duration without years and months (`PT30S`, `P1D`; a day is 24 hours) or Go duration (`30s`). Answered as ISO 8601 in one form, with days, hours, minutes and seconds: `90m` and `PT90M` are `PT1H30M`. It counts from the creation of the job, or from the change of the interval.
@@ -2318,7 +2318,7 @@ type JobSpec struct {
 	// Example: PT30S
 	Interval nullable.Nullable[string] `json:"interval,omitempty"`
 
-	// JitterSeconds Spreads the instants: each run starts up to so many seconds after its slot, always the same for the same job and slot, and never as late as the next slot.
+	// JitterSeconds Spreads the scheduled times: each run starts up to so many seconds after its slot, always the same for the same job and slot, and never as late as the next slot.
 	JitterSeconds *int `json:"jitterSeconds,omitempty"`
 
 	// JobType `http` calls a URL, `function` runs a function.
@@ -2332,13 +2332,13 @@ type JobSpec struct {
 	// Example: 1000
 	MaxExecutions nullable.Nullable[int64] `json:"maxExecutions,omitempty"`
 
-	// MisfireGraceSeconds An instant that is promoted at most so late runs as if it were on time.
+	// MisfireGraceSeconds A scheduled time that is promoted at most so late runs as if it were on time.
 	MisfireGraceSeconds *int `json:"misfireGraceSeconds,omitempty"`
 
-	// MisfireLimit How many late instants run at one catching up; of more, the newest.
+	// MisfireLimit How many late scheduled times run when the job catches up; of more, the newest.
 	MisfireLimit *int `json:"misfireLimit,omitempty"`
 
-	// MisfirePolicy What happens to instants that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
+	// MisfirePolicy What happens to scheduled times that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
 	MisfirePolicy *MisfirePolicy `json:"misfirePolicy,omitempty"`
 
 	// Name For people; need not be unique.
@@ -2346,7 +2346,7 @@ type JobSpec struct {
 	// Example: morning report
 	Name string `json:"name"`
 
-	// OverlapPolicy What happens to a due instant while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
+	// OverlapPolicy What happens to a scheduled time that comes while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
 	OverlapPolicy *OverlapPolicy `json:"overlapPolicy,omitempty"`
 
 	// OverlapQueueLimit How many executions may wait for a place under `queue_all`.
@@ -2358,12 +2358,12 @@ type JobSpec struct {
 	// RetryConfig When a failed attempt is made again. In answers every field is present.
 	RetryConfig *RetryConfig `json:"retryConfig,omitempty"`
 
-	// RunAt The only instant at which the job runs.
+	// RunAt The only time at which the job runs.
 	//
 	// Example: 2026-03-01T09:00:00+08:00
 	RunAt nullable.Nullable[time.Time] `json:"runAt,omitempty"`
 
-	// StartDate No run before this instant.
+	// StartDate No run before this time.
 	StartDate nullable.Nullable[time.Time] `json:"startDate,omitempty"`
 	Tags      *[]string                    `json:"tags,omitempty"`
 
@@ -2384,7 +2384,7 @@ type JobSpec struct {
 // JobSpecTrigger `manual` says that the job has no schedule and runs only when it is triggered. Exactly one of `cronExpression`, `interval`, `runAt` and this has to be given, so that a schedule that was left out by mistake is noticed.
 type JobSpecTrigger string
 
-// JobStatus `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule is over, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
+// JobStatus `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule has ended, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
 type JobStatus string
 
 // JobType `http` calls a URL, `function` runs a function.
@@ -2457,7 +2457,7 @@ type JobVersionSummary struct {
 
 // Lane defines model for Lane.
 type Lane struct {
-	// Delayed That wait for their instant, such as that of a retry.
+	// Delayed That wait for their time, such as that of a retry.
 	//
 	// Example: 0
 	Delayed int64 `json:"delayed"`
@@ -2538,7 +2538,7 @@ type Metrics struct {
 		// Example: 3
 		Retried int64 `json:"retried"`
 
-		// Skipped Due instants that did not run, `missed` ones included.
+		// Skipped Scheduled times that did not run, `missed` ones included.
 		//
 		// Example: 2
 		Skipped int64 `json:"skipped"`
@@ -2611,7 +2611,7 @@ type MetricsCount struct {
 		// Example: 3
 		Retried int64 `json:"retried"`
 
-		// Skipped Due instants that did not run, `missed` ones included.
+		// Skipped Scheduled times that did not run, `missed` ones included.
 		//
 		// Example: 2
 		Skipped int64 `json:"skipped"`
@@ -2656,7 +2656,7 @@ type MetricsHistory struct {
 	Items []MetricsCount `json:"items"`
 }
 
-// MisfirePolicy What happens to instants that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
+// MisfirePolicy What happens to scheduled times that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
 type MisfirePolicy string
 
 // NewAPIKey defines model for NewApiKey.
@@ -2733,7 +2733,7 @@ type Occurrence struct {
 	ScheduledAt nullable.Nullable[time.Time] `json:"scheduledAt"`
 }
 
-// OverlapPolicy What happens to a due instant while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
+// OverlapPolicy What happens to a scheduled time that comes while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
 type OverlapPolicy string
 
 // PauseRequest defines model for PauseRequest.
@@ -2743,7 +2743,7 @@ type PauseRequest struct {
 	// Example: the target is being moved
 	Reason *string `json:"reason,omitempty"`
 
-	// Until The pause ends by itself then, an instant in the future; what it held back is treated as the job's `misfirePolicy` says. Without it, the pause lasts until somebody resumes the job.
+	// Until The pause ends by itself then, a time in the future; what it held back is treated as the job's `misfirePolicy` says. Without it, the pause lasts until somebody resumes the job.
 	//
 	// Example: 2026-03-02T06:00:00Z
 	Until nullable.Nullable[time.Time] `json:"until,omitempty"`
@@ -2788,11 +2788,11 @@ type ReadinessStatus string
 
 // ResumeRequest defines model for ResumeRequest.
 type ResumeRequest struct {
-	// MisfirePolicy What happens to the instants that the pause held back: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to the job's `misfireLimit`. Without it, what the job's `misfirePolicy` says.
+	// MisfirePolicy What happens to the scheduled times that the pause held back: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to the job's `misfireLimit`. Without it, what the job's `misfirePolicy` says.
 	MisfirePolicy *ResumeRequestMisfirePolicy `json:"misfirePolicy,omitempty"`
 }
 
-// ResumeRequestMisfirePolicy What happens to the instants that the pause held back: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to the job's `misfireLimit`. Without it, what the job's `misfirePolicy` says.
+// ResumeRequestMisfirePolicy What happens to the scheduled times that the pause held back: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to the job's `misfireLimit`. Without it, what the job's `misfirePolicy` says.
 type ResumeRequestMisfirePolicy string
 
 // RetryConfig When a failed attempt is made again. In answers every field is present.
@@ -2827,7 +2827,7 @@ type SchedulePreview struct {
 	// Occurrences In the order of `nominalAt`; empty for a job that runs only when triggered.
 	Occurrences []Occurrence `json:"occurrences"`
 
-	// Timezone The zone whose offset the instants have.
+	// Timezone The zone whose offset the times have.
 	//
 	// Example: Europe/Berlin
 	Timezone string            `json:"timezone"`
@@ -3000,7 +3000,7 @@ type Status struct {
 	// Example: 4
 	ActiveWorkers int `json:"activeWorkers"`
 	Executions    struct {
-		// Delayed That wait for their instant, such as that of a retry.
+		// Delayed That wait for their time, such as that of a retry.
 		//
 		// Example: 0
 		Delayed int64 `json:"delayed"`
@@ -3032,7 +3032,7 @@ type Status struct {
 		Total int64 `json:"total"`
 	} `json:"jobs"`
 
-	// PromotionLagSeconds How late the oldest due instant is that has not become an execution yet; 0 where there is none.
+	// PromotionLagSeconds How late the oldest scheduled time is that has not become an execution yet; 0 where there is none.
 	//
 	// Example: 0.02
 	PromotionLagSeconds float64 `json:"promotionLagSeconds"`
@@ -3142,7 +3142,7 @@ type TenantLimits struct {
 	// Example: 1000
 	MaxCalendars nullable.Nullable[int] `json:"maxCalendars,omitempty"`
 
-	// MaxExecutionsPerDay Executions that are made in a day of UTC, by the schedule, by triggers and retries, and by backfills; each counts once, on the day on which it is made. A due instant beyond it becomes an execution that is `skipped` and says why, a trigger or retry is answered 429, and a backfill waits for the next day. What is `skipped` or `missed` does not count, nor do further attempts of an execution.
+	// MaxExecutionsPerDay Executions that are made in a day of UTC, by the schedule, by triggers and retries, and by backfills; each counts once, on the day on which it is made. A scheduled time beyond it becomes an execution that is `skipped` and says why, a trigger or retry is answered 429, and a backfill waits for the next day. What is `skipped` or `missed` does not count, nor do further attempts of an execution.
 	//
 	// Example: 100000
 	MaxExecutionsPerDay nullable.Nullable[int] `json:"maxExecutionsPerDay,omitempty"`
@@ -3177,12 +3177,12 @@ type TenantLimits struct {
 	// Example: 1000000
 	MaxWaiting nullable.Nullable[int] `json:"maxWaiting,omitempty"`
 
-	// MaxWaitingPerJob Executions of one job that wait. Where as many wait as may, a trigger, a retry and a new backfill are answered 429, a due instant becomes an execution that is `skipped` and says why, and a running backfill makes nothing until there is room. Exact up to 1000; above that, what waits is counted about every second, and more may wait by what is made meanwhile.
+	// MaxWaitingPerJob Executions of one job that wait. Where as many wait as may, a trigger, a retry and a new backfill are answered 429, a due scheduled time becomes an execution that is `skipped` and says why, and a running backfill makes nothing until there is room. Exact up to 1000; above that, what waits is counted about every second, and more may wait by what is made meanwhile.
 	//
 	// Example: 100000
 	MaxWaitingPerJob nullable.Nullable[int] `json:"maxWaitingPerJob,omitempty"`
 
-	// MinIntervalSeconds The smallest distance between two instants of a schedule, looked for among its next 100. Jobs that are stored already stay as they are.
+	// MinIntervalSeconds The smallest distance between two scheduled times of a schedule, looked for among its next 100. Jobs that are stored already stay as they are.
 	//
 	// Example: 60
 	MinIntervalSeconds nullable.Nullable[int] `json:"minIntervalSeconds,omitempty"`
@@ -3587,10 +3587,10 @@ type ListAuditParams struct {
 	// ObjectID Only changes of the thing with this id; of a secret, its name.
 	ObjectID *string `form:"objectId,omitempty" json:"objectId,omitempty"`
 
-	// From Only changes at or after this instant.
+	// From Only changes at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only changes before this instant, which lies after `from`.
+	// To Only changes before this time, which lies after `from`.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
 	// Limit How many items a page has at most.
@@ -3659,16 +3659,16 @@ type ListExecutionsParams struct {
 	// TriggeredBy Only executions that this `sub` asked for.
 	TriggeredBy *TriggeredBy `form:"triggeredBy,omitempty" json:"triggeredBy,omitempty"`
 
-	// From Only executions with `scheduledAt` at or after this instant.
+	// From Only executions with `scheduledAt` at or after this time.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only executions with `scheduledAt` before this instant, which lies after `from`.
+	// To Only executions with `scheduledAt` before this time, which lies after `from`.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CreatedFrom Only what was created at or after this instant.
+	// CreatedFrom Only what was created at or after this time.
 	CreatedFrom *CreatedFrom `form:"createdFrom,omitempty" json:"createdFrom,omitempty"`
 
-	// CreatedTo Only what was created before this instant, which lies after `createdFrom`.
+	// CreatedTo Only what was created before this time, which lies after `createdFrom`.
 	CreatedTo *CreatedTo `form:"createdTo,omitempty" json:"createdTo,omitempty"`
 
 	// Sort What the list is ordered by; with a minus, backwards.
@@ -3698,10 +3698,10 @@ type BulkRetryExecutionsParams struct {
 
 // GetExecutionStatsParams defines parameters for GetExecutionStats.
 type GetExecutionStatsParams struct {
-	// From The first instant that counts; 24 hours before `to`, where it is left out.
+	// From The first time that counts; 24 hours before `to`, where it is left out.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
-	// To The first instant that does not count any more, at most 31 days after `from`; now, where it is left out.
+	// To The first time that does not count any more, at most 31 days after `from`; now, where it is left out.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
 	// GroupBy What the groups are; without it there are none. Hours and days are in order of time and those without an execution are left out; other groups come the most frequent first, at most 1000 of them.
@@ -3749,16 +3749,16 @@ type ListJobsParams struct {
 	// CreatedBy Only what this `sub` created.
 	CreatedBy *CreatedBy `form:"createdBy,omitempty" json:"createdBy,omitempty"`
 
-	// CreatedFrom Only what was created at or after this instant.
+	// CreatedFrom Only what was created at or after this time.
 	CreatedFrom *CreatedFrom `form:"createdFrom,omitempty" json:"createdFrom,omitempty"`
 
-	// CreatedTo Only what was created before this instant, which lies after `createdFrom`.
+	// CreatedTo Only what was created before this time, which lies after `createdFrom`.
 	CreatedTo *CreatedTo `form:"createdTo,omitempty" json:"createdTo,omitempty"`
 
-	// NextExecutionFrom Only active jobs with `nextExecutionAt` at or after this instant.
+	// NextExecutionFrom Only active jobs with `nextExecutionAt` at or after this time.
 	NextExecutionFrom *time.Time `form:"nextExecutionFrom,omitempty" json:"nextExecutionFrom,omitempty"`
 
-	// NextExecutionTo Only active jobs with `nextExecutionAt` before this instant.
+	// NextExecutionTo Only active jobs with `nextExecutionAt` before this time.
 	NextExecutionTo *time.Time `form:"nextExecutionTo,omitempty" json:"nextExecutionTo,omitempty"`
 
 	// Sort What the list is ordered by; with a minus, backwards. `name` regardless of case. By `nextExecutionAt` and `lastExecutionAt`, jobs without one stand last. Other orders than `createdAt` sort 10,000 jobs at most: of more, the call is answered 400 until `createdFrom` and `createdTo` leave fewer.
@@ -3839,16 +3839,16 @@ type ListJobExecutionsParams struct {
 	// TriggeredBy Only executions that this `sub` asked for.
 	TriggeredBy *TriggeredBy `form:"triggeredBy,omitempty" json:"triggeredBy,omitempty"`
 
-	// From Only executions with `scheduledAt` at or after this instant.
+	// From Only executions with `scheduledAt` at or after this time.
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only executions with `scheduledAt` before this instant, which lies after `from`.
+	// To Only executions with `scheduledAt` before this time, which lies after `from`.
 	To *To `form:"to,omitempty" json:"to,omitempty"`
 
-	// CreatedFrom Only what was created at or after this instant.
+	// CreatedFrom Only what was created at or after this time.
 	CreatedFrom *CreatedFrom `form:"createdFrom,omitempty" json:"createdFrom,omitempty"`
 
-	// CreatedTo Only what was created before this instant, which lies after `createdFrom`.
+	// CreatedTo Only what was created before this time, which lies after `createdFrom`.
 	CreatedTo *CreatedTo `form:"createdTo,omitempty" json:"createdTo,omitempty"`
 
 	// Sort What the list is ordered by; with a minus, backwards.
@@ -3875,7 +3875,7 @@ type PreviewScheduleParams struct {
 	// Count How many that run to show; at most as many that do not run come on top.
 	Count *int `form:"count,omitempty" json:"count,omitempty"`
 
-	// From Only occurrences at or after this instant; now, where it is left out.
+	// From Only occurrences at or after this time; now, where it is left out.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 }
 
@@ -3914,10 +3914,10 @@ type ListMetricsParams struct {
 	// Scope Whose numbers; those of the whole `service` are for platform administrators, others are answered 403.
 	Scope *ListMetricsParamsScope `form:"scope,omitempty" json:"scope,omitempty"`
 
-	// From Only numbers taken at or after this instant; one hour before `to`, where it is left out.
+	// From Only numbers taken at or after this time; one hour before `to`, where it is left out.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Only numbers taken before this instant, which lies after `from`; now, where it is left out.
+	// To Only numbers taken before this time, which lies after `from`; now, where it is left out.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
 	// Limit How many at most.

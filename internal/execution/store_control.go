@@ -32,7 +32,7 @@ func (s *Store) Cancel(ctx context.Context, who tenant.Actor, id uuid.UUID, reas
 		}
 		e, err = get(ctx, tx, who, id)
 		if err == nil && e.Status.Terminal() && e.Status != Cancelled {
-			return stateFault("EXECUTION_OVER", "the execution has finished: there is nothing left to cancel", e.Status)
+			return stateFault("EXECUTION_FINISHED", "the execution has finished: there is nothing left to cancel", e.Status)
 		}
 		return err
 	})

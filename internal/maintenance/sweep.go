@@ -165,7 +165,7 @@ func (m *Maintainer) reassigned(ctx context.Context, now time.Time, rows []dispa
 		ended = append(ended, r.Freed)
 		if r.Verdict != "parked" {
 			report.Ended++
-			m.c.Metrics.ExecutionOver(r.JobType, r.Verdict, 0)
+			m.c.Metrics.ExecutionFinished(r.JobType, r.Verdict, 0)
 		}
 	}
 	report.Reclaimed += len(rows)
@@ -182,7 +182,7 @@ func (m *Maintainer) settleParked(ctx context.Context, now time.Time, report *Sw
 			report.Settled++
 			m.c.Log.InfoContext(ctx, "the end of a parked execution is stored", "execution_id", s.ID, "status", s.Status)
 			if s.Status != "retrying" {
-				m.c.Metrics.ExecutionOver(s.JobType, s.Status, s.Ran)
+				m.c.Metrics.ExecutionFinished(s.JobType, s.Status, s.Ran)
 			}
 		}
 		for _, r := range tried.Refused {

@@ -121,7 +121,7 @@ func TestBulkOnExecutions(t *testing.T) {
 	worker.claim(runs, failed)
 	worker.complete(false, failed)
 	_, done, faults := b.bulk(t, "/executions/bulk/cancel", `{"ids":`+ids(t, failed, theirs)+`}`)
-	if len(done) != 0 || faults[failed] != "EXECUTION_OVER" || faults[theirs] != "EXECUTION_NOT_FOUND" {
+	if len(done) != 0 || faults[failed] != "EXECUTION_FINISHED" || faults[theirs] != "EXECUTION_NOT_FOUND" {
 		t.Errorf("done %v, faults %v", done, faults)
 	}
 	_, done, faults = b.bulk(t, "/executions/bulk/cancel", `{"filter":{"jobId":"`+made.String()+`"}}`)

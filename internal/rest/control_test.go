@@ -173,7 +173,7 @@ func TestCancelAnExecution(t *testing.T) {
 	done := b.makeExecution(t, b.ours, b.makeJob(t, b.ours).ID).ID
 	worker.claim(done)
 	worker.complete(true, done)
-	over := refused(t, cancel(done), http.StatusConflict, "EXECUTION_OVER")
+	over := refused(t, cancel(done), http.StatusConflict, "EXECUTION_FINISHED")
 	if len(over.Error.Details) != 1 || over.Error.Details[0] != (api.ErrorDetail{Field: "status", Rule: "state", Message: "completed"}) {
 		t.Errorf("details are %+v", over.Error.Details)
 	}

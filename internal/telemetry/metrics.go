@@ -183,9 +183,9 @@ func (m *Metrics) Failure(operation, kind string) {
 	m.errors.WithLabelValues(operation, kind).Inc()
 }
 
-// ExecutionOver counts an execution that reached a terminal status. ran is
+// ExecutionFinished counts an execution that reached a terminal status. ran is
 // how long its last attempt took, zero if it never started.
-func (m *Metrics) ExecutionOver(jobType, status string, ran time.Duration) {
+func (m *Metrics) ExecutionFinished(jobType, status string, ran time.Duration) {
 	m.executions.WithLabelValues(jobType, status).Inc()
 	m.jobExecutions.WithLabelValues(jobType, status).Inc()
 	if ran > 0 {

@@ -13,8 +13,8 @@ import (
 func everything(m *Metrics) {
 	m.Operation("promote", "ok", 3*time.Millisecond)
 	m.Failure("promote", "unavailable")
-	m.ExecutionOver("http", "completed", 200*time.Millisecond)
-	m.ExecutionOver("http", "cancelled", 0)
+	m.ExecutionFinished("http", "completed", 200*time.Millisecond)
+	m.ExecutionFinished("http", "cancelled", 0)
 	m.SetActiveJobs(4)
 	m.SetQueueSize("high", 12)
 	m.SetBacklog("waiting", "http", "high", 7)

@@ -109,7 +109,7 @@ func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.
 			w.logFailure(ctx, e, v.Status)
 		default:
 			w.logFailure(ctx, e, v.Status)
-			w.Metrics.ExecutionOver(v.JobType, v.Status, e.outcome.Took())
+			w.Metrics.ExecutionFinished(v.JobType, v.Status, e.outcome.Took())
 		}
 		w.done(e)
 		if len(v.Next) > 0 {

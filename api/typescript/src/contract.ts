@@ -159,7 +159,7 @@ export interface paths {
         get: operations["getCalendar"];
         /**
          * Replace a calendar
-         * @description Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next instant of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no instant at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
+         * @description Replaces the whole calendar; what is left out gets its default. The jobs that name it are due by it at once: the next scheduled time of each is computed anew, and what is due already stays due. Answers 409 where it would leave a job of the tenant no scheduled time at all, which it names, where more than 1000 jobs name the calendar or their calendars have more than 3,000,000 days together, and where another calendar has the name. With `If-Match`, only if nobody changed the calendar meanwhile.
          */
         put: operations["updateCalendar"];
         post?: never;
@@ -222,7 +222,7 @@ export interface paths {
         };
         /**
          * Read an execution
-         * @description The execution with all its attempts, whether it waits, runs or is over.
+         * @description The execution with all its attempts, whether it waits, runs or is finished.
          */
         get: operations["getExecution"];
         put?: never;
@@ -270,7 +270,7 @@ export interface paths {
         put?: never;
         /**
          * Run an execution again
-         * @description Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only what is over can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
+         * @description Makes a new execution of the same job with the same `parameters`, whatever the job's schedule and state, and answers at once. It runs the job's definition as it is now, `triggerType` is `retry`, and `scheduledAt` is now. The new one names the old one (`retryOf`) and the old one the new one (`retriedAs`). Only a finished execution can be run again, anything else answers 409 with its state, and so does one whose job was deleted. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same execution as it was then, and runs nothing.
          */
         post: operations["retryExecution"];
         delete?: never;
@@ -328,7 +328,7 @@ export interface paths {
         };
         /**
          * Count what executions came to
-         * @description Counts executions that are over, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one instant. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
+         * @description Counts finished executions, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one time. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
          */
         get: operations["getExecutionStats"];
         put?: never;
@@ -354,7 +354,7 @@ export interface paths {
         put?: never;
         /**
          * Create a job
-         * @description Stores the definition and computes its first due instant. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
+         * @description Stores the definition and computes its first scheduled time. With an `Idempotency-Key`, sending the same request again within 24 hours answers the same job and creates nothing.
          */
         post: operations["createJob"];
         delete?: never;
@@ -386,7 +386,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a job
-         * @description No due instant becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
+         * @description No scheduled time becomes a run any more, what waits is cancelled, what runs is asked to end. The job's executions stay readable until retention removes them.
          */
         delete: operations["deleteJob"];
         options?: never;
@@ -416,7 +416,7 @@ export interface paths {
         put?: never;
         /**
          * Run a job again for a past range
-         * @description Makes one execution for each instant that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with the instant as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due instants come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
+         * @description Makes one execution for each scheduled time that the job's schedule, as it is now, has from `from` to `to`, oldest first and at most `ratePerMinute` of them a minute, whatever ran then and whatever the job's state. Each runs the job's definition as it is now, with that time as its `scheduledAt` and `backfill` as its `triggerType`. As many run at once as the job's `maxConcurrent` allows; due executions come before them. With `dryRun`, answers 200 with what would be made and stores nothing, nor the `Idempotency-Key`. With one, sending the same request again within 24 hours answers the same backfill as it was then.
          */
         post: operations["createBackfill"];
         delete?: never;
@@ -535,7 +535,7 @@ export interface paths {
         put?: never;
         /**
          * Resume a job
-         * @description Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these instants has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no instant left answers 409: replace its definition instead.
+         * @description Makes the schedule fire again. What the pause held back is treated as `misfirePolicy` says, and each of these scheduled times has an execution, `missed` where it does not run. A job that was parked, because it could not be promoted, goes on where it stopped in the same way. Resuming an active job changes nothing. A job whose schedule has no scheduled time left answers 409: replace its definition instead.
          */
         post: operations["resumeJob"];
         delete?: never;
@@ -581,7 +581,7 @@ export interface paths {
         put?: never;
         /**
          * Stop a job
-         * @description Makes the job `inactive`: no due instant becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
+         * @description Makes the job `inactive`: no scheduled time becomes a run any more. Its executions that wait are cancelled in the same step, those that run are asked to end, normally within a second, and its backfills are cancelled. Stopping a job that is inactive keeps its reason and cancels what is active. `POST /jobs/{id}/resume` starts the schedule again.
          */
         post: operations["stopJob"];
         delete?: never;
@@ -1387,7 +1387,7 @@ export interface components {
         ApiKeySpec: {
             /**
              * Format: date-time
-             * @description The key stops working then, an instant in the future; null or nothing means never.
+             * @description The key stops working then, a time in the future; null or nothing means never.
              */
             expiresAt?: string | null;
             /**
@@ -1578,12 +1578,12 @@ export interface components {
         BackfillPlan: {
             /**
              * Format: date-time
-             * @description The first instant; null where there is none.
+             * @description The first scheduled time; null where there is none.
              */
             firstAt: string | null;
             /**
              * Format: date-time
-             * @description The last instant.
+             * @description The last scheduled time.
              */
             lastAt: string | null;
             /**
@@ -1600,7 +1600,7 @@ export interface components {
             dryRun?: boolean;
             /**
              * Format: date-time
-             * @description The first instant that counts; it may lie as far back as executions are kept (`RETENTION_MONTHS`, 13 calendar months unless configured otherwise).
+             * @description The first time that counts; it may lie as far back as executions are kept (`RETENTION_MONTHS`, 13 calendar months unless configured otherwise).
              */
             from: string;
             /**
@@ -1617,12 +1617,12 @@ export interface components {
             ratePerMinute?: number;
             /**
              * Format: date-time
-             * @description The first instant that does not count any more; after `from`, and not in the future. At most 10,000 instants lie between.
+             * @description The first time that does not count any more; after `from`, and not in the future. At most 10,000 scheduled times lie between.
              */
             to: string;
         };
         /**
-         * @description `running`: executions are still to be made, or are not over; `completed`: all are over; `cancelled`: somebody cancelled it, or the job was deleted.
+         * @description `running`: executions are still to be made, or are not finished; `completed`: all are finished; `cancelled`: somebody cancelled it, or the job was deleted.
          * @enum {string}
          */
         BackfillStatus: "running" | "completed" | "cancelled";
@@ -1664,7 +1664,7 @@ export interface components {
             /** @description The overrides that were given. */
             parameters: Record<string, unknown> | null;
             /**
-             * @description The percentage of instants whose execution is over.
+             * @description The percentage of scheduled times whose execution is finished.
              * @example 100
              */
             progress: number;
@@ -1676,7 +1676,7 @@ export interface components {
             /** Format: date-time */
             to: string;
             /**
-             * @description How many instants the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end.
+             * @description How many scheduled times the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end.
              * @example 32
              */
             total: number;
@@ -1964,13 +1964,13 @@ export interface components {
             maxAttempts: number;
             /**
              * Format: int64
-             * @description Of a `missed` execution that stands for several due instants, how many.
+             * @description Of a `missed` execution that stands for several scheduled times, how many.
              * @example 12
              */
             missedCount: number | null;
             /**
              * Format: date-time
-             * @description The last of these instants; `scheduledAt` is the first.
+             * @description The last of these times; `scheduledAt` is the first.
              */
             missedUntil: string | null;
             /**
@@ -2011,7 +2011,7 @@ export interface components {
             retryOf: string | null;
             /**
              * Format: date-time
-             * @description The due instant, or that of the trigger.
+             * @description The scheduled time, or the time of the trigger.
              */
             scheduledAt: string;
             /**
@@ -2068,7 +2068,7 @@ export interface components {
              */
             jobName: string | null;
             /**
-             * @description The state, type, trigger or job's id; of an hour or a day its first instant, with the offset of the zone.
+             * @description The state, type, trigger or job's id; of an hour or a day its first moment, with the offset of the zone.
              * @example 2026-03-01T00:00:00+08:00
              */
             key: string;
@@ -2137,7 +2137,7 @@ export interface components {
             completed: number;
             /**
              * Format: int64
-             * @description How many are over; a `missed` one that stands for several due instants counts once.
+             * @description How many are finished; a `missed` one that stands for several scheduled times counts once.
              * @example 412
              */
             count: number;
@@ -2355,7 +2355,7 @@ export interface components {
             endDate: string | null;
             /**
              * Format: int64
-             * @description How many due instants became executions.
+             * @description How many scheduled times became executions.
              * @example 412
              */
             executionCount: number;
@@ -2371,7 +2371,7 @@ export interface components {
             jobType: components["schemas"]["JobType"];
             /**
              * Format: date-time
-             * @description The due instant that was promoted last.
+             * @description The scheduled time that was promoted last.
              */
             lastExecutionAt: string | null;
             /** @example 1 */
@@ -2390,7 +2390,7 @@ export interface components {
             name: string;
             /**
              * Format: date-time
-             * @description The next due instant; null while the schedule does not fire.
+             * @description The next scheduled time; null while the schedule does not fire.
              */
             nextExecutionAt: string | null;
             overlapPolicy: components["schemas"]["OverlapPolicy"];
@@ -2405,12 +2405,12 @@ export interface components {
             priority: number;
             /**
              * Format: date-time
-             * @description When the service last recounted this job's due instants, which it does by samples.
+             * @description When the service last compared this job's scheduled times with its executions, which it does by samples.
              */
             reconciledAt: string | null;
             /**
              * Format: int64
-             * @description What the recount found: executions beyond (above 0) or short of (below 0) the due instants; 0 is right.
+             * @description What reconciling found: executions beyond (above 0) or short of (below 0) the scheduled times; 0 is right.
              * @example 0
              */
             reconciledDifference: number | null;
@@ -2565,7 +2565,7 @@ export interface components {
         /** @description The definition of a job. Exactly one of `cronExpression`, `interval`, `runAt` and `trigger` is given. */
         JobSpec: {
             /**
-             * @description Calendars that each have to admit an instant. An id that is not one of the tenant's calendars is refused.
+             * @description Calendars that each have to admit a scheduled time. An id that is not one of the tenant's calendars is refused.
              * @default []
              */
             calendars?: components["schemas"]["JobCalendar"][];
@@ -2591,7 +2591,7 @@ export interface components {
             dstOverlap?: components["schemas"]["DstOverlap"];
             /**
              * Format: date-time
-             * @description No run at or after this instant, which lies after `startDate`.
+             * @description No run at or after this time, which lies after `startDate`.
              */
             endDate?: string | null;
             /**
@@ -2600,7 +2600,7 @@ export interface components {
              */
             interval?: string | null;
             /**
-             * @description Spreads the instants: each run starts up to so many seconds after its slot, always the same for the same job and slot, and never as late as the next slot.
+             * @description Spreads the scheduled times: each run starts up to so many seconds after its slot, always the same for the same job and slot, and never as late as the next slot.
              * @default 0
              */
             jitterSeconds?: number;
@@ -2617,12 +2617,12 @@ export interface components {
              */
             maxExecutions?: number | null;
             /**
-             * @description An instant that is promoted at most so late runs as if it were on time.
+             * @description A scheduled time that is promoted at most so late runs as if it were on time.
              * @default 60
              */
             misfireGraceSeconds?: number;
             /**
-             * @description How many late instants run at one catching up; of more, the newest.
+             * @description How many late scheduled times run when the job catches up; of more, the newest.
              * @default 100
              */
             misfireLimit?: number;
@@ -2646,13 +2646,13 @@ export interface components {
             retryConfig?: components["schemas"]["RetryConfig"];
             /**
              * Format: date-time
-             * @description The only instant at which the job runs.
+             * @description The only time at which the job runs.
              * @example 2026-03-01T09:00:00+08:00
              */
             runAt?: string | null;
             /**
              * Format: date-time
-             * @description No run before this instant.
+             * @description No run before this time.
              */
             startDate?: string | null;
             /** @default [] */
@@ -2675,7 +2675,7 @@ export interface components {
             trigger?: "manual" | null;
         } & (components["schemas"]["HttpJob"] | components["schemas"]["FunctionJob"]);
         /**
-         * @description `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule is over, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
+         * @description `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule has ended, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
          * @enum {string}
          */
         JobStatus: "active" | "paused" | "inactive";
@@ -2750,7 +2750,7 @@ export interface components {
         Lane: {
             /**
              * Format: int64
-             * @description That wait for their instant, such as that of a retry.
+             * @description That wait for their time, such as that of a retry.
              * @example 0
              */
             delayed: number;
@@ -2859,7 +2859,7 @@ export interface components {
                 retried: number;
                 /**
                  * Format: int64
-                 * @description Due instants that did not run, `missed` ones included.
+                 * @description Scheduled times that did not run, `missed` ones included.
                  * @example 2
                  */
                 skipped: number;
@@ -2915,7 +2915,7 @@ export interface components {
             items: components["schemas"]["MetricsCount"][];
         };
         /**
-         * @description What happens to instants that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
+         * @description What happens to scheduled times that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
          * @default fire_once
          * @enum {string}
          */
@@ -2968,7 +2968,7 @@ export interface components {
             scheduledAt: string | null;
         };
         /**
-         * @description What happens to a due instant while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
+         * @description What happens to a scheduled time that comes while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
          * @default skip
          * @enum {string}
          */
@@ -2982,7 +2982,7 @@ export interface components {
             reason?: string;
             /**
              * Format: date-time
-             * @description The pause ends by itself then, an instant in the future; what it held back is treated as the job's `misfirePolicy` says. Without it, the pause lasts until somebody resumes the job.
+             * @description The pause ends by itself then, a time in the future; what it held back is treated as the job's `misfirePolicy` says. Without it, the pause lasts until somebody resumes the job.
              * @example 2026-03-02T06:00:00Z
              */
             until?: string | null;
@@ -3025,7 +3025,7 @@ export interface components {
         };
         ResumeRequest: {
             /**
-             * @description What happens to the instants that the pause held back: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to the job's `misfireLimit`. Without it, what the job's `misfirePolicy` says.
+             * @description What happens to the scheduled times that the pause held back: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to the job's `misfireLimit`. Without it, what the job's `misfirePolicy` says.
              * @enum {string}
              */
             misfirePolicy?: "skip" | "fire_once" | "fire_all";
@@ -3081,7 +3081,7 @@ export interface components {
             /** @description In the order of `nominalAt`; empty for a job that runs only when triggered. */
             occurrences: components["schemas"]["Occurrence"][];
             /**
-             * @description The zone whose offset the instants have.
+             * @description The zone whose offset the times have.
              * @example Europe/Berlin
              */
             timezone: string;
@@ -3227,7 +3227,7 @@ export interface components {
             executions: {
                 /**
                  * Format: int64
-                 * @description That wait for their instant, such as that of a retry.
+                 * @description That wait for their time, such as that of a retry.
                  * @example 0
                  */
                 delayed: number;
@@ -3273,7 +3273,7 @@ export interface components {
             };
             /**
              * Format: double
-             * @description How late the oldest due instant is that has not become an execution yet; 0 where there is none.
+             * @description How late the oldest scheduled time is that has not become an execution yet; 0 where there is none.
              * @example 0.02
              */
             promotionLagSeconds: number;
@@ -3359,7 +3359,7 @@ export interface components {
              */
             maxCalendars?: number | null;
             /**
-             * @description Executions that are made in a day of UTC, by the schedule, by triggers and retries, and by backfills; each counts once, on the day on which it is made. A due instant beyond it becomes an execution that is `skipped` and says why, a trigger or retry is answered 429, and a backfill waits for the next day. What is `skipped` or `missed` does not count, nor do further attempts of an execution.
+             * @description Executions that are made in a day of UTC, by the schedule, by triggers and retries, and by backfills; each counts once, on the day on which it is made. A scheduled time beyond it becomes an execution that is `skipped` and says why, a trigger or retry is answered 429, and a backfill waits for the next day. What is `skipped` or `missed` does not count, nor do further attempts of an execution.
              * @example 100000
              */
             maxExecutionsPerDay?: number | null;
@@ -3398,12 +3398,12 @@ export interface components {
              */
             maxWaiting?: number | null;
             /**
-             * @description Executions of one job that wait. Where as many wait as may, a trigger, a retry and a new backfill are answered 429, a due instant becomes an execution that is `skipped` and says why, and a running backfill makes nothing until there is room. Exact up to 1000; above that, what waits is counted about every second, and more may wait by what is made meanwhile.
+             * @description Executions of one job that wait. Where as many wait as may, a trigger, a retry and a new backfill are answered 429, a due scheduled time becomes an execution that is `skipped` and says why, and a running backfill makes nothing until there is room. Exact up to 1000; above that, what waits is counted about every second, and more may wait by what is made meanwhile.
              * @example 100000
              */
             maxWaitingPerJob?: number | null;
             /**
-             * @description The smallest distance between two instants of a schedule, looked for among its next 100. Jobs that are stored already stay as they are.
+             * @description The smallest distance between two scheduled times of a schedule, looked for among its next 100. Jobs that are stored already stay as they are.
              * @example 60
              */
             minIntervalSeconds?: number | null;
@@ -3674,7 +3674,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description `EXECUTION_OVER`: the execution ended otherwise already; `details` names its state. */
+        /** @description `EXECUTION_FINISHED`: the execution ended otherwise already; `details` names its state. */
         ExecutionOver: {
             headers: {
                 [name: string]: unknown;
@@ -3683,8 +3683,8 @@ export interface components {
                 /**
                  * @example {
                  *       "error": {
-                 *         "code": "EXECUTION_OVER",
-                 *         "message": "the execution is over: there is nothing left to cancel",
+                 *         "code": "EXECUTION_FINISHED",
+                 *         "message": "the execution has finished: there is nothing left to cancel",
                  *         "details": [
                  *           {
                  *             "field": "status",
@@ -4347,9 +4347,9 @@ export interface components {
         CalendarID: string;
         /** @description Only what this `sub` created. */
         CreatedBy: string;
-        /** @description Only what was created at or after this instant. */
+        /** @description Only what was created at or after this time. */
         CreatedFrom: string;
-        /** @description Only what was created before this instant, which lies after `createdFrom`. */
+        /** @description Only what was created before this time, which lies after `createdFrom`. */
         CreatedTo: string;
         /** @description The `nextCursor` of the page before; absent for the first page. */
         Cursor: string;
@@ -4361,7 +4361,7 @@ export interface components {
         ExecutionSort: "scheduledAt" | "-scheduledAt";
         /** @description Only executions in one of these states; may be repeated. */
         ExecutionStatuses: components["schemas"]["ExecutionStatus"][];
-        /** @description Only executions with `scheduledAt` at or after this instant. */
+        /** @description Only executions with `scheduledAt` at or after this time. */
         From: string;
         /** @description Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded. */
         IdempotencyKey: string;
@@ -4391,7 +4391,7 @@ export interface components {
         Tags: string[];
         /** @description The id of the tenant. */
         TenantID: string;
-        /** @description Only executions with `scheduledAt` before this instant, which lies after `from`. */
+        /** @description Only executions with `scheduledAt` before this time, which lies after `from`. */
         To: string;
         /** @description Only executions that this `sub` asked for. */
         TriggeredBy: string;
@@ -4613,7 +4613,7 @@ export interface operations {
                 actor?: string;
                 /** @description The `nextCursor` of the page before; absent for the first page. */
                 cursor?: components["parameters"]["Cursor"];
-                /** @description Only changes at or after this instant. */
+                /** @description Only changes at or after this time. */
                 from?: string;
                 /** @description How many items a page has at most. */
                 limit?: components["parameters"]["Limit"];
@@ -4621,7 +4621,7 @@ export interface operations {
                 objectId?: string;
                 /** @description Only changes of this kind of thing. */
                 objectType?: components["schemas"]["AuditObjectType"];
-                /** @description Only changes before this instant, which lies after `from`. */
+                /** @description Only changes before this time, which lies after `from`. */
                 to?: string;
             };
             header?: never;
@@ -4924,15 +4924,15 @@ export interface operations {
     listExecutions: {
         parameters: {
             query?: {
-                /** @description Only what was created at or after this instant. */
+                /** @description Only what was created at or after this time. */
                 createdFrom?: components["parameters"]["CreatedFrom"];
-                /** @description Only what was created before this instant, which lies after `createdFrom`. */
+                /** @description Only what was created before this time, which lies after `createdFrom`. */
                 createdTo?: components["parameters"]["CreatedTo"];
                 /** @description The `nextCursor` of the page before; absent for the first page. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Only failed executions with one of these; may be repeated. */
                 errorType?: components["parameters"]["ErrorTypes"];
-                /** @description Only executions with `scheduledAt` at or after this instant. */
+                /** @description Only executions with `scheduledAt` at or after this time. */
                 from?: components["parameters"]["From"];
                 /** @description What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated. */
                 include?: components["parameters"]["Include"];
@@ -4946,7 +4946,7 @@ export interface operations {
                 sort?: components["parameters"]["ExecutionSort"];
                 /** @description Only executions in one of these states; may be repeated. */
                 status?: components["parameters"]["ExecutionStatuses"];
-                /** @description Only executions with `scheduledAt` before this instant, which lies after `from`. */
+                /** @description Only executions with `scheduledAt` before this time, which lies after `from`. */
                 to?: components["parameters"]["To"];
                 /** @description Only executions that this `sub` asked for. */
                 triggeredBy?: components["parameters"]["TriggeredBy"];
@@ -5192,7 +5192,7 @@ export interface operations {
     getExecutionStats: {
         parameters: {
             query?: {
-                /** @description The first instant that counts; 24 hours before `to`, where it is left out. */
+                /** @description The first time that counts; 24 hours before `to`, where it is left out. */
                 from?: string;
                 /** @description What the groups are; without it there are none. Hours and days are in order of time and those without an execution are left out; other groups come the most frequent first, at most 1000 of them. */
                 groupBy?: "status" | "job" | "jobType" | "triggerType" | "hour" | "day";
@@ -5202,7 +5202,7 @@ export interface operations {
                 jobType?: components["schemas"]["JobType"];
                 /** @description IANA name of the zone on whose clock hours and days begin. */
                 timezone?: string;
-                /** @description The first instant that does not count any more, at most 31 days after `from`; now, where it is left out. */
+                /** @description The first time that does not count any more, at most 31 days after `from`; now, where it is left out. */
                 to?: string;
                 /** @description Only executions that this made. */
                 triggerType?: components["schemas"]["TriggerType"];
@@ -5239,9 +5239,9 @@ export interface operations {
             query?: {
                 /** @description Only what this `sub` created. */
                 createdBy?: components["parameters"]["CreatedBy"];
-                /** @description Only what was created at or after this instant. */
+                /** @description Only what was created at or after this time. */
                 createdFrom?: components["parameters"]["CreatedFrom"];
-                /** @description Only what was created before this instant, which lies after `createdFrom`. */
+                /** @description Only what was created before this time, which lies after `createdFrom`. */
                 createdTo?: components["parameters"]["CreatedTo"];
                 /** @description The `nextCursor` of the page before; absent for the first page. */
                 cursor?: components["parameters"]["Cursor"];
@@ -5249,9 +5249,9 @@ export interface operations {
                 jobType?: components["parameters"]["JobTypes"];
                 /** @description How many items a page has at most. */
                 limit?: components["parameters"]["Limit"];
-                /** @description Only active jobs with `nextExecutionAt` at or after this instant. */
+                /** @description Only active jobs with `nextExecutionAt` at or after this time. */
                 nextExecutionFrom?: string;
-                /** @description Only active jobs with `nextExecutionAt` before this instant. */
+                /** @description Only active jobs with `nextExecutionAt` before this time. */
                 nextExecutionTo?: string;
                 /** @description Only jobs whose name or description contains this text, whatever its case. */
                 q?: components["parameters"]["JobText"];
@@ -5667,15 +5667,15 @@ export interface operations {
     listJobExecutions: {
         parameters: {
             query?: {
-                /** @description Only what was created at or after this instant. */
+                /** @description Only what was created at or after this time. */
                 createdFrom?: components["parameters"]["CreatedFrom"];
-                /** @description Only what was created before this instant, which lies after `createdFrom`. */
+                /** @description Only what was created before this time, which lies after `createdFrom`. */
                 createdTo?: components["parameters"]["CreatedTo"];
                 /** @description The `nextCursor` of the page before; absent for the first page. */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Only failed executions with one of these; may be repeated. */
                 errorType?: components["parameters"]["ErrorTypes"];
-                /** @description Only executions with `scheduledAt` at or after this instant. */
+                /** @description Only executions with `scheduledAt` at or after this time. */
                 from?: components["parameters"]["From"];
                 /** @description What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated. */
                 include?: components["parameters"]["Include"];
@@ -5687,7 +5687,7 @@ export interface operations {
                 sort?: components["parameters"]["ExecutionSort"];
                 /** @description Only executions in one of these states; may be repeated. */
                 status?: components["parameters"]["ExecutionStatuses"];
-                /** @description Only executions with `scheduledAt` before this instant, which lies after `from`. */
+                /** @description Only executions with `scheduledAt` before this time, which lies after `from`. */
                 to?: components["parameters"]["To"];
                 /** @description Only executions that this `sub` asked for. */
                 triggeredBy?: components["parameters"]["TriggeredBy"];
@@ -5807,7 +5807,7 @@ export interface operations {
             query?: {
                 /** @description How many that run to show; at most as many that do not run come on top. */
                 count?: number;
-                /** @description Only occurrences at or after this instant; now, where it is left out. */
+                /** @description Only occurrences at or after this time; now, where it is left out. */
                 from?: string;
             };
             header?: never;
@@ -6350,13 +6350,13 @@ export interface operations {
     listMetrics: {
         parameters: {
             query?: {
-                /** @description Only numbers taken at or after this instant; one hour before `to`, where it is left out. */
+                /** @description Only numbers taken at or after this time; one hour before `to`, where it is left out. */
                 from?: string;
                 /** @description How many at most. */
                 limit?: number;
                 /** @description Whose numbers; those of the whole `service` are for platform administrators, others are answered 403. */
                 scope?: components["parameters"]["Scope"];
-                /** @description Only numbers taken before this instant, which lies after `from`; now, where it is left out. */
+                /** @description Only numbers taken before this time, which lies after `from`; now, where it is left out. */
                 to?: string;
             };
             header?: never;
