@@ -78,8 +78,10 @@ func Why(err error) string {
 // passes says whether what a SQLSTATE stands for ends by itself.
 func passes(code string) bool {
 	switch code[:2] {
-	case "08", "53", "57", "58", "F0", "XX": // connection, resources, an operator, the system, its files, a defect of its own
+	case "08", "53", "57", "58", "F0": // connection, resources, an operator, the system, its files
 		return true
+	case "XX": // a defect of its own, unless a row or an index entry is corrupt
+		return code != "XX001" && code != "XX002"
 	}
 	switch code {
 	case "40001", "40P01", "55P03", "55006", "25P03", "25006": // locks and roles of servers

@@ -172,7 +172,7 @@ func TestRefusedIsWhatRepeatingCannotMend(t *testing.T) {
 	for code, want := range map[string]bool{
 		"23514": true, "23505": true, "23502": true, "22003": true, "22P05": true, "22021": true, "54000": true, "P0001": true, "44000": true,
 		"40001": false, "40P01": false, "55P03": false, "57014": false, "57P01": false, "53100": false, "53200": false, "08006": false,
-		"58030": false, "25006": false, "XX000": false, "42501": false, "42P01": false,
+		"58030": false, "25006": false, "XX000": false, "XX001": true, "XX002": true, "42501": false, "42P01": false,
 	} {
 		if got := postgres.Refused(fmt.Errorf("write: %w", &pgconn.PgError{Code: code})); got != want {
 			t.Errorf("%s: refused %v, want %v", code, got, want)
