@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 	"github.com/scheduler-service/scheduler/internal/statistics"
+	"github.com/scheduler-service/scheduler/internal/version"
 )
 
 const (
@@ -109,7 +109,7 @@ func (s *server) GetStatus(ctx context.Context, _ api.GetStatusRequestObject) (a
 	}
 	h := s.health.get(ctx, s.Vitals.Health)
 	answer := api.GetStatus200JSONResponse{
-		Status: string(statusOf(h)), Version: programVersion(),
+		Status: string(statusOf(h)), Version: version.String(),
 		StartedAt: s.started.UTC(), UptimeSeconds: s.running.Elapsed().Seconds(), Time: s.Clock().UTC(),
 		PromotionLagSeconds: seen.Lag.Seconds(), ActiveWorkers: len(members),
 	}
@@ -122,15 +122,6 @@ func (s *server) GetStatus(ctx context.Context, _ api.GetStatusRequestObject) (a
 		answer.Executions.OldestWaitingSeconds = max(answer.Executions.OldestWaitingSeconds, lane.Oldest.Seconds())
 	}
 	return answer, nil
-}
-
-// programVersion is the version that the program was built as.
-func programVersion() string {
-	build, ok := debug.ReadBuildInfo()
-	if !ok || build.Main.Version == "" {
-		return "unknown"
-	}
-	return build.Main.Version
 }
 
 // ListQueues is GET /queues.

@@ -19,6 +19,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/statistics"
 	"github.com/scheduler-service/scheduler/internal/statistics/collect"
 	"github.com/scheduler-service/scheduler/internal/tenant"
+	"github.com/scheduler-service/scheduler/internal/version"
 )
 
 // over stores executions that are over, one each ms of durations.
@@ -164,7 +165,7 @@ func TestMonitoring(t *testing.T) {
 	status := read[api.Status](t, get(viewer, "/status"), http.StatusOK)
 	if status.Jobs.Total != 2 || status.Jobs.Active != 1 || status.Jobs.Paused != 1 || status.Executions.Running != 1 || status.Executions.Waiting != 1 ||
 		status.Executions.Delayed != 1 || math.Abs(status.Executions.OldestWaitingSeconds-60) > 120 || math.Abs(status.PromotionLagSeconds-10) > 120 ||
-		status.PromotionLagSeconds < 10 || status.ActiveWorkers != 1 || status.Status == "" || status.Version == "" {
+		status.PromotionLagSeconds < 10 || status.ActiveWorkers != 1 || status.Status == "" || status.Version != version.String() {
 		t.Errorf("the status is %+v", status)
 	}
 	queues := read[api.Queues](t, get(viewer, "/queues"), http.StatusOK)

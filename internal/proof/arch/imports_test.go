@@ -87,7 +87,7 @@ rest/cursor          |  |  |  |
 rest/contract        | api fault fault/suggest rest/strictjson | kin-openapi |  |
 rest/contract/responses |  |  |  |
 rest/reference       |  | swgui |  |
-rest                 | api apikey audit backfill calendar clock dispatch execution fault idempotency identity job ratelimit rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant turn | chi oapi | kin-openapi |
+rest                 | api apikey audit backfill calendar clock dispatch execution fault idempotency identity job ratelimit rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant turn version | chi oapi | kin-openapi |
 # wiring, and the programs
 app                  | apikey audit backfill calendar certificate clock config devstack egress execution executor executor/function executor/httpcall fleet identity identity/jwks job lease loop maintenance partition postgres promoter queue ratelimit rest retention secret secret/keyring statistics statistics/collect telemetry tenant worker | sync |  |
 proof/figures        |  |  |
