@@ -131,7 +131,7 @@ type ClientInterface interface {
 
 	// RotateAPIKeyWithBody Replace an API key
 	//
-	// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. Whoever may do less than the key is answered 403.
+	// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. A caller that may do less than the key is answered 403.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -140,7 +140,7 @@ type ClientInterface interface {
 
 	// RotateAPIKey Replace an API key
 	//
-	// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. Whoever may do less than the key is answered 403.
+	// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. A caller that may do less than the key is answered 403.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1036,7 +1036,7 @@ func (c *Client) GetAPIKey(ctx context.Context, id APIKeyID, reqEditors ...Reque
 
 // RotateAPIKeyWithBody Replace an API key
 //
-// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. Whoever may do less than the key is answered 403.
+// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. A caller that may do less than the key is answered 403.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1055,7 +1055,7 @@ func (c *Client) RotateAPIKeyWithBody(ctx context.Context, id APIKeyID, contentT
 
 // RotateAPIKey Replace an API key
 //
-// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. Whoever may do less than the key is answered 403.
+// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. A caller that may do less than the key is answered 403.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7148,7 +7148,7 @@ type ClientWithResponsesInterface interface {
 
 	// RotateAPIKeyWithBodyWithResponse Replace an API key
 	//
-	// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. Whoever may do less than the key is answered 403.
+	// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. A caller that may do less than the key is answered 403.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7157,7 +7157,7 @@ type ClientWithResponsesInterface interface {
 
 	// RotateAPIKeyWithResponse Replace an API key
 	//
-	// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. Whoever may do less than the key is answered 403.
+	// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. A caller that may do less than the key is answered 403.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17847,7 +17847,7 @@ func (c *ClientWithResponses) GetAPIKeyWithResponse(ctx context.Context, id APIK
 
 // RotateAPIKeyWithBodyWithResponse Replace an API key
 //
-// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. Whoever may do less than the key is answered 403.
+// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. A caller that may do less than the key is answered 403.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17862,7 +17862,7 @@ func (c *ClientWithResponses) RotateAPIKeyWithBodyWithResponse(ctx context.Conte
 
 // RotateAPIKeyWithResponse Replace an API key
 //
-// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. Whoever may do less than the key is answered 403.
+// Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. A caller that may do less than the key is answered 403.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

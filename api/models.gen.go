@@ -1453,7 +1453,7 @@ type Calendar struct {
 	Version int `json:"version"`
 }
 
-// CalendarDay A stretch of time on the clock of the calendar's zone. `start` and `end` are dates (`2026-12-24`) or local times (`2026-12-24T18:00`, with seconds where needed), without an offset. A date as `end` is included, a local time as `end` is not. Without `end` it lasts until the end of the day of `start`.
+// CalendarDay A period of time on the clock of the calendar's zone. `start` and `end` are dates (`2026-12-24`) or local times (`2026-12-24T18:00`, with seconds where needed), without an offset. A date as `end` is included, a local time as `end` is not. Without `end` it lasts until the end of the day of `start`.
 type CalendarDay struct {
 	// End The last day, which is included, or the first moment that is not any more. In answers always present.
 	//
@@ -1944,7 +1944,7 @@ type Health struct {
 		// Database PostgreSQL, without which nothing works.
 		Database bool `json:"database"`
 
-		// DistributedLock Whether a lease could be taken and released just now, or another process was trying the same. Leases guard upkeep; without them nothing old is removed and no metrics are kept, and jobs run all the same.
+		// DistributedLock Whether a lease could be taken and released just now, or another process was trying the same. Leases guard maintenance; without them nothing old is removed and no metrics are kept, and jobs run all the same.
 		DistributedLock bool `json:"distributedLock"`
 
 		// JobQueue The queue of hints in Redis.

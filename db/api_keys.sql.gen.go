@@ -226,8 +226,8 @@ type TouchApiKeyParams struct {
 	StaleBefore time.Time
 }
 
-// At most one write a minute for each key. Where another request is writing
-// the row, that one's instant is as good: it is not waited for.
+// At most one write a minute for each key. If another request is writing the row,
+// this one does not wait: that one's time is as good.
 func (q *Queries) TouchApiKey(ctx context.Context, arg TouchApiKeyParams) error {
 	_, err := q.db.Exec(ctx, TouchApiKey,
 		arg.Now,

@@ -63,18 +63,18 @@ ORDER BY page.at DESC, page.strand DESC, page.seq DESC
 `
 
 type ListAuditEntriesParams struct {
-	Actor        *string
-	Action       *string
-	ObjectType   *string
-	TenantID     uuid.UUID
-	BeforeAt     time.Time
-	BeforeStrand int16
-	BeforeSeq    int64
-	ObjectID     *string
-	FromAt       *time.Time
-	ToAt         *time.Time
-	ScanRows     int32
-	PageSize     int32
+	Actor       *string
+	Action      *string
+	ObjectType  *string
+	TenantID    uuid.UUID
+	BeforeAt    time.Time
+	BeforeShard int16
+	BeforeSeq   int64
+	ObjectID    *string
+	FromAt      *time.Time
+	ToAt        *time.Time
+	ScanRows    int32
+	PageSize    int32
 }
 
 type ListAuditEntriesRow struct {
@@ -93,7 +93,7 @@ func (q *Queries) ListAuditEntries(ctx context.Context, arg ListAuditEntriesPara
 		arg.ObjectType,
 		arg.TenantID,
 		arg.BeforeAt,
-		arg.BeforeStrand,
+		arg.BeforeShard,
 		arg.BeforeSeq,
 		arg.ObjectID,
 		arg.FromAt,
@@ -110,7 +110,7 @@ func (q *Queries) ListAuditEntries(ctx context.Context, arg ListAuditEntriesPara
 		var i ListAuditEntriesRow
 		if err := rows.Scan(
 			&i.AuditLog.TenantID,
-			&i.AuditLog.Strand,
+			&i.AuditLog.Shard,
 			&i.AuditLog.Seq,
 			&i.AuditLog.At,
 			&i.AuditLog.ActorKind,
@@ -157,7 +157,7 @@ ORDER BY l.seq
 
 type ListAuditLinksParams struct {
 	TenantID uuid.UUID
-	Strand   int16
+	Shard    int16
 	FromSeq  int64
 	PageSize int32
 }
@@ -184,13 +184,13 @@ type ListAuditLinksRow struct {
 	Hash         []byte
 }
 
-// A piece of a strand from a link on, oldest first, each row with the strand's
+// A piece of a shard from a link on, oldest first, each row with the shard's
 // head as of the same snapshot, the anchor of what retention removed, and the newest
 // record of that. Without any link there is one row, of seq 0.
 func (q *Queries) ListAuditLinks(ctx context.Context, arg ListAuditLinksParams) ([]ListAuditLinksRow, error) {
 	rows, err := q.db.Query(ctx, ListAuditLinks,
 		arg.TenantID,
-		arg.Strand,
+		arg.Shard,
 		arg.FromSeq,
 		arg.PageSize,
 	)
@@ -232,34 +232,34 @@ func (q *Queries) ListAuditLinks(ctx context.Context, arg ListAuditLinksParams) 
 	return items, nil
 }
 
-const ListAuditStrands = `-- name: ListAuditStrands :many
+const ListAuditShards = `-- name: ListAuditShards :many
 SELECT h.tenant_id, h.strand,
        coalesce((SELECT l.at < $1::timestamptz FROM audit_log l WHERE l.tenant_id = h.tenant_id AND l.strand = h.strand ORDER BY l.seq LIMIT 1), false)::boolean AS old
 FROM audit_heads h WHERE (h.tenant_id, h.strand) > ($2::uuid, $3::smallint)
 ORDER BY h.tenant_id, h.strand OFFSET $4 LIMIT $5
 `
 
-type ListAuditStrandsParams struct {
+type ListAuditShardsParams struct {
 	Before      time.Time
 	AfterTenant uuid.UUID
-	AfterStrand int16
+	AfterShard  int16
 	Skipped     int32
 	BatchSize   int32
 }
 
-type ListAuditStrandsRow struct {
+type ListAuditShardsRow struct {
 	TenantID uuid.UUID
-	Strand   int16
+	Shard    int16
 	Old      bool
 }
 
-// Cross-tenant: retention. A page of strands, in the order of their key, and whether
+// Cross-tenant: retention. A page of shards, in the order of their key, and whether
 // the first entry of each was made before a given time.
-func (q *Queries) ListAuditStrands(ctx context.Context, arg ListAuditStrandsParams) ([]ListAuditStrandsRow, error) {
-	rows, err := q.db.Query(ctx, ListAuditStrands,
+func (q *Queries) ListAuditShards(ctx context.Context, arg ListAuditShardsParams) ([]ListAuditShardsRow, error) {
+	rows, err := q.db.Query(ctx, ListAuditShards,
 		arg.Before,
 		arg.AfterTenant,
-		arg.AfterStrand,
+		arg.AfterShard,
 		arg.Skipped,
 		arg.BatchSize,
 	)
@@ -267,10 +267,10 @@ func (q *Queries) ListAuditStrands(ctx context.Context, arg ListAuditStrandsPara
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListAuditStrandsRow
+	var items []ListAuditShardsRow
 	for rows.Next() {
-		var i ListAuditStrandsRow
-		if err := rows.Scan(&i.TenantID, &i.Strand, &i.Old); err != nil {
+		var i ListAuditShardsRow
+		if err := rows.Scan(&i.TenantID, &i.Shard, &i.Old); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -281,23 +281,23 @@ func (q *Queries) ListAuditStrands(ctx context.Context, arg ListAuditStrandsPara
 	return items, nil
 }
 
-const TrimAuditStrand = `-- name: TrimAuditStrand :one
+const TrimAuditShard = `-- name: TrimAuditShard :one
 SELECT trim_audit_strand($1::uuid, $2::smallint, $3::timestamptz, $4::int) AS removed
 `
 
-type TrimAuditStrandParams struct {
+type TrimAuditShardParams struct {
 	TenantID uuid.UUID
-	Strand   int16
+	Shard    int16
 	Before   time.Time
 	Most     int32
 }
 
 // By retention. See the function: it removes at most so many entries of
-// one strand.
-func (q *Queries) TrimAuditStrand(ctx context.Context, arg TrimAuditStrandParams) (int32, error) {
-	row := q.db.QueryRow(ctx, TrimAuditStrand,
+// one shard.
+func (q *Queries) TrimAuditShard(ctx context.Context, arg TrimAuditShardParams) (int32, error) {
+	row := q.db.QueryRow(ctx, TrimAuditShard,
 		arg.TenantID,
-		arg.Strand,
+		arg.Shard,
 		arg.Before,
 		arg.Most,
 	)

@@ -30,8 +30,8 @@ type AdvanceBackfillParams struct {
 	ID          uuid.UUID
 }
 
-// Cross-tenant: the promoter, for a row that it holds locked. What is over has
-// as many instants as it made: a calendar may have changed since it began.
+// Cross-tenant: the promoter, for a row that it holds locked. A completed
+// backfill gets as total the number that it made: a calendar may have changed meanwhile.
 func (q *Queries) AdvanceBackfill(ctx context.Context, arg AdvanceBackfillParams) error {
 	_, err := q.db.Exec(ctx, AdvanceBackfill,
 		arg.CursorAt,
@@ -241,7 +241,7 @@ type CountBackfillOutcomesRow struct {
 	Executions int64
 }
 
-// What became of a backfill's executions; the range leaves only its own
+// Counts a backfill's executions by status; the range leaves only its own
 // partitions.
 func (q *Queries) CountBackfillOutcomes(ctx context.Context, arg CountBackfillOutcomesParams) ([]CountBackfillOutcomesRow, error) {
 	rows, err := q.db.Query(ctx, CountBackfillOutcomes,
@@ -463,8 +463,8 @@ type InsertBackfillExecutionsParams struct {
 
 // Cross-tenant: the promoter, for backfills that it holds locked. Inserting a
 // run twice is a no-op, in this table by its key and in the history by the
-// look-up, which touches one partition. What has its place waits in the pool:
-// of what is long past nobody waits for a hint.
+// look-up, which touches one partition. A run that may start waits in the pool
+// without a hint: its scheduled time is long past.
 func (q *Queries) InsertBackfillExecutions(ctx context.Context, arg InsertBackfillExecutionsParams) error {
 	_, err := q.db.Exec(ctx, InsertBackfillExecutions,
 		arg.Ids,
@@ -566,8 +566,8 @@ type LockJobDefinitionRow struct {
 	Spec     json.RawMessage
 }
 
-// What a backfill is planned from: the current definition, and where its
-// interval counts from. Locked, so that the count of running backfills and the
+// The definition from which a backfill is planned, and the time from which its
+// interval counts. Locked, so that the count of running backfills and the
 // new one are one step; NO KEY UPDATE also waits for a deletion.
 func (q *Queries) LockJobDefinition(ctx context.Context, arg LockJobDefinitionParams) (LockJobDefinitionRow, error) {
 	row := q.db.QueryRow(ctx, LockJobDefinition, arg.TenantID, arg.JobID)

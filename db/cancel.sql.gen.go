@@ -469,8 +469,8 @@ type OrderCancellationParams struct {
 
 // Orders that everything that a job has by now is cancelled, for a job that the
 // caller holds locked. From the commit on no claim starts any of it; it is cancelled in
-// pieces. What is made of the job afterwards is of the next
-// generation and not meant. Writing the tenant's count waits for the claims
+// pieces. Executions that the job gets afterwards are of the next
+// generation, and the order does not concern them. Writing the tenant's count waits for the claims
 // under way, and those after it see the order.
 func (q *Queries) OrderCancellation(ctx context.Context, arg OrderCancellationParams) error {
 	_, err := q.db.Exec(ctx, OrderCancellation,

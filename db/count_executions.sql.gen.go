@@ -33,7 +33,7 @@ type CountActiveByPriorityRow struct {
 	OldestAt time.Time
 }
 
-// A tenant's backlog by priority; what is delayed waits for its instant.
+// A tenant's backlog by priority; a delayed execution waits for its time.
 func (q *Queries) CountActiveByPriority(ctx context.Context, arg CountActiveByPriorityParams) ([]CountActiveByPriorityRow, error) {
 	rows, err := q.db.Query(ctx, CountActiveByPriority, arg.Now, arg.TenantID)
 	if err != nil {
@@ -237,7 +237,7 @@ type ListObstaclesRow struct {
 	TypeLimit        int32
 }
 
-// What could keep executions of a page from running, as it is now. Counts the
+// Obstacles that keep executions of a page from running at present. Counts the
 // slots of each job once. A parked execution is tried again at available_at.
 func (q *Queries) ListObstacles(ctx context.Context, arg ListObstaclesParams) ([]ListObstaclesRow, error) {
 	rows, err := q.db.Query(ctx, ListObstacles,

@@ -24,8 +24,8 @@ type DeleteOldExecutionRetriesParams struct {
 	BatchSize int32
 }
 
-// Cross-tenant: retention. A batch of the oldest, whoever has them, but for so many
-// rows that cannot be deleted.
+// Cross-tenant: retention. A batch of the oldest, of all tenants. Skips so many rows
+// that cannot be deleted.
 func (q *Queries) DeleteOldExecutionRetries(ctx context.Context, arg DeleteOldExecutionRetriesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, DeleteOldExecutionRetries, arg.Before, arg.Skipped, arg.BatchSize)
 	if err != nil {

@@ -70,8 +70,8 @@ type GetExecutionRow struct {
 	RetriedAs         uuid.UUID
 }
 
-// One view over what is active and what is over.
-// The id holds the instant in milliseconds: the range reads one partition.
+// One view over active and finished executions.
+// The id holds the scheduled time in milliseconds: the range reads one partition.
 func (q *Queries) GetExecution(ctx context.Context, arg GetExecutionParams) (GetExecutionRow, error) {
 	row := q.db.QueryRow(ctx, GetExecution,
 		arg.TenantID,

@@ -26,8 +26,8 @@ type DeleteExpiredIdempotencyKeysParams struct {
 	BatchSize int32
 }
 
-// Cross-tenant: retention. A batch of the keys that expired first, whoever has
-// them; walks idempotency_keys_expiry and deletes by the place of the row, which its
+// Cross-tenant: retention. A batch of the keys that expired first, of all
+// tenants; walks idempotency_keys_expiry and deletes by the place of the row, which its
 // lock keeps. Skips what is locked, and so many rows that cannot be deleted.
 func (q *Queries) DeleteExpiredIdempotencyKeys(ctx context.Context, arg DeleteExpiredIdempotencyKeysParams) (int64, error) {
 	result, err := q.db.Exec(ctx, DeleteExpiredIdempotencyKeys, arg.Now, arg.Skipped, arg.BatchSize)

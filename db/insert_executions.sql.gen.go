@@ -18,7 +18,7 @@ INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at,
                                max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, pooled, available_at, sweep_at, created_at)
 SELECT u.id, u.tenant_id, u.job_id, u.job_version, u.scheduled_at, 'scheduled', u.job_type, u.priority,
        u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), u.generation, u.pooled, greatest(u.available_at, n.at),
-       -- What is in the pool has no hint that could be lost.
+       -- An execution in the pool has no hint that could be lost.
        CASE WHEN u.pooled THEN 'infinity' ELSE greatest(u.available_at, n.at) + interval '5 seconds' END, n.at
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS job_id,
              unnest($4::int[]) AS job_version, unnest($5::timestamptz[]) AS scheduled_at,
@@ -101,8 +101,8 @@ type InsertRequestedExecutionParams struct {
 	SweepAt          time.Time
 }
 
-// It is in the pool and gets a hint too, if there is room: whoever is the
-// first claims it. So the API need not know what the queue is like.
+// It is in the pool and, if there is room, gets a hint too: the first worker
+// claims it. So the API need not know what the queue is like.
 func (q *Queries) InsertRequestedExecution(ctx context.Context, arg InsertRequestedExecutionParams) error {
 	_, err := q.db.Exec(ctx, InsertRequestedExecution,
 		arg.ID,

@@ -26,8 +26,8 @@ type CountOutcomesOfJobParams struct {
 	ToAt   time.Time
 }
 
-// Cross-tenant: the auditor. Scheduled due instants that have a row of their
-// own, over and active.
+// Cross-tenant: the auditor. Counts the scheduled times that have a row of their
+// own, finished and active.
 func (q *Queries) CountOutcomesOfJob(ctx context.Context, arg CountOutcomesOfJobParams) (int64, error) {
 	row := q.db.QueryRow(ctx, CountOutcomesOfJob, arg.JobID, arg.FromAt, arg.ToAt)
 	var rows int64
@@ -100,8 +100,8 @@ type InsertSkippedExecutionsParams struct {
 	Now          *time.Time
 }
 
-// Cross-tenant: the promoter. A due instant that does not run leaves a row all
-// the same, skipped or missed; a missed one may stand for a range of them.
+// Cross-tenant: the promoter. A scheduled time that does not run leaves a row
+// too, skipped or missed; a missed one may stand for a range of them.
 func (q *Queries) InsertSkippedExecutions(ctx context.Context, arg InsertSkippedExecutionsParams) error {
 	_, err := q.db.Exec(ctx, InsertSkippedExecutions,
 		arg.Ids,
@@ -139,7 +139,7 @@ type ListFailingJobsRow struct {
 
 // Cross-tenant: the automatic stop. Jobs that failed lately, as often in a row
 // as they allow since somebody last set their status; a backfill of old
-// instants says nothing of the schedule. Walks job_executions_failed, then a
+// times says nothing of the schedule. Walks job_executions_failed, then a
 // few newest rows of each such job.
 func (q *Queries) ListFailingJobs(ctx context.Context, now *time.Time) ([]ListFailingJobsRow, error) {
 	rows, err := q.db.Query(ctx, ListFailingJobs, now)
@@ -179,7 +179,7 @@ type ListMissedRangesOfJobRow struct {
 	MissedUntil time.Time
 }
 
-// Cross-tenant: the auditor. Missed rows that stand for instants of a window;
+// Cross-tenant: the auditor. Missed rows that stand for times of a window;
 // such a range may have begun long before it.
 func (q *Queries) ListMissedRangesOfJob(ctx context.Context, arg ListMissedRangesOfJobParams) ([]ListMissedRangesOfJobRow, error) {
 	rows, err := q.db.Query(ctx, ListMissedRangesOfJob,
@@ -283,8 +283,8 @@ type SummarizeOutcomesRow struct {
 	DurationMs  int64
 }
 
-// What a tenant's executions of a range came to, in groups and buckets of length
-// of time; the roll-ups hold the same (ListOutcomeCells), and this is for what
+// Outcomes of a tenant's executions of a range, in groups and buckets of duration;
+// the roll-ups hold the same (ListOutcomeCells), and this is for what
 // they do not hold. Bucket -1 has no duration, bucket 0 took less than 1 ms, and
 // bucket b begins at exp((b - 1) / 20) milliseconds: each is 5 % wide and below
 // 20 ms it is one value. period numbers the pieces of time that starts begins, from 1.

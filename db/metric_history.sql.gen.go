@@ -64,7 +64,7 @@ type GetMetricsParams struct {
 	At       time.Time
 }
 
-// The newest numbers of a tenant that are not after an instant.
+// The newest numbers of a tenant that are not after a given time.
 func (q *Queries) GetMetrics(ctx context.Context, arg GetMetricsParams) (MetricHistory, error) {
 	row := q.db.QueryRow(ctx, GetMetrics, arg.TenantID, arg.At)
 	var i MetricHistory

@@ -33,7 +33,7 @@ type CountOutcomesParams struct {
 	FromAt time.Time
 }
 
-// Cross-tenant: the collector of metrics. Adds the outcomes of a stretch of time
+// Cross-tenant: the collector of metrics. Adds the outcomes of an interval of time
 // to the totals of their tenants and of the service; walks
 // job_executions_completed.
 func (q *Queries) CountOutcomes(ctx context.Context, arg CountOutcomesParams) error {

@@ -29,7 +29,7 @@ type ApiKey struct {
 
 type AuditLog struct {
 	TenantID   uuid.UUID
-	Strand     int16
+	Shard      int16
 	Seq        int64
 	At         time.Time
 	ActorKind  string

@@ -111,7 +111,7 @@ type ListNextExecutionsRow struct {
 	Priority int16
 }
 
-// Cross-tenant: the worker and the sweeper, once runs ended. Who is next: of tenants
+// Cross-tenant: the worker and the sweeper, once runs ended. The next in line: of tenants
 // whose limits left something behind, executions that fit now, and the first in line
 // of each key that became free. Locks nothing, the claim decides. It names no
 // execution that waits for a concurrency slot or key that is taken, and none whose type no
@@ -123,7 +123,7 @@ type ListNextExecutionsRow struct {
 // be named, and of the latter window_size: one that could start and stands behind so
 // many that cannot is found by ListUnblockedExecutions.
 // Longer than 60 lines: it reads two backlogs and the keys, and a round trip for each
-// would delay whoever is next.
+// would delay the next execution.
 // Executions that may have to wait for a slot or key too.
 func (q *Queries) ListNextExecutions(ctx context.Context, arg ListNextExecutionsParams) ([]ListNextExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ListNextExecutions,
@@ -171,8 +171,8 @@ type ListNextInLineRow struct {
 	Priority int16
 }
 
-// Who is next when a concurrency slot of a job was freed other than by an outcome; a
-// hint only, the claim counts.
+// The next in line when a concurrency slot of a job was freed other than by an outcome;
+// a hint only, the claim decides.
 func (q *Queries) ListNextInLine(ctx context.Context, arg ListNextInLineParams) ([]ListNextInLineRow, error) {
 	rows, err := q.db.Query(ctx, ListNextInLine, arg.TenantID, arg.JobID, arg.PageSize)
 	if err != nil {

@@ -27,7 +27,7 @@ type ClaimFoldParams struct {
 	Now *time.Time
 }
 
-// Cross-tenant: whoever folds. The tenant that has waited longest among those with
+// Cross-tenant: the process that folds. The tenant that has waited longest among those with
 // enough to fold, but for some and for those that somebody else folds. Enough is a
 // quarter of what the roll-ups hold, at some 24 bytes for each, within bounds, so that what a fold
 // rewrites is a small multiple of what it adds. The lock is an advisory one, so that the
@@ -74,9 +74,9 @@ type FindIntervalEndParams struct {
 	Rows   int32
 }
 
-// Cross-tenant: the collector of metrics. The instant up to which about so many
+// Cross-tenant: the collector of metrics. The time up to which about so many
 // outcomes ended after another one, or to_at where there are fewer. Those that
-// share an instant are not torn apart. Walks job_executions_completed.
+// share a time are not torn apart. Walks job_executions_completed.
 func (q *Queries) FindIntervalEnd(ctx context.Context, arg FindIntervalEndParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, FindIntervalEnd, arg.FromAt, arg.ToAt, arg.Rows)
 	var at time.Time
@@ -94,10 +94,10 @@ type FindIntervalStartParams struct {
 	Rows int32
 }
 
-// Cross-tenant: the collector of metrics. The same backwards: what is after the
-// answer and up to the instant is about so much. The answer is before the
-// instant, however much shares that: each stretch goes on. The year 1 stands for
-// the beginning.
+// Cross-tenant: the collector of metrics. The same backwards: about so many
+// outcomes are after the answer and up to the given time. The answer is always before
+// that time, however many share it, so that each interval goes on. The year 1 stands
+// for the beginning.
 func (q *Queries) FindIntervalStart(ctx context.Context, arg FindIntervalStartParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, FindIntervalStart, arg.ToAt, arg.Rows)
 	var at time.Time
@@ -143,7 +143,7 @@ type GetRollupsByKeysRow struct {
 	Cells []byte
 }
 
-// By whoever folds, some roll-ups of one tenant.
+// By the process that folds, some roll-ups of one tenant.
 func (q *Queries) GetRollupsByKeys(ctx context.Context, arg GetRollupsByKeysParams) ([]GetRollupsByKeysRow, error) {
 	rows, err := q.db.Query(ctx, GetRollupsByKeys,
 		arg.Parts,
@@ -237,7 +237,7 @@ type ListOutcomeCellsRow struct {
 	DurationMs  int64
 }
 
-// Cross-tenant: the collector of metrics. What ended in a stretch of time, by
+// Cross-tenant: the collector of metrics. Executions that ended in an interval, by
 // tenant, job and quarter of an hour of scheduled_at; walks
 // job_executions_completed. For the buckets see SummarizeOutcomes.
 func (q *Queries) ListOutcomeCells(ctx context.Context, arg ListOutcomeCellsParams) ([]ListOutcomeCellsRow, error) {
@@ -287,7 +287,7 @@ type ListOutcomeDeltasRow struct {
 	Cells []byte
 }
 
-// What of a tenant's outcomes is counted and not folded into its roll-ups yet, by hours;
+// A tenant's outcomes that are counted and not folded into its roll-ups yet, by hours;
 // walks the key.
 func (q *Queries) ListOutcomeDeltas(ctx context.Context, arg ListOutcomeDeltasParams) ([]ListOutcomeDeltasRow, error) {
 	rows, err := q.db.Query(ctx, ListOutcomeDeltas, arg.TenantID, arg.FromAt, arg.ToAt)
@@ -395,7 +395,7 @@ type LockRolledSpanRow struct {
 	RolledTo   time.Time
 }
 
-// By the collector of metrics, after its cursor; whoever was faster has moved it.
+// By the collector of metrics, after its cursor; a faster one may have moved it.
 func (q *Queries) LockRolledSpan(ctx context.Context) (LockRolledSpanRow, error) {
 	row := q.db.QueryRow(ctx, LockRolledSpan)
 	var i LockRolledSpanRow
@@ -499,7 +499,7 @@ type SettleFoldParams struct {
 	TenantID uuid.UUID
 }
 
-// By whoever folded, at the end, so that the row is not locked for long.
+// By the process that folded, at the end, so that the row is not locked for long.
 func (q *Queries) SettleFold(ctx context.Context, arg SettleFoldParams) error {
 	_, err := q.db.Exec(ctx, SettleFold,
 		arg.Rows,
@@ -514,7 +514,7 @@ const ShareRolledSpan = `-- name: ShareRolledSpan :one
 SELECT one FROM rollup_cursor FOR SHARE
 `
 
-// By whoever folds: a collector of the version before, which writes roll-ups itself,
+// By the process that folds: a collector of the version before, which writes roll-ups itself,
 // holds this row for as long.
 func (q *Queries) ShareRolledSpan(ctx context.Context) (bool, error) {
 	row := q.db.QueryRow(ctx, ShareRolledSpan)
@@ -543,7 +543,7 @@ type TakeOutcomeDeltasRow struct {
 	Cells    []byte
 }
 
-// By whoever folds, who holds the tenant's lock: at most so many bytes, and one row at
+// By the process that folds and holds the tenant's lock: at most so many bytes, and one row at
 // least, those of the oldest hours first.
 func (q *Queries) TakeOutcomeDeltas(ctx context.Context, arg TakeOutcomeDeltasParams) ([]TakeOutcomeDeltasRow, error) {
 	rows, err := q.db.Query(ctx, TakeOutcomeDeltas, arg.TenantID, arg.MostBytes)
@@ -581,7 +581,7 @@ type UpsertRollupsParams struct {
 	Cells    [][]byte
 }
 
-// By whoever folds, those of one tenant: nothing where it is being deleted, because
+// By the process that folds, those of one tenant: nothing where it is being deleted, because
 // its roll-ups may have been purged a moment ago.
 func (q *Queries) UpsertRollups(ctx context.Context, arg UpsertRollupsParams) error {
 	_, err := q.db.Exec(ctx, UpsertRollups,

@@ -68,7 +68,7 @@ type ListParkedExecutionsRow struct {
 	Deleting    bool
 }
 
-// Cross-tenant: the sweeper. What is parked and to be tried now, in turns by
+// Cross-tenant: the sweeper. Parked executions that are to be tried now, in turns by
 // tenant, the longest due of each first; walks active_executions_parked. Of
 // tenants that are being deleted there is nothing left to store.
 func (q *Queries) ListParkedExecutions(ctx context.Context, arg ListParkedExecutionsParams) ([]ListParkedExecutionsRow, error) {
@@ -221,8 +221,8 @@ type ParkLostExecutionsRow struct {
 }
 
 // Cross-tenant: the sweeper, for executions that it should reassign or end and
-// that the database refuses. What counts as lost, and what becomes of it, is as
-// in ReassignExecutions; what is locked is skipped as there.
+// that the database refuses. Lost executions are found and treated as in
+// ReassignExecutions; locked ones are skipped as there.
 // The join is what has end_runs called.
 func (q *Queries) ParkLostExecutions(ctx context.Context, arg ParkLostExecutionsParams) ([]ParkLostExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ParkLostExecutions,
@@ -354,7 +354,7 @@ type StoreParkedExecutionParams struct {
 
 // Cross-tenant: the sweeper. Stores the end of one parked execution, as
 // CompleteExecutions would have. One that is to run again waits for a slot of
-// its job, because it gave its own back. What is locked is another sweeper's.
+// its job, because it gave its own back. Locked ones are another sweeper's.
 func (q *Queries) StoreParkedExecution(ctx context.Context, arg StoreParkedExecutionParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, StoreParkedExecution,
 		arg.Now,

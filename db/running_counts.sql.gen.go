@@ -77,7 +77,7 @@ func (q *Queries) LockRunningCount(ctx context.Context, tenant uuid.UUID) (uuid.
 	return tenant_id, err
 }
 
-const RecountRunning = `-- name: RecountRunning :exec
+const ReconcileRunning = `-- name: ReconcileRunning :exec
 WITH freed AS (
     DELETE FROM running_keys k
     WHERE k.tenant_id = $1 AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.id = k.execution_id AND a.status = 'running')
@@ -89,7 +89,7 @@ WHERE c.tenant_id = $1
 `
 
 // Cross-tenant: reconciling, for a tenant whose counts are held locked.
-func (q *Queries) RecountRunning(ctx context.Context, tenant uuid.UUID) error {
-	_, err := q.db.Exec(ctx, RecountRunning, tenant)
+func (q *Queries) ReconcileRunning(ctx context.Context, tenant uuid.UUID) error {
+	_, err := q.db.Exec(ctx, ReconcileRunning, tenant)
 	return err
 }

@@ -82,7 +82,7 @@ type GuardLockParams struct {
 	Fence int64
 }
 
-// FOR SHARE: whoever takes the lease next waits for the end of the transaction
+// FOR SHARE: the next owner of the lease waits for the end of the transaction
 // that asked, so nothing that it wrote lands after the next owner began. The
 // clock is read anew, because the transaction may have begun long before.
 func (q *Queries) GuardLock(ctx context.Context, arg GuardLockParams) (int64, error) {

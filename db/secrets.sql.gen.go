@@ -373,7 +373,7 @@ type LockSecretRow struct {
 	UpdatedAt   time.Time
 }
 
-// Whoever is about to name it in a job holds it, or waits here and finds it
+// A request that is about to name it in a job locks it, or waits here and finds it
 // gone or replaced.
 func (q *Queries) LockSecret(ctx context.Context, arg LockSecretParams) (LockSecretRow, error) {
 	row := q.db.QueryRow(ctx, LockSecret, arg.TenantID, arg.Name)

@@ -47,7 +47,7 @@ type OldestSnapshotRow struct {
 	Transactions int64
 }
 
-// Who keeps vacuum from removing dead rows: the session, prepared transaction or
+// The holder that keeps vacuum from removing dead rows: the session, prepared transaction or
 // replication slot with the oldest snapshot, and how many transactions began since.
 // No row where nobody has one. The role need not be of pg_monitor: these columns
 // of other sessions are visible to everybody.
@@ -85,8 +85,8 @@ type TakeGaugeTurnParams struct {
 	Seconds float64
 }
 
-// One row if the gauges were not counted within so long: whoever gets it counts
-// them, and for as long nobody else does. The row is kept, also when the count fails.
+// One row if the gauges were not counted within so long: the process that gets it
+// counts them, and for as long no other does. The row is kept, also when the count fails.
 func (q *Queries) TakeGaugeTurn(ctx context.Context, arg TakeGaugeTurnParams) (int64, error) {
 	result, err := q.db.Exec(ctx, TakeGaugeTurn, arg.Name, arg.Seconds)
 	if err != nil {

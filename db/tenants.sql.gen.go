@@ -27,7 +27,7 @@ type CountExecutionsParams struct {
 	Added    int32
 }
 
-// Adds to the number of a tenant's executions of the day (UTC) of an instant and answers the new one;
+// Adds to the number of a tenant's executions of the day (UTC) of a time and answers the new one;
 // the row stays locked. A transaction of the day before that comes late counts
 // for the new day: each execution counts once.
 func (q *Queries) CountExecutions(ctx context.Context, arg CountExecutionsParams) (int32, error) {
@@ -84,8 +84,8 @@ const CountJobs = `-- name: CountJobs :one
 SELECT coalesce(sum(jobs), 0)::bigint FROM job_counts WHERE tenant_id = $1
 `
 
-// Of a tenant with a bound on them, by who holds the tenant's row: whoever
-// added some and counted them held it too. The trigger of scheduled_jobs counts.
+// For a tenant with a bound on its jobs, by a request that holds the tenant's row:
+// each request that added jobs and counted them held it too. The trigger of scheduled_jobs counts.
 func (q *Queries) CountJobs(ctx context.Context, tenantID uuid.UUID) (int64, error) {
 	row := q.db.QueryRow(ctx, CountJobs, tenantID)
 	var column_1 int64
@@ -269,7 +269,7 @@ WHERE j.id IN (
 `
 
 // The promoters pause, in pieces, the active jobs of a tenant that is suspended
-// or being deleted. What another promoter holds is taken next time.
+// or being deleted. Jobs that another promoter holds are paused next time.
 func (q *Queries) HoldJobs(ctx context.Context, tenantID uuid.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, HoldJobs, tenantID)
 	if err != nil {
@@ -618,7 +618,7 @@ const PurgeTenant = `-- name: PurgeTenant :execrows
 UPDATE tenants SET status = 'deleted', name = 'deleted', updated_at = now() WHERE id = $1 AND status = 'deleting'
 `
 
-// What is left is the id, so that no token brings the tenant back to life.
+// Only the id is left, so that no token brings the tenant back to life.
 func (q *Queries) PurgeTenant(ctx context.Context, tenantID uuid.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, PurgeTenant, tenantID)
 	if err != nil {

@@ -187,13 +187,13 @@ CREATE POLICY retention ON backfills AS RESTRICTIVE FOR DELETE TO scheduler_engi
 GRANT SELECT, INSERT, UPDATE ON backfills TO scheduler_api;
 GRANT SELECT, UPDATE, DELETE ON backfills TO scheduler_engine;
 
--- How many jobs a tenant has that are not deleted: the sum over its eight strands. A
--- transaction writes the strand whose audit chain it writes too and holds already, so
--- counting makes nobody wait.
+-- How many jobs a tenant has that are not deleted: the sum over its eight shards
+-- (column strand). A transaction writes the shard whose audit chain it writes too and
+-- holds already, so counting makes nobody wait.
 CREATE TABLE job_counts (
     tenant_id uuid     NOT NULL,
     strand    smallint NOT NULL CHECK (strand BETWEEN 0 AND 7),
-    jobs      bigint   NOT NULL, -- below zero where a job went by another strand than it came
+    jobs      bigint   NOT NULL, -- below zero where a job went by another shard than it came
     PRIMARY KEY (tenant_id, strand)
 ) WITH (
     fillfactor = 10,

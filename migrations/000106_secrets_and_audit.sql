@@ -52,12 +52,12 @@ GRANT SELECT, UPDATE (key_id, sealed) ON job_credentials TO scheduler_engine;
 -- table writes it, so no code path can forget to. It is deferred to the commit, so that
 -- the chain's head is locked for the moment of the commit only. A commit waits for the
 -- disk with that lock, so one chain takes no more changes a second than the disk
--- (measured: 480, and 1,500 without a record). Hence eight strands, each a chain: a
--- commit takes the first that is free.
+-- (measured: 480, and 1,500 without a record). Hence eight shards (column strand), each a
+-- chain: a commit takes the first that is free.
 CREATE TABLE audit_log (
     tenant_id   uuid        NOT NULL,
     strand      smallint    NOT NULL CHECK (strand BETWEEN 0 AND 7),
-    seq         bigint      NOT NULL CHECK (seq >= 1), -- in its strand, without gaps, in the order of the commits
+    seq         bigint      NOT NULL CHECK (seq >= 1), -- in its shard, without gaps, in the order of the commits
     at          timestamptz NOT NULL,
     actor_kind  text        NOT NULL,
     actor       text        NOT NULL,
@@ -84,7 +84,7 @@ CREATE POLICY engine ON audit_log FOR SELECT TO scheduler_engine USING (true);
 CREATE POLICY owner ON audit_log TO CURRENT_USER USING (true) WITH CHECK (true);
 GRANT SELECT ON audit_log TO scheduler_api, scheduler_engine;
 
--- The last link of each strand: nobody can cut the end off the log alone.
+-- The last link of each shard: nobody can cut the end off the log alone.
 CREATE TABLE audit_heads (
     tenant_id uuid     NOT NULL,
     strand    smallint NOT NULL,
@@ -104,8 +104,8 @@ CREATE POLICY engine ON audit_heads FOR SELECT TO scheduler_engine USING (true);
 CREATE POLICY owner ON audit_heads TO CURRENT_USER USING (true) WITH CHECK (true);
 GRANT SELECT ON audit_heads TO scheduler_api, scheduler_engine;
 
--- Where a strand begins whose first entries retention removed: after which entry, and
--- with which hash. The log records each row when it is written, so a row that retention
+-- The beginning of a shard whose first entries retention removed: the entry before it,
+-- and its hash. The log records each row when it is written, so a row that retention
 -- did not write differs from its record.
 CREATE TABLE audit_anchors (
     tenant_id  uuid        NOT NULL,
@@ -296,7 +296,7 @@ CREATE CONSTRAINT TRIGGER record_end AFTER DELETE OR UPDATE OF cancel_requested_
     EXECUTE FUNCTION record_change('execution', 'id', 'tenant_id',
     'id,tenant_id,created_at,sweep_at,available_at,attempts,attempt,lost_count,progress,triggered_by,timeout_ms,max_attempts,concurrency_limit,generation,has_slot,awaits_slot,awaits_turn');
 
--- Removes the beginning of one strand: at most so many entries, the oldest first, up to
+-- Removes the beginning of one shard: at most so many entries, the oldest first, up to
 -- the first that was made at or after a time. SECURITY DEFINER, because retention must
 -- not have the right to delete entries; it refuses those younger than 30 days whatever
 -- it is asked. Returns how many it removed.

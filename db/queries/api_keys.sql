@@ -23,8 +23,8 @@ WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 DELETE FROM api_keys WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: TouchApiKey :exec
--- At most one write a minute for each key. Where another request is writing
--- the row, that one's instant is as good: it is not waited for.
+-- At most one write a minute for each key. If another request is writing the row,
+-- this one does not wait: that one's time is as good.
 UPDATE api_keys k SET last_used_at = @now::timestamptz
 FROM (SELECT u.id FROM api_keys u WHERE u.tenant_id = @tenant_id AND u.id = @id
       AND (u.last_used_at IS NULL OR u.last_used_at < @stale_before::timestamptz) FOR NO KEY UPDATE SKIP LOCKED) used

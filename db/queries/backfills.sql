@@ -1,6 +1,6 @@
 -- name: LockJobDefinition :one
--- What a backfill is planned from: the current definition, and where its
--- interval counts from. Locked, so that the count of running backfills and the
+-- The definition from which a backfill is planned, and the time from which its
+-- interval counts. Locked, so that the count of running backfills and the
 -- new one are one step; NO KEY UPDATE also waits for a deletion.
 SELECT j.version, j.anchor_at, v.spec
 FROM scheduled_jobs j JOIN job_versions v ON v.job_id = j.id AND v.version = j.version
@@ -28,7 +28,7 @@ WHERE b.tenant_id = @tenant_id AND b.job_id = @job_id AND (b.created_at, b.id) <
 ORDER BY b.created_at DESC, b.id DESC LIMIT @page_size;
 
 -- name: CountBackfillOutcomes :many
--- What became of a backfill's executions; the range leaves only its own
+-- Counts a backfill's executions by status; the range leaves only its own
 -- partitions.
 SELECT status::text AS status, count(*) AS executions FROM executions
 WHERE tenant_id = @tenant_id AND job_id = @job_id AND backfill_id = @backfill_id
@@ -73,8 +73,8 @@ GROUP BY a.backfill_id;
 -- name: InsertBackfillExecutions :exec
 -- Cross-tenant: the promoter, for backfills that it holds locked. Inserting a
 -- run twice is a no-op, in this table by its key and in the history by the
--- look-up, which touches one partition. What has its place waits in the pool:
--- of what is long past nobody waits for a hint.
+-- look-up, which touches one partition. A run that may start waits in the pool
+-- without a hint: its scheduled time is long past.
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters,
                                max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, backfill_id, pooled, available_at, sweep_at, created_at)
 SELECT u.id, b.tenant_id, b.job_id, b.job_version, u.scheduled_at, 'backfill', b.requested_by, u.job_type, u.priority, b.parameters,
@@ -90,8 +90,8 @@ WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.schedul
 ON CONFLICT (id) DO NOTHING;
 
 -- name: AdvanceBackfill :exec
--- Cross-tenant: the promoter, for a row that it holds locked. What is over has
--- as many instants as it made: a calendar may have changed since it began.
+-- Cross-tenant: the promoter, for a row that it holds locked. A completed
+-- backfill gets as total the number that it made: a calendar may have changed meanwhile.
 UPDATE backfills SET cursor_at = @cursor_at, created = created + @made::int, next_batch_at = @next_batch_at, status = @status, held_by = @held_by,
        total = CASE WHEN @status = 'completed' THEN created + @made::int ELSE total END,
        finished_at = CASE WHEN @status <> 'running' THEN @now::timestamptz END

@@ -63,8 +63,8 @@ SELECT l.job_id, (cancel_waiting(ARRAY[l.id], @reason::text, @cancelled_by::text
 -- name: OrderCancellation :exec
 -- Orders that everything that a job has by now is cancelled, for a job that the
 -- caller holds locked. From the commit on no claim starts any of it; it is cancelled in
--- pieces. What is made of the job afterwards is of the next
--- generation and not meant. Writing the tenant's count waits for the claims
+-- pieces. Executions that the job gets afterwards are of the next
+-- generation, and the order does not concern them. Writing the tenant's count waits for the claims
 -- under way, and those after it see the order.
 WITH job AS (
     UPDATE scheduled_jobs s SET generation = s.generation + 1 WHERE s.tenant_id = @tenant_id AND s.id = @job_id

@@ -72,13 +72,13 @@ over AS (
     FROM locked l WHERE (SELECT count(*) FROM recorded) + (SELECT count(*) FROM again) >= 0
 ),
 ended AS MATERIALIZED (
-    SELECT (r.tenant)::uuid AS tenant, (r.crowded_since)::timestamptz AS crowded_since FROM over o, end_runs(o.tenant_ids, o.job_types, o.keyed_ids) r
+    SELECT (r.tenant)::uuid AS tenant, (r.crowded_since)::timestamptz AS backlogged_since FROM over o, end_runs(o.tenant_ids, o.job_types, o.keyed_ids) r
 )
 SELECT l.id, l.verdict::text AS verdict, l.job_type, l.tenant_id, l.concurrency_key,
        -- The tenant's limits left something behind lately.
-       coalesce(n.crowded_since > clock.at - interval '2 minutes', false)::boolean AS crowded,
-       -- Who is next: as many executions of a job as its ends free concurrency slots,
-       -- with the first of these.
+       coalesce(n.backlogged_since > clock.at - interval '2 minutes', false)::boolean AS backlogged,
+       -- The next in line, in the row of a job's first end: one execution for each
+       -- concurrency slot that its ends free.
        (CASE WHEN l.nth_of_job = 1 AND EXISTS (SELECT 1 FROM active_executions w WHERE w.job_id = l.job_id AND w.awaits_slot)
              THEN ARRAY(SELECT s.id FROM next_for_slot(l.job_id, @left_types::text[], clock.at, l.slots, 64) s)
              ELSE '{}' END)::uuid[] AS next_ids

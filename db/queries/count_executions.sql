@@ -15,7 +15,7 @@ SELECT a.job_type, a.priority, count(*) FILTER (WHERE a.status = 'running') AS r
 FROM active_executions a GROUP BY a.job_type, a.priority;
 
 -- name: CountActiveByPriority :many
--- A tenant's backlog by priority; what is delayed waits for its instant.
+-- A tenant's backlog by priority; a delayed execution waits for its time.
 SELECT priority, count(*) FILTER (WHERE status = 'running') AS running,
        count(*) FILTER (WHERE status IN ('pending', 'retrying') AND available_at <= @now::timestamptz) AS waiting,
        count(*) FILTER (WHERE status IN ('pending', 'retrying') AND available_at > @now::timestamptz) AS delayed,
@@ -27,7 +27,7 @@ SELECT worker_id::uuid AS worker_id, count(*) AS running FROM active_executions
 WHERE tenant_id = @tenant_id AND status = 'running' AND worker_id IS NOT NULL GROUP BY 1;
 
 -- name: ListObstacles :many
--- What could keep executions of a page from running, as it is now. Counts the
+-- Obstacles that keep executions of a page from running at present. Counts the
 -- slots of each job once. A parked execution is tried again at available_at.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 waiting AS MATERIALIZED (

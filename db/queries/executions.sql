@@ -1,6 +1,6 @@
 -- name: GetExecution :one
--- One view over what is active and what is over.
--- The id holds the instant in milliseconds: the range reads one partition.
+-- One view over active and finished executions.
+-- The id holds the scheduled time in milliseconds: the range reads one partition.
 SELECT s.*,
        coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
        coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,

@@ -15,8 +15,8 @@ SELECT route, body_sha256, response FROM idempotency_keys WHERE tenant_id = @ten
 UPDATE idempotency_keys SET response = @response WHERE tenant_id = @tenant_id AND key = @key;
 
 -- name: DeleteExpiredIdempotencyKeys :execrows
--- Cross-tenant: retention. A batch of the keys that expired first, whoever has
--- them; walks idempotency_keys_expiry and deletes by the place of the row, which its
+-- Cross-tenant: retention. A batch of the keys that expired first, of all
+-- tenants; walks idempotency_keys_expiry and deletes by the place of the row, which its
 -- lock keeps. Skips what is locked, and so many rows that cannot be deleted.
 DELETE FROM idempotency_keys k USING (
     SELECT i.ctid FROM idempotency_keys i WHERE i.expires_at < coalesce(sqlc.narg(now)::timestamptz, now())

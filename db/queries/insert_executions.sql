@@ -5,7 +5,7 @@ INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at,
                                max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, pooled, available_at, sweep_at, created_at)
 SELECT u.id, u.tenant_id, u.job_id, u.job_version, u.scheduled_at, 'scheduled', u.job_type, u.priority,
        u.max_attempts, u.timeout_ms, u.concurrency_limit, nullif(u.concurrency_key, ''), u.generation, u.pooled, greatest(u.available_at, n.at),
-       -- What is in the pool has no hint that could be lost.
+       -- An execution in the pool has no hint that could be lost.
        CASE WHEN u.pooled THEN 'infinity' ELSE greatest(u.available_at, n.at) + interval '5 seconds' END, n.at
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@job_ids::uuid[]) AS job_id,
              unnest(@job_versions::int[]) AS job_version, unnest(@scheduled_at::timestamptz[]) AS scheduled_at,
@@ -18,8 +18,8 @@ WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.schedul
 ON CONFLICT (id) DO NOTHING;
 
 -- name: InsertRequestedExecution :exec
--- It is in the pool and gets a hint too, if there is room: whoever is the
--- first claims it. So the API need not know what the queue is like.
+-- It is in the pool and, if there is room, gets a hint too: the first worker
+-- claims it. So the API need not know what the queue is like.
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority,
                                parameters, max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, pooled, available_at, sweep_at, created_at)
 VALUES (@id, @tenant_id, @job_id, @job_version, @scheduled_at, @trigger_type, @triggered_by, @job_type, @priority,

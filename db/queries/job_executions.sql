@@ -1,6 +1,6 @@
 -- name: InsertSkippedExecutions :exec
--- Cross-tenant: the promoter. A due instant that does not run leaves a row all
--- the same, skipped or missed; a missed one may stand for a range of them.
+-- Cross-tenant: the promoter. A scheduled time that does not run leaves a row
+-- too, skipped or missed; a missed one may stand for a range of them.
 INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, priority,
                             status, reason, missed_count, missed_until, completed_at, created_at)
 SELECT u.id, u.scheduled_at, u.tenant_id, u.job_id, u.job_version, 'scheduled', u.job_type, u.priority,
@@ -26,7 +26,7 @@ SELECT coalesce(m.month)::timestamptz AS month, coalesce(m.detached, '')::text A
 -- name: ListFailingJobs :many
 -- Cross-tenant: the automatic stop. Jobs that failed lately, as often in a row
 -- as they allow since somebody last set their status; a backfill of old
--- instants says nothing of the schedule. Walks job_executions_failed, then a
+-- times says nothing of the schedule. Walks job_executions_failed, then a
 -- few newest rows of each such job.
 SELECT j.id, j.tenant_id, j.disable_after_failures
 FROM (SELECT DISTINCT f.job_id FROM job_executions f
@@ -38,8 +38,8 @@ WHERE (SELECT count(*) FILTER (WHERE last.status = 'failed') FROM (
            ORDER BY h.scheduled_at DESC, h.id DESC LIMIT j.disable_after_failures) last) >= j.disable_after_failures;
 
 -- name: CountOutcomesOfJob :one
--- Cross-tenant: the auditor. Scheduled due instants that have a row of their
--- own, over and active.
+-- Cross-tenant: the auditor. Counts the scheduled times that have a row of their
+-- own, finished and active.
 SELECT ((SELECT count(*) FROM job_executions h
          WHERE h.job_id = @job_id AND h.trigger_type = 'scheduled' AND h.status <> 'missed'
            AND h.scheduled_at > @from_at::timestamptz AND h.scheduled_at <= @to_at::timestamptz)
@@ -47,7 +47,7 @@ SELECT ((SELECT count(*) FROM job_executions h
          WHERE a.job_id = @job_id AND a.trigger_type = 'scheduled' AND a.scheduled_at > @from_at::timestamptz AND a.scheduled_at <= @to_at::timestamptz))::bigint AS rows;
 
 -- name: ListMissedRangesOfJob :many
--- Cross-tenant: the auditor. Missed rows that stand for instants of a window;
+-- Cross-tenant: the auditor. Missed rows that stand for times of a window;
 -- such a range may have begun long before it.
 SELECT scheduled_at, coalesce(missed_until, scheduled_at)::timestamptz AS missed_until FROM job_executions
 WHERE job_id = @job_id AND status = 'missed' AND scheduled_at <= @to_at::timestamptz
@@ -62,8 +62,8 @@ SELECT detach_job_executions_partition(@before::timestamptz)::text AS part;
 SELECT drop_job_executions_partition()::text AS part;
 
 -- name: SummarizeOutcomes :many
--- What a tenant's executions of a range came to, in groups and buckets of length
--- of time; the roll-ups hold the same (ListOutcomeCells), and this is for what
+-- Outcomes of a tenant's executions of a range, in groups and buckets of duration;
+-- the roll-ups hold the same (ListOutcomeCells), and this is for what
 -- they do not hold. Bucket -1 has no duration, bucket 0 took less than 1 ms, and
 -- bucket b begins at exp((b - 1) / 20) milliseconds: each is 5 % wide and below
 -- 20 ms it is one value. period numbers the pieces of time that starts begins, from 1.

@@ -27,7 +27,7 @@ LEFT JOIN jobs j ON j.tenant_id = c.id LEFT JOIN queue q ON q.tenant_id = c.id L
 ON CONFLICT (tenant_id, taken_at) DO NOTHING;
 
 -- name: GetMetrics :one
--- The newest numbers of a tenant that are not after an instant.
+-- The newest numbers of a tenant that are not after a given time.
 SELECT * FROM metric_history WHERE tenant_id = @tenant_id AND taken_at <= @at::timestamptz ORDER BY taken_at DESC LIMIT 1;
 
 -- name: ListMetrics :many

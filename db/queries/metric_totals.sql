@@ -6,7 +6,7 @@ SELECT t.counted_to, now()::timestamptz AS at, date_bin('30 seconds', now(), '20
 FROM metric_totals t WHERE t.tenant_id = '00000000-0000-0000-0000-000000000000' FOR UPDATE OF t;
 
 -- name: CountOutcomes :exec
--- Cross-tenant: the collector of metrics. Adds the outcomes of a stretch of time
+-- Cross-tenant: the collector of metrics. Adds the outcomes of an interval of time
 -- to the totals of their tenants and of the service; walks
 -- job_executions_completed.
 INSERT INTO metric_totals AS t (tenant_id, counted_to, completed, failed, cancelled, skipped, timed_out, retried, timed, duration_ms)

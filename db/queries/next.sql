@@ -1,5 +1,5 @@
 -- name: ListNextExecutions :many
--- Cross-tenant: the worker and the sweeper, once runs ended. Who is next: of tenants
+-- Cross-tenant: the worker and the sweeper, once runs ended. The next in line: of tenants
 -- whose limits left something behind, executions that fit now, and the first in line
 -- of each key that became free. Locks nothing, the claim decides. It names no
 -- execution that waits for a concurrency slot or key that is taken, and none whose type no
@@ -11,7 +11,7 @@
 -- be named, and of the latter window_size: one that could start and stands behind so
 -- many that cannot is found by ListUnblockedExecutions.
 -- Longer than 60 lines: it reads two backlogs and the keys, and a round trip for each
--- would delay whoever is next.
+-- would delay the next execution.
 WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 room AS MATERIALIZED (
     SELECT c.tenant_id, coalesce(t.max_running, nullif(@max_running::int, 0), 1000000) - c.running AS free, t.max_running_by_type, c.running_by_type
@@ -96,8 +96,8 @@ CROSS JOIN clock CROSS JOIN LATERAL next_for_key(freed.tenant_id, freed.key, '{}
 WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = freed.tenant_id AND c.suspended);
 
 -- name: ListNextInLine :many
--- Who is next when a concurrency slot of a job was freed other than by an outcome; a
--- hint only, the claim counts.
+-- The next in line when a concurrency slot of a job was freed other than by an outcome;
+-- a hint only, the claim decides.
 SELECT (n.id)::uuid AS id, (n.priority)::smallint AS priority
 FROM (SELECT @tenant_id::uuid AS tenant_id, @job_id::uuid AS job_id) of_one
 CROSS JOIN LATERAL next_for_slot(of_one.job_id, '{}', now(), 0, @page_size::int) n

@@ -46,29 +46,29 @@ SELECT coalesce(sum(l.bytes), 0)::bigint AS bytes FROM (
 ) l;
 
 -- name: ListOutcomeDeltas :many
--- What of a tenant's outcomes is counted and not folded into its roll-ups yet, by hours;
+-- A tenant's outcomes that are counted and not folded into its roll-ups yet, by hours;
 -- walks the key.
 SELECT d.at, d.cells FROM outcome_deltas d
 WHERE d.tenant_id = @tenant_id AND d.at >= @from_at::timestamptz AND d.at < @to_at::timestamptz;
 
 -- name: FindIntervalEnd :one
--- Cross-tenant: the collector of metrics. The instant up to which about so many
+-- Cross-tenant: the collector of metrics. The time up to which about so many
 -- outcomes ended after another one, or to_at where there are fewer. Those that
--- share an instant are not torn apart. Walks job_executions_completed.
+-- share a time are not torn apart. Walks job_executions_completed.
 SELECT coalesce((SELECT e.completed_at FROM job_executions e
         WHERE e.completed_at > @from_at::timestamptz AND e.completed_at <= @to_at::timestamptz
         ORDER BY e.completed_at OFFSET @rows::int LIMIT 1), @to_at)::timestamptz AS at;
 
 -- name: FindIntervalStart :one
--- Cross-tenant: the collector of metrics. The same backwards: what is after the
--- answer and up to the instant is about so much. The answer is before the
--- instant, however much shares that: each stretch goes on. The year 1 stands for
--- the beginning.
+-- Cross-tenant: the collector of metrics. The same backwards: about so many
+-- outcomes are after the answer and up to the given time. The answer is always before
+-- that time, however many share it, so that each interval goes on. The year 1 stands
+-- for the beginning.
 SELECT coalesce((SELECT e.completed_at FROM job_executions e WHERE e.completed_at < @to_at::timestamptz
         ORDER BY e.completed_at DESC OFFSET @rows::int LIMIT 1), '0001-01-01 00:00:00+00')::timestamptz AS at;
 
 -- name: ListOutcomeCells :many
--- Cross-tenant: the collector of metrics. What ended in a stretch of time, by
+-- Cross-tenant: the collector of metrics. Executions that ended in an interval, by
 -- tenant, job and quarter of an hour of scheduled_at; walks
 -- job_executions_completed. For the buckets see SummarizeOutcomes.
 SELECT h.tenant_id, h.job_id, date_bin('15 minutes', h.scheduled_at, '2000-01-01 00:00:00+00')::timestamptz AS at, h.job_type, h.trigger_type, h.status,
@@ -97,7 +97,7 @@ ON CONFLICT (tenant_id) DO UPDATE SET rows = b.rows + EXCLUDED.rows, outcomes = 
     since = CASE WHEN b.rows = 0 THEN EXCLUDED.since ELSE b.since END;
 
 -- name: ClaimFold :one
--- Cross-tenant: whoever folds. The tenant that has waited longest among those with
+-- Cross-tenant: the process that folds. The tenant that has waited longest among those with
 -- enough to fold, but for some and for those that somebody else folds. Enough is a
 -- quarter of what the roll-ups hold, at some 24 bytes for each, within bounds, so that what a fold
 -- rewrites is a small multiple of what it adds. The lock is an advisory one, so that the
@@ -111,12 +111,12 @@ SELECT d.tenant_id FROM (
 ) d WHERE pg_try_advisory_xact_lock(hashtext('outcome_deltas'), hashtext(d.tenant_id::text)) LIMIT 1;
 
 -- name: ShareRolledSpan :one
--- By whoever folds: a collector of the version before, which writes roll-ups itself,
+-- By the process that folds: a collector of the version before, which writes roll-ups itself,
 -- holds this row for as long.
 SELECT one FROM rollup_cursor FOR SHARE;
 
 -- name: TakeOutcomeDeltas :many
--- By whoever folds, who holds the tenant's lock: at most so many bytes, and one row at
+-- By the process that folds and holds the tenant's lock: at most so many bytes, and one row at
 -- least, those of the oldest hours first.
 DELETE FROM outcome_deltas d USING (
     SELECT s.at, s.seq, sum(octet_length(s.cells)) OVER (ORDER BY s.at, s.seq) - octet_length(s.cells) AS bytes_before
@@ -126,18 +126,18 @@ WHERE d.tenant_id = @tenant_id AND d.at = sized.at AND d.seq = sized.seq AND siz
 RETURNING d.at, d.outcomes, d.cells;
 
 -- name: SettleFold :exec
--- By whoever folded, at the end, so that the row is not locked for long.
+-- By the process that folded, at the end, so that the row is not locked for long.
 UPDATE fold_backlogs b SET rows = greatest(0, b.rows - @rows::bigint), outcomes = greatest(0, b.outcomes - @outcomes::bigint), folded = @folded, since = now()
 WHERE b.tenant_id = @tenant_id;
 
 -- name: GetRollupsByKeys :many
--- By whoever folds, some roll-ups of one tenant.
+-- By the process that folds, some roll-ups of one tenant.
 SELECT o.part, o.span, o.at, o.cells
 FROM (SELECT unnest(@parts::smallint[]) AS part, unnest(@spans::smallint[]) AS span, unnest(@ats::timestamptz[]) AS at) k
 JOIN outcome_rollups o ON o.tenant_id = @tenant_id AND o.part = k.part AND o.span = k.span AND o.at = k.at;
 
 -- name: UpsertRollups :exec
--- By whoever folds, those of one tenant: nothing where it is being deleted, because
+-- By the process that folds, those of one tenant: nothing where it is being deleted, because
 -- its roll-ups may have been purged a moment ago.
 INSERT INTO outcome_rollups (tenant_id, part, span, at, cells)
 SELECT @tenant_id, u.part, u.span, u.at, u.cells
@@ -146,7 +146,7 @@ WHERE NOT EXISTS (SELECT FROM tenants t WHERE t.id = @tenant_id AND t.status IN 
 ON CONFLICT (tenant_id, part, span, at) DO UPDATE SET cells = EXCLUDED.cells;
 
 -- name: LockRolledSpan :one
--- By the collector of metrics, after its cursor; whoever was faster has moved it.
+-- By the collector of metrics, after its cursor; a faster one may have moved it.
 SELECT rolled_from, rolled_to FROM rollup_cursor FOR UPDATE;
 
 -- name: MoveRolledSpan :exec

@@ -31,8 +31,8 @@ SELECT l.id, l.tenant_id, l.concurrency_key FROM locked l LEFT JOIN ended n ON n
 
 -- name: ParkLostExecutions :many
 -- Cross-tenant: the sweeper, for executions that it should reassign or end and
--- that the database refuses. What counts as lost, and what becomes of it, is as
--- in ReassignExecutions; what is locked is skipped as there.
+-- that the database refuses. Lost executions are found and treated as in
+-- ReassignExecutions; locked ones are skipped as there.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 given AS (SELECT unnest(@ids::uuid[]) AS id, unnest(@reasons::text[]) AS reason),
 lost AS MATERIALIZED (
@@ -76,7 +76,7 @@ UPDATE active_executions e SET
 WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.status IN ('pending', 'retrying');
 
 -- name: ListParkedExecutions :many
--- Cross-tenant: the sweeper. What is parked and to be tried now, in turns by
+-- Cross-tenant: the sweeper. Parked executions that are to be tried now, in turns by
 -- tenant, the longest due of each first; walks active_executions_parked. Of
 -- tenants that are being deleted there is nothing left to store.
 WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
@@ -99,7 +99,7 @@ ORDER BY d.turn, random() LIMIT @batch_size::int;
 -- name: StoreParkedExecution :many
 -- Cross-tenant: the sweeper. Stores the end of one parked execution, as
 -- CompleteExecutions would have. One that is to run again waits for a slot of
--- its job, because it gave its own back. What is locked is another sweeper's.
+-- its job, because it gave its own back. Locked ones are another sweeper's.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 locked AS MATERIALIZED (
     SELECT e.*, CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'

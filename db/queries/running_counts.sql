@@ -29,7 +29,7 @@ INSERT INTO running_counts (tenant_id) VALUES (@tenant) ON CONFLICT (tenant_id) 
 -- corrected, in the statement after this one, which sees what was committed before.
 SELECT tenant_id FROM running_counts WHERE tenant_id = @tenant FOR UPDATE;
 
--- name: RecountRunning :exec
+-- name: ReconcileRunning :exec
 -- Cross-tenant: reconciling, for a tenant whose counts are held locked.
 WITH freed AS (
     DELETE FROM running_keys k

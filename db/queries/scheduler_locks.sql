@@ -21,7 +21,7 @@ UPDATE scheduler_locks SET expires_at = now()
 WHERE name = @name AND owner = @owner AND fence = @fence AND expires_at > now();
 
 -- name: GuardLock :one
--- FOR SHARE: whoever takes the lease next waits for the end of the transaction
+-- FOR SHARE: the next owner of the lease waits for the end of the transaction
 -- that asked, so nothing that it wrote lands after the next owner began. The
 -- clock is read anew, because the transaction may have begun long before.
 SELECT fence FROM scheduler_locks

@@ -17,7 +17,7 @@ SELECT id, tenant_id, name, description, version, key_id, created_by, created_at
 FROM secrets WHERE tenant_id = @tenant_id AND name = @name;
 
 -- name: LockSecret :one
--- Whoever is about to name it in a job holds it, or waits here and finds it
+-- A request that is about to name it in a job locks it, or waits here and finds it
 -- gone or replaced.
 SELECT id, tenant_id, name, description, version, key_id, created_by, created_at, updated_by, updated_at
 FROM secrets WHERE tenant_id = @tenant_id AND name = @name

@@ -4,8 +4,8 @@ SELECT unnest(@names::text[]), unnest(@values::bigint[]), now()
 ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value, taken_at = EXCLUDED.taken_at;
 
 -- name: TakeGaugeTurn :execrows
--- One row if the gauges were not counted within so long: whoever gets it counts
--- them, and for as long nobody else does. The row is kept, also when the count fails.
+-- One row if the gauges were not counted within so long: the process that gets it
+-- counts them, and for as long no other does. The row is kept, also when the count fails.
 INSERT INTO service_gauges (name, value, taken_at) VALUES (@name, 0, now())
 ON CONFLICT (name) DO UPDATE SET taken_at = now()
 WHERE service_gauges.taken_at <= now() - make_interval(secs => @seconds::float8);
@@ -14,7 +14,7 @@ WHERE service_gauges.taken_at <= now() - make_interval(secs => @seconds::float8)
 SELECT name, value, taken_at FROM service_gauges ORDER BY name;
 
 -- name: OldestSnapshot :one
--- Who keeps vacuum from removing dead rows: the session, prepared transaction or
+-- The holder that keeps vacuum from removing dead rows: the session, prepared transaction or
 -- replication slot with the oldest snapshot, and how many transactions began since.
 -- No row where nobody has one. The role need not be of pg_monitor: these columns
 -- of other sessions are visible to everybody.

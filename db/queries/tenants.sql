@@ -61,8 +61,8 @@ SELECT coalesce((SELECT sum(j.jobs) FROM job_counts j WHERE j.tenant_id = sqlc.a
 SELECT max_jobs FROM tenants WHERE id = sqlc.arg(tenant_id);
 
 -- name: CountJobs :one
--- Of a tenant with a bound on them, by who holds the tenant's row: whoever
--- added some and counted them held it too. The trigger of scheduled_jobs counts.
+-- For a tenant with a bound on its jobs, by a request that holds the tenant's row:
+-- each request that added jobs and counted them held it too. The trigger of scheduled_jobs counts.
 SELECT coalesce(sum(jobs), 0)::bigint FROM job_counts WHERE tenant_id = @tenant_id;
 
 -- name: GetExecutionBounds :one
@@ -74,7 +74,7 @@ SELECT t.max_executions_per_day, t.max_waiting, t.max_waiting_per_job,
 FROM tenants t WHERE t.id = sqlc.arg(tenant_id);
 
 -- name: CountExecutions :one
--- Adds to the number of a tenant's executions of the day (UTC) of an instant and answers the new one;
+-- Adds to the number of a tenant's executions of the day (UTC) of a time and answers the new one;
 -- the row stays locked. A transaction of the day before that comes late counts
 -- for the new day: each execution counts once.
 INSERT INTO execution_days AS d (tenant_id, day, executions)
@@ -120,7 +120,7 @@ ORDER BY random() LIMIT @batch_size;
 
 -- name: HoldJobs :execrows
 -- The promoters pause, in pieces, the active jobs of a tenant that is suspended
--- or being deleted. What another promoter holds is taken next time.
+-- or being deleted. Jobs that another promoter holds are paused next time.
 UPDATE scheduled_jobs j SET status = 'paused', status_reason = 'the tenant is suspended', status_by = 'platform',
        status_at = now(), paused_until = NULL, updated_at = now()
 WHERE j.id IN (
@@ -195,7 +195,7 @@ DELETE FROM execution_days WHERE tenant_id = @tenant_id;
 DELETE FROM job_counts WHERE tenant_id = @tenant_id;
 
 -- name: PurgeTenant :execrows
--- What is left is the id, so that no token brings the tenant back to life.
+-- Only the id is left, so that no token brings the tenant back to life.
 UPDATE tenants SET status = 'deleted', name = 'deleted', updated_at = now() WHERE id = sqlc.arg(tenant_id) AND status = 'deleting';
 
 -- name: TenantExists :one

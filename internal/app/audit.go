@@ -36,7 +36,7 @@ func verifyAudit(ctx context.Context, o Order) error {
 		checked += r.Checked
 		if p := r.Problem; p != nil {
 			problems++
-			o.Log.ErrorContext(ctx, "a record does not hold", "tenant_id", tenant, "strand", r.Last.Strand, "seq", p.Seq, "kind", p.Kind, "problem", p.Message)
+			o.Log.ErrorContext(ctx, "a record does not hold", "tenant_id", tenant, "shard", r.Last.Shard, "seq", p.Seq, "kind", p.Kind, "problem", p.Message)
 		} else if r.Last.Seq > 0 {
 			_, failed := fmt.Fprintln(o.Out, tenant, r.Last)
 			unwritten = errors.Join(unwritten, failed)
@@ -47,7 +47,7 @@ func verifyAudit(ctx context.Context, o Order) error {
 	}
 	o.Log.InfoContext(ctx, "audit log verified", "entries", checked, "problems", problems)
 	if problems > 0 {
-		return fmt.Errorf("%d strands of the audit log do not hold", problems)
+		return fmt.Errorf("%d shards of the audit log do not hold", problems)
 	}
 	return nil
 }

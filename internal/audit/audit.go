@@ -47,8 +47,8 @@ func With(ctx context.Context, c Call) context.Context {
 
 // Entry is one recorded change.
 type Entry struct {
-	Strand     int   // of its tenant's record, from 0 to 7
-	Seq        int64 // in its strand, from 1 without gaps
+	Shard      int   // of its tenant's record, from 0 to 7
+	Seq        int64 // in its shard, from 1 without gaps
 	At         time.Time
 	ActorKind  string
 	Actor      string
@@ -74,9 +74,9 @@ type Filter struct {
 
 // Position is a place in a list of entries, newest first.
 type Position struct {
-	At     time.Time
-	Strand int
-	Seq    int64
+	At    time.Time
+	Shard int
+	Seq   int64
 }
 
 // shown is a recorded row as the API writes names.

@@ -121,7 +121,7 @@ func (b *bundle) entries(who tenant.Actor, f audit.Filter) []audit.Entry {
 	return list
 }
 
-// verify is what is found of the whole record: its strands together, and the
+// verify is what is found of the whole record: its shards together, and the
 // first problem.
 func (b *bundle) verify(from ...audit.Link) (sum audit.Report) {
 	b.t.Helper()
@@ -140,7 +140,7 @@ func (b *bundle) verify(from ...audit.Link) (sum audit.Report) {
 	return sum
 }
 
-// links are the ends of the strands that hold something.
+// links are the ends of the shards that hold something.
 func (b *bundle) links(most int) (ends []audit.Link, checked int) {
 	b.t.Helper()
 	reports, err := b.log.Verify(b.t.Context(), b.ours, nil, most)
@@ -224,7 +224,7 @@ func TestChangesAreRecorded(t *testing.T) {
 	}
 }
 
-// What is rolled back leaves no entry, and what changes nothing neither.
+// A change that is rolled back leaves no entry, nor does a request that changes nothing.
 func TestNothingIsRecordedOfNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -267,7 +267,7 @@ func TestFilters(t *testing.T) {
 		"object":  {audit.Filter{ObjectID: first.ID.String()}, []int64{2}},
 		"from":    {audit.Filter{From: &later}, nil},
 		"to":      {audit.Filter{To: &begin}, []int64{1}},
-		"page":    {audit.Filter{Limit: 2, After: &audit.Position{At: top.At, Strand: top.Strand, Seq: top.Seq}}, []int64{3, 2}},
+		"page":    {audit.Filter{Limit: 2, After: &audit.Position{At: top.At, Shard: top.Shard, Seq: top.Seq}}, []int64{3, 2}},
 		"nothing": {audit.Filter{Actor: "nobody"}, nil},
 	} {
 		var got []int64
@@ -393,8 +393,8 @@ func TestTamperingIsFound(t *testing.T) {
 	}
 }
 
-// Whoever owns the database can write a whole chain anew, or cut its tail and
-// its head's row. What was anchored elsewhere tells.
+// The owner of the database can write a whole chain anew, or cut its tail and
+// its head's row. An anchor that is kept elsewhere shows it.
 func TestAnAnchorFindsAChainThatWasWrittenAnew(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -403,7 +403,7 @@ func TestAnAnchorFindsAChainThatWasWrittenAnew(t *testing.T) {
 	}
 	ends, _ := b.links(1000)
 	if len(ends) != 1 {
-		t.Fatalf("changes one after the other are on %d strands", len(ends))
+		t.Fatalf("changes one after the other are on %d shards", len(ends))
 	}
 	anchor := ends[0]
 	if read, err := audit.ParseLink(anchor.String()); err != nil || cmp.Diff(anchor, read) != "" {
@@ -479,7 +479,7 @@ func TestConcurrentChangesMakeOneChain(t *testing.T) {
 	}
 	half, checked := b.links(20)
 	if len(half) < 2 || checked >= writers*each {
-		t.Fatalf("%d strands and %d entries at once", len(half), checked)
+		t.Fatalf("%d shards and %d entries at once", len(half), checked)
 	}
 	if rest := b.verify(half...); rest.Problem != nil || !rest.Complete || checked+rest.Checked-len(half) != writers*each+1 {
 		t.Errorf("the rest: %+v %+v", rest, rest.Problem)

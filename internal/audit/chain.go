@@ -13,20 +13,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// strands is how many chains a tenant's record is made of: a change takes the
+// shards is how many chains a tenant's record is made of: a change takes the
 // first that no other change holds.
-const strands = 8
+const shards = 8
 
-// Link is one entry of a strand: its number and its hash, which covers all
+// Link is one entry of a shard: its number and its hash, which covers all
 // entries up to it. Number 0 is what the first entry follows.
 type Link struct {
-	Strand int
-	Seq    int64
-	Hash   []byte
+	Shard int
+	Seq   int64
+	Hash  []byte
 }
 
-// String writes a link as ParseLink reads it: strand, number and hash.
-func (l Link) String() string { return fmt.Sprintf("%d.%d.%x", l.Strand, l.Seq, l.Hash) }
+// String writes a link as ParseLink reads it: shard, number and hash.
+func (l Link) String() string { return fmt.Sprintf("%d.%d.%x", l.Shard, l.Seq, l.Hash) }
 
 // ParseLink reads what String wrote of an entry.
 func ParseLink(text string) (Link, error) {
@@ -34,13 +34,13 @@ func ParseLink(text string) (Link, error) {
 	if len(parts) != 3 {
 		return Link{}, errLink
 	}
-	strand, err1 := strconv.ParseUint(parts[0], 10, 8)
+	shard, err1 := strconv.ParseUint(parts[0], 10, 8)
 	seq, err2 := strconv.ParseInt(parts[1], 10, 64)
 	hash, err3 := hex.DecodeString(parts[2])
-	if err1 != nil || err2 != nil || err3 != nil || strand >= strands || seq < 1 || len(hash) != sha256.Size {
+	if err1 != nil || err2 != nil || err3 != nil || shard >= shards || seq < 1 || len(hash) != sha256.Size {
 		return Link{}, errLink
 	}
-	return Link{Strand: int(strand), Seq: seq, Hash: hash}, nil
+	return Link{Shard: int(shard), Seq: seq, Hash: hash}, nil
 }
 
 // is says whether the record of an anchor, as the log has it, is of this link.
@@ -53,7 +53,7 @@ func (l Link) is(record string) bool {
 	return err == nil && recorded.Seq == l.Seq && recorded.Hash == fmt.Sprintf("\\x%x", l.Hash)
 }
 
-var errLink = errors.New("is not an anchor: strand, number and hash of an entry, separated by points")
+var errLink = errors.New("is not an anchor: shard, number and hash of an entry, separated by points")
 
 // Problem is where a chain does not hold.
 type Problem struct {
@@ -67,7 +67,7 @@ type Problem struct {
 	Message string
 }
 
-// Report is what a verification of one strand found.
+// Report is what a verification of one shard found.
 type Report struct {
 	Checked int
 	// Last is the last link that holds, and so where a next verification begins.
@@ -97,7 +97,7 @@ func (e entry) hash() []byte {
 		framed.WriteString(text)
 	}
 	for _, text := range []string{
-		e.tenant.String(), strconv.Itoa(e.Strand), strconv.FormatInt(e.Seq, 10), strconv.FormatInt(e.At.UnixMicro(), 10), e.ActorKind, e.Actor,
+		e.tenant.String(), strconv.Itoa(e.Shard), strconv.FormatInt(e.Seq, 10), strconv.FormatInt(e.At.UnixMicro(), 10), e.ActorKind, e.Actor,
 		e.Address, e.RequestID, e.Action, e.ObjectType, e.ObjectID, e.Change,
 	} {
 		part(text)
@@ -133,7 +133,7 @@ func follow(from Link, kept bool, entries []entry) (last Link, checked int, prob
 		if !bytes.Equal(e.hash(), e.Hash) {
 			return last, checked, &Problem{e.Seq, "edited", fmt.Sprintf("entry %d is not what was written", e.Seq)}
 		}
-		last = Link{Strand: from.Strand, Seq: e.Seq, Hash: e.Hash}
+		last = Link{Shard: from.Shard, Seq: e.Seq, Hash: e.Hash}
 		checked++
 	}
 	return last, checked, nil

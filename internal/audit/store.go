@@ -36,7 +36,7 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []En
 		Actor: columns.OrNull(f.Actor), Action: columns.OrNull(f.Action), ObjectType: columns.OrNull(f.ObjectType), ObjectID: columns.OrNull(f.ObjectID),
 	}
 	if f.After != nil {
-		p.BeforeAt, p.BeforeStrand, p.BeforeSeq = f.After.At, int16(f.After.Strand), f.After.Seq
+		p.BeforeAt, p.BeforeShard, p.BeforeSeq = f.After.At, int16(f.After.Shard), f.After.Seq
 	}
 	err = s.db.InList(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		rows, err := tx.Paged().ListAuditEntries(ctx, p)
@@ -57,10 +57,10 @@ func pageOf(rows []db.ListAuditEntriesRow, limit int, cut bool) (list []Entry, n
 			return list, last
 		}
 		l := r.AuditLog
-		last = &Position{At: l.At.UTC(), Strand: int(l.Strand), Seq: l.Seq}
+		last = &Position{At: l.At.UTC(), Shard: int(l.Shard), Seq: l.Seq}
 		if r.Fits {
 			list = append(list, Entry{
-				Strand: int(l.Strand), Seq: l.Seq, At: l.At.UTC(), ActorKind: l.ActorKind, Actor: l.Actor, Address: l.Address, RequestID: l.RequestID, Action: l.Action,
+				Shard: int(l.Shard), Seq: l.Seq, At: l.At.UTC(), ActorKind: l.ActorKind, Actor: l.Actor, Address: l.Address, RequestID: l.RequestID, Action: l.Action,
 				ObjectType: l.ObjectType, ObjectID: l.ObjectID, Change: l.Change, Before: shown(l.Before), After: shown(l.After), Hash: l.Hash,
 			})
 		}
@@ -90,7 +90,7 @@ func (s *Store) Deny(ctx context.Context, who tenant.Actor, operation, reason st
 	})
 }
 
-// Verify follows each strand of a tenant's record, from a link of it where one
+// Verify follows each shard of a tenant's record, from a link of it where one
 // is given and otherwise from its beginning, over at most so many entries. A link
 // that is given must be in the record as it is given.
 func (s *Store) Verify(ctx context.Context, who tenant.Actor, from []Link, most int) ([]Report, error) {
@@ -109,14 +109,14 @@ func (s *Store) Verify(ctx context.Context, who tenant.Actor, from []Link, most 
 	return reports, nil
 }
 
-// begin is one report for each strand, at the links from which to go on.
+// begin is one report for each shard, at the links from which to go on.
 func begin(from []Link) []Report {
-	reports := make([]Report, strands)
-	for strand := range reports {
-		reports[strand].Last = Link{Strand: strand}
+	reports := make([]Report, shards)
+	for shard := range reports {
+		reports[shard].Last = Link{Shard: shard}
 	}
 	for _, link := range from {
-		reports[link.Strand].Last = link
+		reports[link.Shard].Last = link
 	}
 	return reports
 }
@@ -124,18 +124,18 @@ func begin(from []Link) []Report {
 // piece checks the next entries after what a report holds. The first of them
 // is the last one of the piece before, or the anchor.
 func piece(ctx context.Context, q *db.Queries, tenant uuid.UUID, r *Report, size int) error {
-	rows, err := q.ListAuditLinks(ctx, db.ListAuditLinksParams{TenantID: tenant, Strand: int16(r.Last.Strand), FromSeq: max(r.Last.Seq, 1), PageSize: int32(size)})
+	rows, err := q.ListAuditLinks(ctx, db.ListAuditLinksParams{TenantID: tenant, Shard: int16(r.Last.Shard), FromSeq: max(r.Last.Seq, 1), PageSize: int32(size)})
 	if err != nil {
 		return fmt.Errorf("read the audit chain: %w", postgres.Fault(err))
 	}
-	r.Head = Link{Strand: r.Last.Strand, Seq: rows[0].HeadSeq, Hash: rows[0].HeadHash}
+	r.Head = Link{Shard: r.Last.Shard, Seq: rows[0].HeadSeq, Hash: rows[0].HeadHash}
 	entries := make([]entry, 0, len(rows))
 	for _, row := range rows {
 		if row.Seq != 0 {
-			entries = append(entries, fromLink(tenant, r.Last.Strand, row))
+			entries = append(entries, fromLink(tenant, r.Last.Shard, row))
 		}
 	}
-	from, removed, problem := start(r.Last, Link{Strand: r.Last.Strand, Seq: rows[0].AnchorSeq, Hash: rows[0].AnchorHash}, rows[0].AnchorRecord)
+	from, removed, problem := start(r.Last, Link{Shard: r.Last.Shard, Seq: rows[0].AnchorSeq, Hash: rows[0].AnchorHash}, rows[0].AnchorRecord)
 	if r.Problem = problem; problem != nil {
 		return nil
 	}
@@ -159,7 +159,7 @@ func piece(ctx context.Context, q *db.Queries, tenant uuid.UUID, r *Report, size
 	return nil
 }
 
-// start is the link from which a strand is followed: the anchor of what retention
+// start is the link from which a shard is followed: the anchor of what retention
 // removed, where the link that was asked for is the beginning or lies before that.
 // The record of the anchor is an entry of the log.
 func start(asked, anchor Link, record string) (from Link, removed bool, problem *Problem) {
@@ -174,10 +174,10 @@ func start(asked, anchor Link, record string) (from Link, removed bool, problem 
 	return anchor, true, nil
 }
 
-func fromLink(tenant uuid.UUID, strand int, r db.ListAuditLinksRow) entry {
+func fromLink(tenant uuid.UUID, shard int, r db.ListAuditLinksRow) entry {
 	return entry{
 		Entry: Entry{
-			Strand: strand, Seq: r.Seq, At: r.At, ActorKind: r.ActorKind, Actor: r.Actor, Address: r.Address, RequestID: r.RequestID, Action: r.Action,
+			Shard: shard, Seq: r.Seq, At: r.At, ActorKind: r.ActorKind, Actor: r.Actor, Address: r.Address, RequestID: r.RequestID, Action: r.Action,
 			ObjectType: r.ObjectType, ObjectID: r.ObjectID, Change: r.Change, Hash: r.Hash,
 		},
 		tenant: tenant, before: r.Before, after: r.After, previous: r.PrevHash,
@@ -185,7 +185,7 @@ func fromLink(tenant uuid.UUID, strand int, r db.ListAuditLinksRow) entry {
 }
 
 // VerifyAll follows every record to its end, as the engine, and tells what it
-// found of each strand. Links that somebody kept must be in their tenant's
+// found of each shard. Links that somebody kept must be in their tenant's
 // record; one whose record is gone is told too.
 func VerifyAll(ctx context.Context, d *postgres.DB, anchors map[uuid.UUID][]Link, tell func(tenant uuid.UUID, r Report)) error {
 	q := db.New(d.Pool())
@@ -209,7 +209,7 @@ func VerifyAll(ctx context.Context, d *postgres.DB, anchors map[uuid.UUID][]Link
 	return nil
 }
 
-// toEnd follows a strand to its end and looks for its anchors in it.
+// toEnd follows a shard to its end and looks for its anchors in it.
 func toEnd(ctx context.Context, q *db.Queries, tenant uuid.UUID, r *Report, anchors []Link) error {
 	for r.Problem == nil && !r.Complete {
 		if err := piece(ctx, q, tenant, r, pieceSize); err != nil {
@@ -217,7 +217,7 @@ func toEnd(ctx context.Context, q *db.Queries, tenant uuid.UUID, r *Report, anch
 		}
 	}
 	for _, link := range anchors {
-		if r.Problem != nil || link.Strand != r.Last.Strand {
+		if r.Problem != nil || link.Shard != r.Last.Shard {
 			continue
 		}
 		at := Report{Last: link}

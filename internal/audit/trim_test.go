@@ -11,9 +11,9 @@ import (
 	"github.com/scheduler-service/scheduler/internal/retention"
 )
 
-// age makes the entries of a strand up to one so many days older, with their
+// age makes the entries of a shard up to one so many days older, with their
 // hashes, as if they had been written then.
-func (b *bundle) age(strand, upTo, days int) {
+func (b *bundle) age(shard, upTo, days int) {
 	b.t.Helper()
 	b.tamper(fmt.Sprintf(`DO $do$ DECLARE e record; own bytea;
 		previous bytea := coalesce((SELECT hash FROM audit_anchors WHERE $t AND strand = %[1]d), decode(repeat('00', 32), 'hex')); BEGIN
@@ -26,7 +26,7 @@ func (b *bundle) age(strand, upTo, days int) {
 			UPDATE audit_log SET at = e.at, prev_hash = previous, hash = own WHERE $t AND strand = %[1]d AND seq = e.seq;
 			previous := own;
 		END LOOP;
-		UPDATE audit_heads SET hash = previous WHERE $t AND strand = %[1]d; END $do$`, strand, upTo, days))
+		UPDATE audit_heads SET hash = previous WHERE $t AND strand = %[1]d; END $do$`, shard, upTo, days))
 }
 
 // trim runs retention that keeps so many days.
@@ -97,9 +97,9 @@ func TestTheBeginningOfTheLogIsRemovedAndTheRestHolds(t *testing.T) {
 	}
 }
 
-// A strand that is wholly too old goes, and when the record of that gets too old
-// itself, it is written again.
-func TestAWholeStrandIsRemoved(t *testing.T) {
+// A shard whose entries are all too old is removed. When the record of the removal
+// gets too old too, it is written again.
+func TestAWholeShardIsRemoved(t *testing.T) {
 	t.Parallel()
 	b := aged(t)
 	for _, sql := range []string{
@@ -110,7 +110,7 @@ func TestAWholeStrandIsRemoved(t *testing.T) {
 	}
 	b.age(1, 1, 500)
 	if r := b.trim(400); r.AuditEntries != 7 {
-		t.Errorf("removed %d, want 6 and the only one of the other strand", r.AuditEntries)
+		t.Errorf("removed %d, want 6 and the only one of the other shard", r.AuditEntries)
 	}
 	if r := b.verify(); r.Problem != nil || !r.Complete || r.Checked != 6 {
 		t.Errorf("%+v %+v", r, r.Problem)
@@ -156,7 +156,8 @@ func TestNobodyRemovesYoungEntries(t *testing.T) {
 	}
 }
 
-// What was removed otherwise than by retention is found, also with an anchor.
+// Verification finds entries that something other than retention removed, also if
+// there is an anchor.
 func TestARemovalThatIsNotRetentionsIsFound(t *testing.T) {
 	t.Parallel()
 	const anchor = "INSERT INTO audit_anchors SELECT tenant_id, strand, seq, hash, at FROM audit_log WHERE $t AND strand = 0 AND seq = 8"

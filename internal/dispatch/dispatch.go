@@ -24,14 +24,14 @@ const (
 	// sweeper reassigns a run that passed its deadline.
 	DeadlineMargin = 5 * time.Second
 	// SweepAhead is the most that sweep_at of a running execution may lie ahead, so
-	// that whoever looks for running executions reads no further.
+	// that a search for running executions reads no further.
 	SweepAhead = 5 * time.Second
 	// cancelSkew is by how much clocks may differ: an execution whose time is so long
 	// before that of an order to cancel may have been made after it.
 	cancelSkew = 5 * time.Second
-	// crowdedFor is how long after a claim left something behind, because of its
+	// backloggedFor is how long after a claim left something behind, because of its
 	// tenant's limits, the ends of runs ask who is next.
-	crowdedFor = 2 * time.Minute
+	backloggedFor = 2 * time.Minute
 	// parkedMin and parkedMax bound how long a parked execution is left alone.
 	parkedMin = time.Second
 	parkedMax = 10 * time.Minute

@@ -18,7 +18,7 @@ var stated = map[string][]time.Duration{
 	"ClaimExecutions":          {DeadlineMargin, SweepAhead},
 	"ClaimLimitedExecutions":   {DeadlineMargin, SweepAhead},
 	"ListPooledExecutions":     {cancelSkew, priorityWorth, priorityWorth},
-	"CompleteExecutions":       {crowdedFor},
+	"CompleteExecutions":       {backloggedFor},
 	"ReleaseExecutions":        {SweepAhead},
 	"ListExecutionsOfWorker":   {SweepAhead},
 	"ReassignExecutions":       {SweepAhead},

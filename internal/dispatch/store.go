@@ -65,8 +65,8 @@ func (s *Store) Next(ctx context.Context, now time.Time, ends []Freed) ([]Waitin
 }
 
 // freed says for whom a row makes room.
-func freed(crowded bool, tenant uuid.UUID, key *string) (f Freed) {
-	if crowded {
+func freed(backlogged bool, tenant uuid.UUID, key *string) (f Freed) {
+	if backlogged {
 		f.Tenant = tenant
 	}
 	if key != nil {

@@ -14,8 +14,8 @@ import (
 // Claim claims what it can of the executions: first those that wait for a worker
 // alone, in one round trip; then, of what is left, those that wait for a concurrency
 // slot or have a concurrency key. It pools what this worker leaves to others and what
-// a limit of its tenant left behind: there others find it, and whoever is next is
-// looked for there.
+// a limit of its tenant left behind: other workers find it there, and so
+// does the search for the next execution.
 func (s *Store) Claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.UUID) ([]Claimed, error) {
 	q := s.queries()
 	rows, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning})

@@ -19,7 +19,7 @@ func (s *Store) Complete(ctx context.Context, batch []Ended) ([]Verdict, error) 
 	}
 	out := make([]Verdict, len(rows))
 	for i, r := range rows {
-		out[i] = Verdict{ID: r.ID, Status: r.Verdict, JobType: r.JobType, Next: r.NextIds, Freed: freed(r.Crowded, r.TenantID, r.ConcurrencyKey)}
+		out[i] = Verdict{ID: r.ID, Status: r.Verdict, JobType: r.JobType, Next: r.NextIds, Freed: freed(r.Backlogged, r.TenantID, r.ConcurrencyKey)}
 	}
 	return out, nil
 }

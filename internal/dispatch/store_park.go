@@ -55,7 +55,7 @@ func (s *Store) ListParked(ctx context.Context, now time.Time, most int) ([]Park
 	for i, r := range rows {
 		out[i] = Parked{Found: Found{ID: r.ID, Tenant: r.TenantID, Job: r.JobID}, JobType: r.JobType, ScheduledAt: r.ScheduledAt, Deleting: r.Deleting}
 		if err := json.Unmarshal([]byte(r.Outcome), &out[i].Outcome); err != nil {
-			out[i].Outcome = Outcome{RetryMS: -1, ErrorType: "SYSTEM_ERROR", Message: "the run is over, and its outcome cannot be read any more"}
+			out[i].Outcome = Outcome{RetryMS: -1, ErrorType: "SYSTEM_ERROR", Message: "the run is finished, and its outcome cannot be read any more"}
 		}
 	}
 	return out, nil

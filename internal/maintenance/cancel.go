@@ -35,8 +35,8 @@ type progress struct {
 
 // Cancel works on what was ordered to be cancelled, and on what suspended tenants
 // have: it ends what waits and asks what runs to end, in pieces, tenants in turns,
-// for half a second at most. It says how many executions that were. What fails for
-// one tenant is in the error, and the others go on. One process at a time does so,
+// for half a second at most. It says how many executions that were. The error
+// names the tenants that failed; the others go on. One process at a time does so,
 // and the others return at once: four that each cancelled for half of their time
 // kept both cores from tenants that cancel nothing.
 func (m *Maintainer) Cancel(ctx context.Context) (cancelled int, err error) {

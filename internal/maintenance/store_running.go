@@ -27,7 +27,7 @@ func (s *store) countRunning(ctx context.Context, tenant uuid.UUID) error {
 		if _, err := tx.LockRunningCount(ctx, tenant); err != nil {
 			return err
 		}
-		return tx.RecountRunning(ctx, tenant)
+		return tx.ReconcileRunning(ctx, tenant)
 	})
 	if err != nil {
 		return fmt.Errorf("count what a tenant runs: %w", postgres.Fault(err))

@@ -21,7 +21,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/turn"
 )
 
-// verifiedAtOnce bounds the changes of one strand that a request verifies, as
+// verifiedAtOnce bounds the changes of one shard that a request verifies, as
 // the contract states it.
 const verifiedAtOnce = 10_000
 
@@ -97,7 +97,7 @@ func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObje
 	}
 	if page.after != nil {
 		filter.After = &audit.Position{At: page.after.At}
-		if _, err := fmt.Sscanf(page.after.Text, "%d.%d", &filter.After.Strand, &filter.After.Seq); err != nil {
+		if _, err := fmt.Sscanf(page.after.Text, "%d.%d", &filter.After.Shard, &filter.After.Seq); err != nil {
 			return nil, fmt.Errorf("read a cursor of the audit log: %w", err)
 		}
 	}
@@ -107,12 +107,12 @@ func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObje
 	}
 	var next *string
 	if after != nil {
-		next = s.onward(page, &cursor.Place{At: after.At, Text: strconv.Itoa(after.Strand) + "." + strconv.FormatInt(after.Seq, 10)})
+		next = s.onward(page, &cursor.Place{At: after.At, Text: strconv.Itoa(after.Shard) + "." + strconv.FormatInt(after.Seq, 10)})
 	}
 	answer := api.ListAudit200JSONResponse{Items: make([]api.AuditEntry, len(list)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, e := range list {
 		answer.Items[i] = api.AuditEntry{
-			Shard: e.Strand, Seq: e.Seq, At: e.At, ActorKind: api.AuditEntryActorKind(e.ActorKind), Actor: e.Actor, Address: e.Address,
+			Shard: e.Shard, Seq: e.Seq, At: e.At, ActorKind: api.AuditEntryActorKind(e.ActorKind), Actor: e.Actor, Address: e.Address,
 			RequestID: e.RequestID, Action: e.Action, ObjectType: api.AuditObjectType(e.ObjectType), ObjectID: e.ObjectID,
 			Change: api.AuditEntryChange(e.Change), Before: rawOrNull(e.Before), After: rawOrNull(e.After), Hash: hex.EncodeToString(e.Hash),
 		}
@@ -140,13 +140,13 @@ func (s *server) VerifyAudit(ctx context.Context, request api.VerifyAuditRequest
 		field := fault.Field{Path: fmt.Sprintf("anchor[%d]", i), Rule: "anchor"}
 		if err != nil {
 			field.Message = err.Error()
-		} else if given[link.Strand] {
-			field.Message = "is a second one of its strand"
+		} else if given[link.Shard] {
+			field.Message = "is a second one of its shard"
 		}
 		if field.Message != "" {
 			return nil, wrong(field)
 		}
-		given[link.Strand] = true
+		given[link.Shard] = true
 		from = append(from, link)
 	}
 	select {
@@ -166,7 +166,7 @@ func (s *server) VerifyAudit(ctx context.Context, request api.VerifyAuditRequest
 		if p := r.Problem; p != nil {
 			answer.Valid = false
 			answer.Problems = append(answer.Problems, api.AuditProblem{
-				Shard: r.Last.Strand, Seq: p.Seq, Kind: api.AuditProblemKind(p.Kind), Message: p.Message,
+				Shard: r.Last.Shard, Seq: p.Seq, Kind: api.AuditProblemKind(p.Kind), Message: p.Message,
 			})
 		}
 		if r.Last.Seq > 0 {

@@ -54,7 +54,7 @@ func TestListsReadAPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	far, object := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), "o3"
-	entries := db.ListAuditEntriesParams{TenantID: tenantID, BeforeAt: far, BeforeStrand: 8, ScanRows: 10_000, PageSize: page}
+	entries := db.ListAuditEntriesParams{TenantID: tenantID, BeforeAt: far, BeforeShard: 8, ScanRows: 10_000, PageSize: page}
 	ofObject, ofNobody := entries, entries
 	ofNobody.Actor, ofNobody.ScanRows = &object, 5*page
 	ofObject.ObjectID = &object

@@ -57,7 +57,7 @@ type Keeper struct {
 	fleet    *fleet.Store
 	progress map[string]*progress // by kind
 	versions walk[place]          // over the versions of jobs
-	strands  walk[strand]         // over the strands of the audit log
+	shards   walk[shard]          // over the shards of the audit log
 }
 
 // walk is how far a kind was read that is not removed from its beginning on.
@@ -148,7 +148,7 @@ func (k *Keeper) kinds(at time.Time, r *Report) []kind {
 		{"metrics", rows, &r.Metrics, before(coarse, s.deleteMetrics)},
 	}
 	if k.c.AuditDays > 0 {
-		// Whole days, so that a strand is trimmed once a day.
+		// Whole days, so that a shard is trimmed once a day.
 		first := at.AddDate(0, 0, -k.c.AuditDays).Truncate(24 * time.Hour)
 		all = append(all, kind{"audit entries", rows, &r.AuditEntries, func(ctx context.Context, b batch) (int, bool, error) { return k.trimAudit(ctx, first, b) }})
 	}
@@ -178,10 +178,10 @@ func (k *Keeper) forgetVersions(ctx context.Context, before time.Time, b batch) 
 	return removed, done, nil
 }
 
-// trimAudit removes the beginnings of strands of the audit log, one strand after the
+// trimAudit removes the beginnings of shards of the audit log, one shard after the
 // other.
 func (k *Keeper) trimAudit(ctx context.Context, before time.Time, b batch) (removed int, done bool, err error) {
-	page, err := k.store.listStrands(ctx, before, k.strands.at, batch{b.size, b.skipped - k.strands.passed})
+	page, err := k.store.listShards(ctx, before, k.shards.at, batch{b.size, b.skipped - k.shards.passed})
 	if err != nil {
 		return 0, false, err
 	}
@@ -193,10 +193,10 @@ func (k *Keeper) trimAudit(ctx context.Context, before time.Time, b batch) (remo
 			}
 			old = n == rows
 		}
-		k.strands = walk[strand]{one, b.skipped}
+		k.shards = walk[shard]{one, b.skipped}
 	}
 	if done = len(page) < b.size; done {
-		k.strands = walk[strand]{}
+		k.shards = walk[shard]{}
 	}
 	return removed, done, nil
 }

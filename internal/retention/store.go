@@ -92,31 +92,31 @@ func count(what string, n int64, err error) (int, error) {
 	return int(n), nil
 }
 
-// strand is one of the chains that the audit log of a tenant is made of.
-type strand struct {
+// shard is one of the chains that the audit log of a tenant is made of.
+type shard struct {
 	tenant uuid.UUID
 	number int16
 	old    bool // its first entry is too old
 }
 
-// listStrands reads a page of the strands after one.
-func (s store) listStrands(ctx context.Context, before time.Time, after strand, b batch) (page []strand, err error) {
-	p := db.ListAuditStrandsParams{Before: before, AfterTenant: after.tenant, AfterStrand: after.number, Skipped: int32(b.skipped), BatchSize: int32(b.size)}
+// listShards reads a page of the shards after one.
+func (s store) listShards(ctx context.Context, before time.Time, after shard, b batch) (page []shard, err error) {
+	p := db.ListAuditShardsParams{Before: before, AfterTenant: after.tenant, AfterShard: after.number, Skipped: int32(b.skipped), BatchSize: int32(b.size)}
 	if after.tenant == uuid.Nil {
-		p.AfterStrand = -1
+		p.AfterShard = -1
 	}
-	rows, err := s.queries().ListAuditStrands(ctx, p)
+	rows, err := s.queries().ListAuditShards(ctx, p)
 	if err != nil {
-		return nil, fmt.Errorf("list the strands of the audit log: %w", postgres.Fault(err))
+		return nil, fmt.Errorf("list the shards of the audit log: %w", postgres.Fault(err))
 	}
 	for _, r := range rows {
-		page = append(page, strand{r.TenantID, r.Strand, r.Old})
+		page = append(page, shard{r.TenantID, r.Shard, r.Old})
 	}
 	return page, nil
 }
 
-// trim removes a batch from the beginning of a strand.
-func (s store) trim(ctx context.Context, one strand, before time.Time) (int, error) {
-	n, err := s.queries().TrimAuditStrand(ctx, db.TrimAuditStrandParams{TenantID: one.tenant, Strand: one.number, Before: before, Most: rows})
+// trim removes a batch from the beginning of a shard.
+func (s store) trim(ctx context.Context, one shard, before time.Time) (int, error) {
+	n, err := s.queries().TrimAuditShard(ctx, db.TrimAuditShardParams{TenantID: one.tenant, Shard: one.number, Before: before, Most: rows})
 	return count("remove old entries of the audit log", int64(n), err)
 }

@@ -69,7 +69,7 @@ export interface paths {
         put?: never;
         /**
          * Replace an API key
-         * @description Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. Whoever may do less than the key is answered 403.
+         * @description Makes a new key with the same name, scopes and expiry under the same id, and shows it this once. The key before works for `graceSeconds` still, so that programs can be moved over; one that an earlier rotation replaced stops at once. A caller that may do less than the key is answered 403.
          */
         post: operations["rotateApiKey"];
         delete?: never;
@@ -1735,7 +1735,7 @@ export interface components {
              */
             version: number;
         };
-        /** @description A stretch of time on the clock of the calendar's zone. `start` and `end` are dates (`2026-12-24`) or local times (`2026-12-24T18:00`, with seconds where needed), without an offset. A date as `end` is included, a local time as `end` is not. Without `end` it lasts until the end of the day of `start`. */
+        /** @description A period of time on the clock of the calendar's zone. `start` and `end` are dates (`2026-12-24`) or local times (`2026-12-24T18:00`, with seconds where needed), without an offset. A date as `end` is included, a local time as `end` is not. Without `end` it lasts until the end of the day of `start`. */
         CalendarDay: {
             /**
              * @description The last day, which is included, or the first moment that is not any more. In answers always present.
@@ -2232,7 +2232,7 @@ export interface components {
             dependencies: {
                 /** @description PostgreSQL, without which nothing works. */
                 database: boolean;
-                /** @description Whether a lease could be taken and released just now, or another process was trying the same. Leases guard upkeep; without them nothing old is removed and no metrics are kept, and jobs run all the same. */
+                /** @description Whether a lease could be taken and released just now, or another process was trying the same. Leases guard maintenance; without them nothing old is removed and no metrics are kept, and jobs run all the same. */
                 distributedLock: boolean;
                 /** @description The queue of hints in Redis. */
                 jobQueue: boolean;

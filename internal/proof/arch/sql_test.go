@@ -72,7 +72,7 @@ var crossTenant = map[string]string{
 	"ListDriftedTenants": "maintenance: counts of what runs that differ from the rows",
 	"EnsureRunningCount": "maintenance",
 	"LockRunningCount":   "maintenance, before it counts again",
-	"RecountRunning":     "maintenance, for counts that it holds locked",
+	"ReconcileRunning":   "maintenance, for counts that it holds locked",
 
 	"LockSecretsToRewrap":        "the rotation of keys",
 	"RewrapSecrets":              "the rotation of keys",
@@ -102,7 +102,7 @@ var crossTenant = map[string]string{
 	"DeleteOldBackfills":    "retention",
 	"DeleteFineMetrics":     "retention",
 	"DeleteOldMetrics":      "retention",
-	"TakeCancelTurn":        "whoever cancels in pieces; it reads no tables",
+	"TakeCancelTurn":        "cancelling in pieces; it reads no tables",
 	"ListWriters":           "the collector of metrics; it reads no tables of ours",
 	"LockMetricCursor":      "the collector of metrics",
 	"CountOutcomes":         "the collector of metrics",
@@ -112,7 +112,7 @@ var crossTenant = map[string]string{
 	"InsertOutcomeDeltas":   "the collector of metrics",
 	"ClaimFold":             "the process that folds what the collector counted",
 	"DeleteOldRollups":      "retention",
-	"ListAuditStrands":      "retention",
+	"ListAuditShards":       "retention",
 	"TakeMetrics":           "the collector of metrics",
 	"OldestDue":             "partition maintenance",
 }

@@ -11,7 +11,7 @@ import (
 // moving are the files of db/queries whose statements move executions.
 var moving = []string{"cancel", "claim", "complete", "next", "park", "poll", "reassign", "release"}
 
-// Whoever moves an execution asks package dispatch. A test may call the statements.
+// Only package dispatch calls the statements that move an execution. Tests may too.
 func TestOnlyDispatchMovesExecutions(t *testing.T) {
 	t.Parallel()
 	moves := make(map[string]bool)

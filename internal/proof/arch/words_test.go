@@ -38,27 +38,48 @@ var wordy = map[string]string{
 	"CHANGELOG.md":                      "it names what earlier versions had",
 	"internal/proof/arch/words_test.go": "the list itself",
 	"internal/proof/arch/size_test.go":  "another list of words",
+	"migrations/before":                 "it is history: databases have it as it is",
+}
+
+// Names of the schema, which only a migration can change, and processes of the version
+// before still use.
+const (
+	shardNames   = `strand|of_strand|trim_audit_strand`
+	backlogNames = `crowded_at|crowded_since`
+)
+
+// schemaNames are the files that must spell such names. They may do so in code, and in
+// comments after the word "column".
+var schemaNames = map[string]string{
+	"sqlc.yaml":                                     shardNames + "|" + backlogNames, // gives them right names in Go
+	"db/queries/audit_log.sql":                      shardNames,
+	"db/queries/complete.sql":                       backlogNames,
+	"internal/audit/audit_test.go":                  shardNames,
+	"internal/audit/list_test.go":                   shardNames,
+	"internal/audit/trim_test.go":                   shardNames,
+	"internal/postgres/migrate_rule_test.go":        shardNames,
+	"internal/proof/bench/store_bounded.go":         shardNames,
+	"internal/proof/simulation/store_state_test.go": backlogNames,
+	"internal/rest/list_plan_test.go":               shardNames,
+	"internal/worker/lines_test.go":                 backlogNames,
+	"migrations/000102_jobs.sql":                    shardNames,
+	"migrations/000103_executions.sql":              backlogNames,
+	"migrations/000106_secrets_and_audit.sql":       shardNames,
+}
+
+// installed are comments in the bodies of functions. Databases have them as they are,
+// and a test compares a new database with an upgraded one byte for byte.
+var installed = map[string]string{
+	"-- One strand for a whole transaction, so that no two of them hold one and":           "migrations/000106_secrets_and_audit.sql",
+	"-- The record of another strand's anchor may just have been removed: write it again.": "migrations/000106_secrets_and_audit.sql",
+	"-- Who makes partitions holds the same.":                                              "migrations/000104_history.sql",
 }
 
 // unclean are the rooms that still have words of that dialect. One that has none
 // comes off the list.
 var unclean = []string{
-	"app",
-	"audit",
-	"db/queries",
-	"dispatch",
-	"docs/how/protocol.md",
-	"maintenance",
-	"migrations",
-	"migrations/before",
-	"openapi.yaml",
-	"postgres",
-	"proof/arch",
-	"proof/bench",
-	"proof/simulation",
 	"rest",
 	"rest/contract",
-	"retention",
 	"worker",
 }
 
@@ -103,6 +124,31 @@ func TestWrongWordsAreFound(t *testing.T) {
 	}
 }
 
+func TestSchemaNamesAreExcusedOnlyWhereTheyStand(t *testing.T) {
+	t.Parallel()
+	const file = "migrations/000106_secrets_and_audit.sql"
+	for line, want := range map[string]int{
+		"    strand smallint NOT NULL, -- its shard":  0,
+		"    strand smallint NOT NULL, -- its strand": 1,
+		"-- eight shards (column strand)":             0,
+		"    last_strand smallint":                    1,
+	} {
+		if got := wrongWords(file, line); len(got) != want {
+			t.Errorf("%q: %v, want %d", line, got, want)
+		}
+	}
+	for file, names := range schemaNames {
+		if !regexp.MustCompile(`\b(?:` + names + `)\b`).MatchString(readText(t, file)) {
+			t.Errorf("%s spells none of %s: take it off the list", file, names)
+		}
+	}
+	for said, file := range installed {
+		if !strings.Contains(readText(t, file), said) {
+			t.Errorf("%s does not say %q: take it off the list", file, said)
+		}
+	}
+}
+
 // texts are the files of the tree that people write and read.
 func texts(t *testing.T) (files []string) {
 	t.Helper()
@@ -119,7 +165,7 @@ func texts(t *testing.T) (files []string) {
 		relative, err := filepath.Rel(root, name)
 		file := filepath.ToSlash(relative)
 		made := strings.Contains(file, ".gen.") || strings.HasPrefix(file, "api/")
-		if _, right := wordy[file]; !made && !right {
+		if !made && wordy[file] == "" && wordy[path.Dir(file)] == "" {
 			files = append(files, file)
 		}
 		return err
@@ -154,9 +200,26 @@ var (
 	}()
 )
 
+// withoutSchemaNames is a line without the names of the schema that its file may spell.
+func withoutSchemaNames(file, line string) string {
+	names := schemaNames[file]
+	if names == "" {
+		return line
+	}
+	code, said := line, ""
+	if at := comment.FindStringIndex(line); at != nil {
+		code, said = line[:at[0]], line[at[0]:]
+	}
+	code = regexp.MustCompile(`\b(?:`+names+`)\b`).ReplaceAllString(code, "")
+	return code + regexp.MustCompile(`\bcolumn (?:`+names+`)\b`).ReplaceAllString(said, "")
+}
+
 // wrongWords says what is wrong with a line of a file.
 func wrongWords(file, line string) (wrong []string) {
-	split := strings.ReplaceAll(hump.ReplaceAllString(line, "$1 $2"), "_", " ")
+	if installed[strings.TrimSpace(line)] == file {
+		return nil
+	}
+	split := strings.ReplaceAll(hump.ReplaceAllString(withoutSchemaNames(file, line), "$1 $2"), "_", " ")
 	if anyWord.MatchString(split) {
 		for _, f := range forbidden {
 			if regexp.MustCompile(`(?i)\b(?:` + f.word + `)(?:\W|$)`).MatchString(split + " ") {

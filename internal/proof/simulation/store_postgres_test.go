@@ -311,7 +311,7 @@ func (s *real) complete(ctx context.Context, o completeExecutions, at time.Time)
 	for _, r := range rows {
 		v := verdict{ID: r.ID, Status: execution.Status(r.Verdict), Tenant: r.TenantID}
 		v.Next = append(v.Next, r.NextIds...) // nil when there are none
-		if v.Backlogged = r.Crowded; r.ConcurrencyKey != nil {
+		if v.Backlogged = r.Backlogged; r.ConcurrencyKey != nil {
 			v.Key = *r.ConcurrencyKey
 		}
 		a.Verdicts = append(a.Verdicts, v)
