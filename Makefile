@@ -59,7 +59,7 @@ chaos: ## break a private installation for a minute and check what is promised
 chaos-long: ## every fault in turn, three seeds of five minutes, with Redis and without: some 35 minutes; writes its figures into docs
 	@mkdir -p .data/chaos && rm -f .data/chaos/*.json
 	@for backend in auto postgres; do for seed in 1 2 3; do \
-		fleet=; if [ $$seed = 3 ]; then fleet="-workers 16 -promoters 4 -backlog 40000 -storm 150"; fi; \
+		fleet=; if [ $$seed = 3 ]; then fleet="-workers 16 -promoters 4 -backlog 40000 -storm 50"; fi; \
 		$(GO) run ./cmd/chaos -backend $$backend -seed $$seed -duration 5m -apart 3s -json .data/chaos/$$backend-$$seed.json $$fleet || exit 1; \
 	done; done
 	$(GO) run ./cmd/chaos -out docs/how/tests.md .data/chaos/*.json
