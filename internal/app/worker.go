@@ -59,10 +59,11 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 	if err != nil {
 		return err
 	}
-	d := worker.Deps{
+	w, intake, err := p.intake(c, worker.Config{
 		DB: db, Beat: beat, Executor: executors, Secrets: secret.NewResolver(db, keys), Hints: hints, Metrics: p.metrics, Log: p.log,
-	}
-	w, intake, err := p.intake(c, d)
+		Host: hostname(), PID: os.Getpid(), Slots: c.Slots, TenantMaxRunning: c.TenantMaxRunning,
+		Heartbeat: c.Heartbeat, Fence: c.Fence, Lease: c.TTL, Drain: c.DrainTimeout,
+	})
 	if err != nil {
 		return err
 	}
@@ -77,25 +78,19 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 
 // intake makes the worker and the ways in which it learns what to run: it polls, and
 // gets hints where there is a Redis.
-func (p process) intake(c config.Worker, d worker.Deps) (*worker.Worker, []func(context.Context) error, error) {
-	if c.Redis() == "" {
-		w := worker.New(p.workerConfig(c), d)
+func (p process) intake(settings config.Worker, c worker.Config) (*worker.Worker, []func(context.Context) error, error) {
+	if settings.Redis() == "" {
+		w := worker.New(c)
 		return w, []func(context.Context) error{w.PollLoop}, nil
 	}
 	var consumer *queue.Consumer // made below; nothing asks before it runs
-	d.Away = func() bool { return consumer.Away() }
-	w := worker.New(p.workerConfig(c), d)
-	consumer, err := queue.NewConsumer(queue.Config{URL: c.Redis(), Concurrency: hintHandlers}, w.Handle, p.log)
+	c.Away = func() bool { return consumer.Away() }
+	w := worker.New(c)
+	consumer, err := queue.NewConsumer(queue.Config{URL: settings.Redis(), Concurrency: hintHandlers}, w.Handle, p.log)
 	if err != nil {
 		return nil, nil, fmt.Errorf("REDIS_URL: %w", err)
 	}
 	return w, []func(context.Context) error{consumer.Run, w.PollLoop}, nil
-}
-
-func (p process) workerConfig(c config.Worker) worker.Config {
-	return worker.Config{
-		Host: hostname(), PID: os.Getpid(), Slots: c.Slots, TenantMaxRunning: c.TenantMaxRunning, Heartbeat: c.Heartbeat, Fence: c.Fence, Lease: c.TTL, Drain: c.DrainTimeout,
-	}
 }
 
 // executors makes the job types that this version has, or only some of them.

@@ -73,7 +73,7 @@ func (w *Worker) hintNext(ctx context.Context, a announcement) {
 	// tenants' limits left behind until then.
 	next, err := w.store.Next(ctx, time.Time{}, a.freed)
 	if err != nil {
-		w.Log.WarnContext(ctx, "the next in line not known; a poll finds them", "error", err)
+		w.c.Log.WarnContext(ctx, "the next in line not known; a poll finds them", "error", err)
 		return
 	}
 	for lane, ids := range lanesOf(next) {
@@ -91,7 +91,7 @@ func (w *Worker) hint(ctx context.Context, lane queue.Lane, next []uuid.UUID) {
 		w.tryHere(next)
 		return
 	}
-	if err := w.Hints.Publish(ctx, lane, next); err != nil {
-		w.Log.DebugContext(ctx, "hint of the next in line not sent; a poll finds it", "error", err)
+	if err := w.c.Hints.Publish(ctx, lane, next); err != nil {
+		w.c.Log.DebugContext(ctx, "hint of the next in line not sent; a poll finds it", "error", err)
 	}
 }

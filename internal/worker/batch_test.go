@@ -89,7 +89,7 @@ func TestBatchIsFlushed(t *testing.T) {
 // commit before they were one batch, a statement of 66 MB.
 func TestBatchIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
-	w := New(Config{Slots: 256}, Deps{DB: &postgres.DB{}, Beat: &postgres.DB{}, Executor: executor.NewRegistry(nil)})
+	w := New(Config{Slots: 256, DB: &postgres.DB{}, Beat: &postgres.DB{}, Executor: executor.NewRegistry(nil)})
 	largest := ended{outcome: dispatch.Outcome{
 		Result: strings.Repeat("r", executor.MaxResult), Message: strings.Repeat("m", 4<<10), Stack: strings.Repeat("s", 16<<10),
 	}}

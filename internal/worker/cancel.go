@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"time"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
 )
 
 // cancelEvery is how often a worker that runs something asks whether somebody
@@ -13,7 +15,7 @@ const cancelEvery = 500 * time.Millisecond
 // attend ends runs soon after somebody asked for it, until the lease is lost.
 func (w *Worker) attend(inc *incarnation) {
 	for inc.ctx.Err() == nil {
-		pause(inc.ctx, cancelEvery)
+		clock.Sleep(inc.ctx, cancelEvery)
 		if inc.ctx.Err() == nil && inc.count() > 0 {
 			w.endCancelled(inc)
 		}
@@ -22,11 +24,11 @@ func (w *Worker) attend(inc *incarnation) {
 
 // endCancelled asks once.
 func (w *Worker) endCancelled(inc *incarnation) {
-	ctx, cancel := context.WithTimeout(inc.ctx, w.Heartbeat)
+	ctx, cancel := context.WithTimeout(inc.ctx, w.c.Heartbeat)
 	defer cancel()
 	rows, err := w.store.CancelledOf(ctx, inc.member.ID)
 	if err != nil {
-		w.Log.DebugContext(ctx, "cancelled executions not read; the next request reads them", "error", err)
+		w.c.Log.DebugContext(ctx, "cancelled executions not read; the next request reads them", "error", err)
 		return
 	}
 	inc.mu.Lock()

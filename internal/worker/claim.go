@@ -12,6 +12,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/divide"
 )
 
 // claimRequest asks for the claim of an execution, for which a slot is taken.
@@ -55,7 +56,7 @@ func (w *Worker) claim(ctx context.Context, requests []claimRequest) {
 	token := uuid.New()
 	inc.claims(token, true)
 	defer inc.claims(token, false)
-	rows, specs := w.claimUntilAnswered(ctx, inc, token, ids)
+	rows, specs := w.claimDivided(ctx, inc, token, ids)
 	won := make(map[uuid.UUID]claimed, len(rows))
 	for _, r := range rows {
 		won[r.ID] = r
@@ -77,39 +78,49 @@ func (w *Worker) claim(ctx context.Context, requests []claimRequest) {
 		x.decided.Done()
 	}
 	if len(late) > 0 {
-		w.Log.WarnContext(ctx, "a claim was answered so late that the runs could outlive their deadlines; releasing them", "executions", len(late))
+		w.c.Log.WarnContext(ctx, "a claim was answered so late that the runs could outlive their deadlines; releasing them", "executions", len(late))
 		w.release(ctx, late)
 	}
 }
 
-// claimUntilAnswered asks until the database answers or the incarnation is
-// over. While it waits the slots stay taken: that is the backpressure. Where the
-// database refuses it asks for the halves, down to the execution that cannot be
-// claimed, which this worker then leaves alone for a while.
-func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[versionKey]definition) {
+// claimDivided claims what the database lets it claim. Where it refuses them together
+// the halves are claimed, down to the execution that cannot be claimed, which this
+// worker then leaves alone for a while.
+func (w *Worker) claimDivided(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) (rows []claimed, specs map[versionKey]definition) {
+	specs = map[versionKey]definition{}
+	_ = divide.Items[uuid.UUID]{ // no error but a refusal ends it
+		Send: func(ids []uuid.UUID) error {
+			some, theirs, err := w.claimUntilAnswered(ctx, inc, token, ids)
+			rows = append(rows, some...)
+			maps.Copy(specs, theirs)
+			return err
+		},
+		Alone: func(id uuid.UUID, err error) error {
+			w.unclaimable.add(id)
+			w.c.Log.ErrorContext(ctx, "an execution cannot be claimed: the database refuses it", "execution_id", id, "error", err)
+			return nil
+		},
+	}.All(ids)
+	return rows, specs
+}
+
+// claimUntilAnswered asks until the database answers, if only with a refusal, or the
+// incarnation is over. While it waits the slots stay taken: that is the backpressure.
+func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[versionKey]definition, error) {
 	wait := 250 * time.Millisecond
 	for {
 		rows, specs, err := w.claimOnce(inc.ctx, inc, token, ids)
 		switch {
 		case err == nil:
-			return rows, specs
+			return rows, specs, nil
 		case inc.ctx.Err() != nil:
-			return nil, nil
-		case postgres.Refused(err) && len(ids) == 1:
-			w.unclaimable.add(ids[0])
-			w.Log.ErrorContext(ctx, "an execution cannot be claimed: the database refuses it", "execution_id", ids[0], "error", err)
-			return nil, nil
+			return nil, nil, nil
 		case postgres.Refused(err):
-			rows, specs = w.claimUntilAnswered(ctx, inc, token, ids[:len(ids)/2])
-			others, theirs := w.claimUntilAnswered(ctx, inc, token, ids[len(ids)/2:])
-			all := map[versionKey]definition{}
-			maps.Copy(all, specs)
-			maps.Copy(all, theirs)
-			return append(rows, others...), all
+			return nil, nil, err
 		}
-		w.Log.WarnContext(ctx, "claim failed, asking again", "error", err, "executions", len(ids))
+		w.c.Log.WarnContext(ctx, "claim failed, asking again", "error", err, "executions", len(ids))
 		w.compareSoon()
-		pause(inc.ctx, wait)
+		clock.Sleep(inc.ctx, wait)
 		wait = min(2*wait, askAgain)
 	}
 }
@@ -120,23 +131,13 @@ func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUI
 	if err != nil {
 		return nil, nil, err
 	}
-	w.Metrics.Batch("claim", len(found))
+	w.c.Metrics.Batch("claim", len(found))
 	rows, keys := make([]claimed, len(found)), make([]versionKey, len(found))
 	for i, c := range found {
 		rows[i], keys[i] = claimed{Claimed: c, asked: asked}, versionKey{c.Job, c.Version}
 	}
 	specs, err := w.specs.of(ctx, keys)
 	return rows, specs, err
-}
-
-// pause waits for d or until ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // lateness is how long after it could start an attempt was claimed, by the database's

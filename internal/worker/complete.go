@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -68,20 +69,20 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 		verdicts, err := w.store.Complete(ctx, stored(healthy))
 		switch {
 		case err == nil:
-			w.Metrics.Batch("complete", len(healthy))
+			w.c.Metrics.Batch("complete", len(healthy))
 			w.accept(ctx, healthy, verdicts)
 			return
 		case ctx.Err() != nil:
 			w.lose(ctx, healthy)
 			return
 		case postgres.Refused(err), postgres.TimedOut(err) && tries >= blockedTries:
-			w.Log.WarnContext(ctx, "outcomes not accepted together, dividing them", "error", err, "executions", len(healthy))
+			w.c.Log.WarnContext(ctx, "outcomes not accepted together, dividing them", "error", err, "executions", len(healthy))
 			w.putAside(ctx, healthy)
 			return
 		}
-		w.Log.WarnContext(ctx, "outcomes not written, trying again", "error", err, "executions", len(healthy))
+		w.c.Log.WarnContext(ctx, "outcomes not written, trying again", "error", err, "executions", len(healthy))
 		w.compareSoon()
-		pause(ctx, wait)
+		clock.Sleep(ctx, wait)
 		wait = min(2*wait, askAgain)
 	}
 }
@@ -101,15 +102,15 @@ func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.
 		v, accepted := byID[e.ID]
 		switch {
 		case !accepted:
-			w.Metrics.StaleCompletions(1)
-			w.Log.WarnContext(ctx, "outcome refused: the execution was reassigned", "execution_id", e.ID, "attempt", e.Attempt)
+			w.c.Metrics.StaleCompletions(1)
+			w.c.Log.WarnContext(ctx, "outcome refused: the execution was reassigned", "execution_id", e.ID, "attempt", e.Attempt)
 		case v.Status == "retrying", v.Status == "parked":
 			// A retry waits in the pool for its backoff; the sweeper tries parked
 			// executions again.
 			w.logFailure(ctx, e, v.Status)
 		default:
 			w.logFailure(ctx, e, v.Status)
-			w.Metrics.ExecutionFinished(v.JobType, v.Status, e.outcome.Took())
+			w.c.Metrics.ExecutionFinished(v.JobType, v.Status, e.outcome.Took())
 		}
 		w.done(e)
 		if len(v.Next) > 0 {
@@ -132,7 +133,7 @@ func (w *Worker) logFailure(ctx context.Context, e ended, status string) {
 		return
 	}
 	message := strings.ToValidUTF8(e.outcome.Message[:min(len(e.outcome.Message), loggedMessage)], "")
-	w.Log.WarnContext(ctx, "attempt failed", "execution_id", e.ID, "job_id", e.Job, "tenant_id", e.Tenant,
+	w.c.Log.WarnContext(ctx, "attempt failed", "execution_id", e.ID, "job_id", e.Job, "tenant_id", e.Tenant,
 		"attempt", e.Attempt, "of", e.MaxAttempts, "status", status, "error_type", e.outcome.ErrorType, "error", message,
 		"duration", e.outcome.Took())
 }
@@ -147,7 +148,7 @@ func (w *Worker) done(e ended) {
 
 // lose gives outcomes up: the worker ends and could not write them.
 func (w *Worker) lose(ctx context.Context, batch []ended) {
-	w.Log.ErrorContext(ctx, "outcomes lost: the worker ends and the database did not accept them; the runs are reassigned", "executions", len(batch))
+	w.c.Log.ErrorContext(ctx, "outcomes lost: the worker ends and the database did not accept them; the runs are reassigned", "executions", len(batch))
 	for _, e := range batch {
 		w.done(e)
 	}

@@ -205,7 +205,7 @@ func (s *divider) flush(ctx context.Context, batch []ended) {
 		delete(whole, r.ID)
 	}
 	for id, r := range whole {
-		w.Log.WarnContext(ctx, "an outcome was refused and is stored without the parts that may be to blame",
+		w.c.Log.WarnContext(ctx, "an outcome was refused and is stored without the parts that may be to blame",
 			"execution_id", id, "job_id", r.Job, "tenant_id", r.Tenant, "error", r.err)
 	}
 	for _, r := range s.divide(ctx, lonely, func(ctx context.Context, batch []ended) ([]dispatch.Verdict, error) {
@@ -222,7 +222,8 @@ type refusal struct {
 }
 
 // divide writes a batch, and the halves of what is not accepted, down to single
-// outcomes. It returns those that were refused, and keeps the others for later.
+// outcomes. It returns those that were refused, and keeps the others for later. Unlike
+// package divide it bounds no number of statements: each outcome holds a slot.
 func (s *divider) divide(ctx context.Context, batch []ended, write func(context.Context, []ended) ([]dispatch.Verdict, error)) (refused []refusal) {
 	if len(batch) == 0 {
 		return nil
@@ -260,7 +261,7 @@ func (w *Worker) park(ctx context.Context, batch []ended, refused []refusal) ([]
 		return nil, err
 	}
 	for _, e := range batch {
-		w.Log.ErrorContext(ctx, "an execution is parked: the database refuses its outcome",
+		w.c.Log.ErrorContext(ctx, "an execution is parked: the database refuses its outcome",
 			"execution_id", e.ID, "job_id", e.Job, "tenant_id", e.Tenant, "error", why[e.ID])
 	}
 	return parked, nil
@@ -275,10 +276,10 @@ func (s *divider) keepInMemory(ctx context.Context, r refusal) {
 		r.slotless = true
 		w.free()
 	}
-	w.Log.ErrorContext(ctx, "an execution can neither end nor be parked: the database refuses every change of it",
+	w.c.Log.ErrorContext(ctx, "an execution can neither end nor be parked: the database refuses every change of it",
 		"execution_id", r.ID, "job_id", r.Job, "tenant_id", r.Tenant, "error", r.err)
 	s.later = append(s.later, r.ended)
-	if len(s.later) > w.Slots {
+	if len(s.later) > w.c.Slots {
 		w.lose(ctx, s.later[:1])
 		s.later = s.later[1:]
 	}

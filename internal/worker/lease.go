@@ -11,7 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/fleet"
-	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/divide"
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
 
@@ -52,8 +52,8 @@ func (w *Worker) incarnations(ctx context.Context) {
 	for ctx.Err() == nil {
 		inc, err := w.incarnate(ctx)
 		if err != nil {
-			w.Log.ErrorContext(ctx, "worker cannot register, trying again", "error", err)
-			pause(ctx, time.Second)
+			w.c.Log.ErrorContext(ctx, "worker cannot register, trying again", "error", err)
+			clock.Sleep(ctx, time.Second)
 			continue
 		}
 		w.current.Store(inc)
@@ -67,16 +67,16 @@ func (w *Worker) incarnations(ctx context.Context) {
 // incarnate registers a new incarnation.
 func (w *Worker) incarnate(ctx context.Context) (*incarnation, error) {
 	inc := &incarnation{
-		member:  fleet.Member{ID: uuid.New(), Host: w.Host, PID: w.PID, Slots: w.Slots, Types: w.Executor.Types(), Lease: w.Lease},
+		member:  fleet.Member{ID: uuid.New(), Host: w.c.Host, PID: w.c.PID, Slots: w.c.Slots, Types: w.c.Executor.Types(), Lease: w.c.Lease},
 		running: map[uuid.UUID]activeRun{}, claiming: map[uuid.UUID]bool{}, good: clock.Start(),
 		// Workers that start together do not compare together.
-		compared: clock.Start(), calm: rand.N(w.Compare),
+		compared: clock.Start(), calm: rand.N(w.c.Compare),
 	}
 	if err := w.members.Register(ctx, inc.member); err != nil {
 		return nil, err
 	}
 	inc.ctx, inc.end = context.WithCancelCause(ctx)
-	w.Log.InfoContext(ctx, "worker registered", "worker_id", inc.member.ID, "slots", w.Slots)
+	w.c.Log.InfoContext(ctx, "worker registered", "worker_id", inc.member.ID, "slots", w.c.Slots)
 	return inc, nil
 }
 
@@ -94,39 +94,39 @@ func (w *Worker) hold(ctx context.Context, inc *incarnation) {
 	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := w.members.Retire(leaving, inc.member.ID); err != nil {
-		w.Log.WarnContext(leaving, "worker could not retire; its lease will run out", "error", err)
+		w.c.Log.WarnContext(leaving, "worker could not retire; its lease will run out", "error", err)
 	}
 }
 
 // fence ends the incarnation when no heartbeat was answered for too long.
 func (w *Worker) fence(inc *incarnation) {
 	for inc.ctx.Err() == nil {
-		left := w.Fence - inc.lastGood().Elapsed()
+		left := w.c.Fence - inc.lastGood().Elapsed()
 		if left <= 0 {
-			w.Metrics.SelfFenced()
-			w.Log.ErrorContext(inc.ctx, "no heartbeat was answered: ending all runs before the database reassigns them",
+			w.c.Metrics.SelfFenced()
+			w.c.Log.ErrorContext(inc.ctx, "no heartbeat was answered: ending all runs before the database reassigns them",
 				"worker_id", inc.member.ID, "running", inc.count())
 			inc.end(errLeaseLost)
 			return
 		}
-		pause(inc.ctx, left)
+		clock.Sleep(inc.ctx, left)
 	}
 }
 
 // beat renews the lease and acts on what comes back, until the lease is lost.
 func (w *Worker) beat(inc *incarnation) {
 	for inc.ctx.Err() == nil {
-		pause(inc.ctx, w.Heartbeat)
+		clock.Sleep(inc.ctx, w.c.Heartbeat)
 		sent := clock.Start()
 		stands, err := w.renew(inc)
 		switch {
 		case inc.ctx.Err() != nil:
 			return
 		case err != nil:
-			w.Log.WarnContext(inc.ctx, "heartbeat not answered", "error", err)
+			w.c.Log.WarnContext(inc.ctx, "heartbeat not answered", "error", err)
 			w.compareSoon()
 		case !stands:
-			w.Log.ErrorContext(inc.ctx, "lease lost: the database counts this worker as dead", "worker_id", inc.member.ID)
+			w.c.Log.ErrorContext(inc.ctx, "lease lost: the database counts this worker as dead", "worker_id", inc.member.ID)
 			inc.end(errLeaseLost)
 			return
 		default:
@@ -137,9 +137,9 @@ func (w *Worker) beat(inc *incarnation) {
 }
 
 func (w *Worker) renew(inc *incarnation) (stands bool, err error) {
-	ctx, cancel := context.WithTimeout(inc.ctx, w.Heartbeat)
+	ctx, cancel := context.WithTimeout(inc.ctx, w.c.Heartbeat)
 	defer cancel()
-	w.Metrics.SetActiveJobs(inc.count())
+	w.c.Metrics.SetActiveJobs(inc.count())
 	return w.members.Renew(ctx, inc.member, inc.count())
 }
 
@@ -161,16 +161,16 @@ func (w *Worker) compare(inc *incarnation) {
 	if !inc.comparesNow() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(inc.ctx, w.Heartbeat)
+	ctx, cancel := context.WithTimeout(inc.ctx, w.c.Heartbeat)
 	defer cancel()
 	mark := clock.Start()
 	rows, err := w.beats.RunsOf(ctx, inc.member.ID)
 	if err != nil {
-		w.Log.WarnContext(ctx, "held executions not read; a later heartbeat reads them", "error", err)
-		inc.comparesAfter(compareSoonWithin * w.Heartbeat)
+		w.c.Log.WarnContext(ctx, "held executions not read; a later heartbeat reads them", "error", err)
+		inc.comparesAfter(compareSoonWithin * w.c.Heartbeat)
 		return
 	}
-	inc.comparesAfter(max(w.Compare, compareRest*mark.Elapsed()))
+	inc.comparesAfter(max(w.c.Compare, compareRest*mark.Elapsed()))
 	w.endAndRelease(ctx, inc, rows)
 }
 
@@ -178,7 +178,7 @@ func (w *Worker) compare(inc *incarnation) {
 // may have been carried out.
 func (w *Worker) compareSoon() {
 	if inc := w.current.Load(); inc != nil {
-		inc.comparesWithin(compareSoonWithin * w.Heartbeat)
+		inc.comparesWithin(compareSoonWithin * w.c.Heartbeat)
 	}
 }
 
@@ -206,8 +206,8 @@ func (w *Worker) endAndRelease(ctx context.Context, inc *incarnation, rows []dis
 	inc.unknown = unknown
 	inc.mu.Unlock()
 	if len(disowned) > 0 {
-		w.Metrics.Disowned(len(disowned))
-		w.Log.WarnContext(ctx, "releasing executions that this worker does not run", "executions", len(disowned))
+		w.c.Metrics.Disowned(len(disowned))
+		w.c.Log.WarnContext(ctx, "releasing executions that this worker does not run", "executions", len(disowned))
 		w.release(ctx, disowned)
 	}
 }
@@ -215,25 +215,28 @@ func (w *Worker) endAndRelease(ctx context.Context, inc *incarnation, rows []dis
 // release makes executions pending again and hints them; one that the database
 // refuses holds up none of the others.
 func (w *Worker) release(ctx context.Context, rows []dispatch.Run) {
-	if len(rows) == 0 {
-		return
-	}
-	released, err := w.store.Release(ctx, rows)
-	if half := len(rows) / 2; half > 0 && postgres.Refused(err) {
-		w.release(ctx, rows[:half])
-		w.release(ctx, rows[half:])
-		return
-	}
+	err := divide.Items[dispatch.Run]{
+		Send:  func(rows []dispatch.Run) error { return w.releaseTogether(ctx, rows) },
+		Alone: func(_ dispatch.Run, err error) error { return err },
+	}.All(rows)
 	if err != nil {
-		w.Log.WarnContext(ctx, "executions not released; the next comparison finds them, or the sweeper when the lease ran out", "error", err, "executions", len(rows))
+		w.c.Log.WarnContext(ctx, "some executions not released; the next comparison finds them, or the sweeper when the lease ran out", "error", err, "executions", len(rows))
 		w.compareSoon()
-		return
+	}
+}
+
+// releaseTogether releases executions in one statement.
+func (w *Worker) releaseTogether(ctx context.Context, rows []dispatch.Run) error {
+	released, err := w.store.Release(ctx, rows)
+	if err != nil {
+		return err
 	}
 	for lane, ids := range lanesOf(released) {
-		if err := w.Hints.Publish(ctx, lane, ids); err != nil {
-			w.Log.DebugContext(ctx, "hints not sent, the sweeper sends them", "error", err)
+		if err := w.c.Hints.Publish(ctx, lane, ids); err != nil {
+			w.c.Log.DebugContext(ctx, "hints not sent, the sweeper sends them", "error", err)
 		}
 	}
+	return nil
 }
 
 // add notes a run; it reports false when the lease is lost already.

@@ -195,7 +195,7 @@ func (w *Worker) PollLoop(ctx context.Context) error {
 	s := &poller{worker: w, wait: pollMin}
 	for ctx.Err() == nil {
 		rest, wait := s.round(ctx)
-		pause(ctx, rest) // a call that comes meanwhile is heard after it
+		clock.Sleep(ctx, rest) // a call that comes meanwhile is heard after it
 		timer := time.NewTimer(wait - rest)
 		select {
 		case <-timer.C:
@@ -228,7 +228,7 @@ func (s *poller) round(ctx context.Context) (rest, wait time.Duration) {
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
-			w.Log.WarnContext(ctx, "poll failed, asking again", "error", err)
+			w.c.Log.WarnContext(ctx, "poll failed, asking again", "error", err)
 		}
 		return pollAfterError, pollAfterError
 	case seen.won == claimBatch:
@@ -252,7 +252,7 @@ func (s *poller) quietTime(seen pollResult) time.Duration {
 
 // poolHinted puts hinted executions into the pool while no hints come.
 func (s *poller) poolHinted(ctx context.Context) error {
-	if s.worker.Away == nil || !s.worker.hintless.Load() || s.last.Elapsed() < poolHintedEvery {
+	if s.worker.c.Away == nil || !s.worker.hintless.Load() || s.last.Elapsed() < poolHintedEvery {
 		return nil // without any Redis nothing was hinted
 	}
 	s.last = clock.Start()
@@ -263,18 +263,18 @@ func (s *poller) poolHinted(ctx context.Context) error {
 // noteHints notes when hints stop coming and when they come again.
 func (s *poller) noteHints(ctx context.Context) {
 	w := s.worker
-	away := w.Away == nil || w.Away()
+	away := w.c.Away == nil || w.c.Away()
 	if away {
 		s.away = clock.Start()
 	}
 	switch hintless := w.hintless.Load(); {
 	case away && !hintless:
 		w.hintless.Store(true)
-		if w.Away != nil {
-			w.Log.WarnContext(ctx, "no hints come, polling for what was hinted too")
+		if w.c.Away != nil {
+			w.c.Log.WarnContext(ctx, "no hints come, polling for what was hinted too")
 		}
 	case !away && hintless && s.away.Elapsed() > awayLinger:
 		w.hintless.Store(false)
-		w.Log.InfoContext(ctx, "hints come again")
+		w.c.Log.InfoContext(ctx, "hints come again")
 	}
 }

@@ -46,7 +46,7 @@ type attempt struct {
 // the next batch. The slot stays taken until the outcome is accepted. An
 // executor that does not return when its context ends is given up after grace.
 func (w *Worker) start(inc *incarnation, c claimed, d definition) {
-	w.Metrics.DispatchLateness(c.lateness())
+	w.c.Metrics.DispatchLateness(c.lateness())
 	ctx, stop := context.WithCancelCause(inc.ctx)
 	if !inc.add(c, stop) {
 		stop(errLeaseLost)
@@ -62,7 +62,7 @@ func (w *Worker) start(inc *incarnation, c claimed, d definition) {
 			return
 		}
 		w.strays.Add(-1)
-		w.Metrics.SetStrays(int(w.strays.Load()))
+		w.c.Metrics.SetStrays(int(w.strays.Load()))
 	}()
 }
 
@@ -84,7 +84,7 @@ func (a *attempt) execute(d definition) executor.Outcome {
 	if err != nil {
 		return a.worker.unresolved(timed, a.claimed, err)
 	}
-	out := a.worker.Executor.Execute(timed, a.JobType, executor.Run{
+	out := a.worker.c.Executor.Execute(timed, a.JobType, executor.Run{
 		ExecutionID: a.ID, JobID: a.Job, TenantID: a.Tenant, Attempt: a.Attempt, ScheduledAt: a.ScheduledAt,
 		Config: ready.Config, Parameters: ready.Parameters, Timeout: timeout,
 	})
@@ -97,12 +97,12 @@ func (a *attempt) execute(d definition) executor.Outcome {
 // returns costs a worker no more than twice its slots.
 func (a *attempt) giveUp() {
 	w := a.worker
-	if int(w.strays.Add(1)) > w.Slots || !a.over.CompareAndSwap(false, true) {
+	if int(w.strays.Add(1)) > w.c.Slots || !a.over.CompareAndSwap(false, true) {
 		w.strays.Add(-1)
 		return
 	}
-	w.Metrics.SetStrays(int(w.strays.Load()))
-	w.Log.ErrorContext(a.ctx, "a run does not end when it must and was given up", "execution_id", a.ID, "job_id", a.Job, "job_type", a.JobType)
+	w.c.Metrics.SetStrays(int(w.strays.Load()))
+	w.c.Log.ErrorContext(a.ctx, "a run does not end when it must and was given up", "execution_id", a.ID, "job_id", a.Job, "job_type", a.JobType)
 	a.settle(executor.Outcome{Err: &executor.Error{
 		Type: executor.Timeout, Message: "the run did not end when its time was over; it was given up and may still be going on",
 	}})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/secret"
@@ -14,11 +15,11 @@ import (
 // that is away for as long as the attempt may take.
 func (w *Worker) resolve(ctx context.Context, ask secret.Input) (secret.Ready, error) {
 	for {
-		ready, err := w.Secrets.Resolve(ctx, ask)
+		ready, err := w.c.Secrets.Resolve(ctx, ask)
 		if fault.KindOf(err) != fault.Unavailable || ctx.Err() != nil {
 			return ready, err
 		}
-		pause(ctx, 250*time.Millisecond)
+		clock.Sleep(ctx, 250*time.Millisecond)
 	}
 }
 
@@ -34,7 +35,7 @@ func (w *Worker) unresolved(ctx context.Context, c claimed, err error) executor.
 		never := false
 		return executor.Outcome{Err: &executor.Error{Type: executor.ValidationError, Message: message, Retry: &never}}
 	}
-	w.Log.WarnContext(ctx, "secrets not resolved", "error", err, "execution_id", c.ID, "job_id", c.Job, "tenant_id", c.Tenant)
+	w.c.Log.WarnContext(ctx, "secrets not resolved", "error", err, "execution_id", c.ID, "job_id", c.Job, "tenant_id", c.Tenant)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) || fault.KindOf(err) == fault.Unavailable {
 		return executor.Outcome{Err: &executor.Error{Type: executor.Timeout, Message: "the secrets of this job could not be read in time"}}
 	}

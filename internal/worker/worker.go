@@ -64,8 +64,20 @@ type hints interface {
 	PublishIn(ctx context.Context, lane queue.Lane, ids []uuid.UUID, delay time.Duration) error
 }
 
-// Config is what an operator may set.
+// Config is what a worker is made of.
 type Config struct {
+	DB *postgres.DB // acting as postgres.Engine
+	// Beat is a pool of one connection for the heartbeat alone, so that a
+	// crowded pool never costs the lease.
+	Beat     *postgres.DB
+	Executor *executor.Registry
+	Secrets  *secret.Resolver // nil where no job refers to any
+	Hints    hints
+	// Away says that no hints come now; PollLoop asks it. Nil: there never are any.
+	Away    func() bool
+	Metrics *telemetry.Metrics
+	Log     *slog.Logger
+
 	Host  string
 	PID   int
 	Slots int // executions at once
@@ -80,26 +92,9 @@ type Config struct {
 	Drain            time.Duration // how long what runs may finish after a stop
 }
 
-// Deps are what a worker is made of.
-type Deps struct {
-	DB *postgres.DB // acting as postgres.Engine
-	// Beat is a pool of one connection for the heartbeat alone, so that a
-	// crowded pool never costs the lease.
-	Beat     *postgres.DB
-	Executor *executor.Registry
-	Secrets  *secret.Resolver // nil where no job refers to any
-	Hints    hints
-	// Away says that no hints come now; PollLoop asks it. Nil: there never are any.
-	Away    func() bool
-	Metrics *telemetry.Metrics
-	Log     *slog.Logger
-}
-
 // Worker runs executions. Handle is called by the queue's consumer, Run once.
 type Worker struct {
-	Config
-	Deps
-
+	c           Config
 	store       *dispatch.Store
 	beats       *dispatch.Store // on the heartbeat's connection
 	members     *fleet.Store
@@ -132,17 +127,17 @@ type Worker struct {
 }
 
 // New makes a worker.
-func New(c Config, d Deps) *Worker {
+func New(c Config) *Worker {
 	if c.Compare == 0 {
 		c.Compare = 15 * c.Heartbeat
 	}
-	statements := dispatch.Config{TenantMaxRunning: c.TenantMaxRunning, LeftTypes: d.Executor.LeftTypes()}
+	statements := dispatch.Config{TenantMaxRunning: c.TenantMaxRunning, LeftTypes: c.Executor.LeftTypes()}
 	w := &Worker{
-		Config: c, Deps: d, store: dispatch.NewStore(d.DB, statements), beats: dispatch.NewStore(d.Beat, statements),
-		members: fleet.NewStore(d.Beat), slots: newSlots(c.Slots),
+		c: c, store: dispatch.NewStore(c.DB, statements), beats: dispatch.NewStore(c.Beat, statements),
+		members: fleet.NewStore(c.Beat), slots: newSlots(c.Slots),
 		suspects: newRecent(suspectFor, suspectFor), unclaimable: newRecent(unclaimableFirst, unclaimableMost),
 		refusedOutcomes: make(chan ended, completeBatch), announcements: make(chan announcement, announcementsWaiting),
-		specs:       &specs{load: versions{d.DB}.load, kept: map[versionKey]definition{}},
+		specs:       &specs{load: versions{c.DB}.load, kept: map[versionKey]definition{}},
 		claims:      newBatch[claimRequest](claimBatch, claimLinger, func(_ int, age time.Duration) bool { return age >= claimLinger }),
 		takingSlots: make(chan struct{}, 1),
 		next:        make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1), refused: map[uuid.UUID]clock.Mark{},
@@ -202,9 +197,9 @@ func (w *Worker) drain(ctx context.Context) {
 	idle := make(chan struct{})
 	go func() { w.runs.Wait(); close(idle) }()
 	if n := w.slots.taken(); n > 0 {
-		w.Log.InfoContext(ctx, "stopping: what runs may finish", "running", n, "at_most", w.Drain.String())
+		w.c.Log.InfoContext(ctx, "stopping: what runs may finish", "running", n, "at_most", w.c.Drain.String())
 	}
-	timer := time.NewTimer(w.Drain)
+	timer := time.NewTimer(w.c.Drain)
 	defer timer.Stop()
 	select {
 	case <-idle:
@@ -212,7 +207,7 @@ func (w *Worker) drain(ctx context.Context) {
 	case <-timer.C:
 	}
 	if inc := w.current.Load(); inc != nil {
-		w.Log.WarnContext(ctx, "drain time is over; releasing what runs", "running", inc.count())
+		w.c.Log.WarnContext(ctx, "drain time is over; releasing what runs", "running", inc.count())
 		w.release(ctx, inc.endAll(errDraining))
 	}
 	hard := time.NewTimer(5 * time.Second)
@@ -220,7 +215,7 @@ func (w *Worker) drain(ctx context.Context) {
 	select {
 	case <-idle:
 	case <-hard.C: // a run that ignores its context ends with the process
-		w.Log.WarnContext(ctx, "runs ignore their cancellation")
+		w.c.Log.WarnContext(ctx, "runs ignore their cancellation")
 	}
 }
 
@@ -232,7 +227,7 @@ func (w *Worker) drain(ctx context.Context) {
 func (w *Worker) Handle(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error {
 	inc := w.current.Load()
 	if inc == nil {
-		return w.Hints.PublishIn(ctx, lane, ids, time.Second)
+		return w.c.Hints.PublishIn(ctx, lane, ids, time.Second)
 	}
 	defer w.wake() // executions without a hint may wait behind these
 	patience, cancel := context.WithTimeout(ctx, slotPatience)

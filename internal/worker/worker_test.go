@@ -144,13 +144,6 @@ func (b *bundle) start(edit func(*worker.Config)) member {
 // startWith also has consume run, for as long as the worker does.
 func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worker, context.Context) error) member {
 	b.t.Helper()
-	c := worker.Config{
-		Host: "test", PID: 1, Slots: 10, Heartbeat: 250 * time.Millisecond, Compare: 250 * time.Millisecond, Fence: 30 * time.Second, Lease: limit, Drain: limit,
-		TenantMaxRunning: 1000,
-	}
-	if edit != nil {
-		edit(&c)
-	}
 	executors, err := b.registry().Only(append(b.types, "function")[:max(1, len(b.types))]...)
 	if err != nil {
 		b.t.Fatal(err)
@@ -159,12 +152,16 @@ func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worke
 	if beat == nil {
 		beat = open(b.t, b.database.URL, postgres.Engine)
 	}
-	w := worker.New(c, worker.Deps{
-		DB: b.engine, Beat: beat, Hints: b.hints,
-		Executor: executors,
-		Metrics:  telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.NewTextHandler(b.log, nil)), Away: b.away,
-		Secrets: secret.NewResolver(b.engine, b.keys),
-	})
+	c := worker.Config{
+		DB: b.engine, Beat: beat, Hints: b.hints, Away: b.away, Executor: executors, Secrets: secret.NewResolver(b.engine, b.keys),
+		Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.NewTextHandler(b.log, nil)),
+		Host: "test", PID: 1, Slots: 10, Heartbeat: 250 * time.Millisecond, Compare: 250 * time.Millisecond, Fence: 30 * time.Second, Lease: limit, Drain: limit,
+		TenantMaxRunning: 1000,
+	}
+	if edit != nil {
+		edit(&c)
+	}
+	w := worker.New(c)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -80,7 +80,7 @@ parking              | db:store.go dispatch fault partition postgres |  |  |
 hint                 | dispatch postgres queue |  |  |
 maintenance          | clock db:store.go dispatch fault fleet hint job job/schedules loop parking partition postgres postgres/divide queue schedule telemetry tenant |  |  |
 promoter             | audit backfill clock db:store.go dispatch execution fault hint job job/keytemplate job/schedules loop partition postgres postgres/columns postgres/divide queue schedule telemetry tenant |  | sync |
-worker               | clock db:store.go dispatch executor fault fleet job postgres queue secret telemetry |  |  |
+worker               | clock db:store.go dispatch executor fault fleet job postgres postgres/divide queue secret telemetry |  |  |
 rest/strictjson      | fault |  |  |
 rest/patch           |  |  |  |
 rest/cursor          |  |  |  |
