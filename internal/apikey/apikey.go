@@ -118,9 +118,9 @@ func same(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 }
 
 // NotFound is the answer for a key that is not there, or is not the caller's.
 func NotFound() error {
-	return fault.New(fault.NotFound, "API_KEY_NOT_FOUND", "there is no API key with this id")
+	return fault.New(fault.NotFound, fault.CodeAPIKeyNotFound, "there is no API key with this id")
 }
 
 func refused() error {
-	return fault.New(fault.Unauthenticated, "UNAUTHORIZED", "the API key is not valid: it was revoked or replaced, has expired, or never was one")
+	return fault.New(fault.Unauthenticated, fault.CodeUnauthorized, "the API key is not valid: it was revoked or replaced, has expired, or never was one")
 }

@@ -195,5 +195,5 @@ func wrong(fields []fault.Field) error {
 	if len(fields) == 0 {
 		return nil
 	}
-	return fault.Wrong("VALIDATION_FAILED", fields...)
+	return fault.Wrong(fault.CodeValidationFailed, fields...)
 }

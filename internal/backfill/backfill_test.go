@@ -96,7 +96,7 @@ func paths(t *testing.T, err error) map[string]string {
 	return found
 }
 
-func code(err error) string {
+func code(err error) fault.Code {
 	var f *fault.Error
 	if errors.As(err, &f) {
 		return f.Code

@@ -54,7 +54,7 @@ type Position struct {
 // NotFound is the answer for a backfill that is not there, or is not the
 // caller's.
 func NotFound() error {
-	return fault.New(fault.NotFound, "BACKFILL_NOT_FOUND", "there is no backfill with this id")
+	return fault.New(fault.NotFound, fault.CodeBackfillNotFound, "there is no backfill with this id")
 }
 
 // Preview returns what Create would make, and stores nothing. For a range without
@@ -84,7 +84,7 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r
 
 func (s *Store) create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.UUID, r Request) (Backfill, error) {
 	if fields := secret.Inline(r.Parameters); len(fields) > 0 {
-		return Backfill{}, fault.Wrong("VALIDATION_FAILED", fields...)
+		return Backfill{}, fault.Wrong(fault.CodeValidationFailed, fields...)
 	}
 	if err := secret.MayPass(who, nil, nil, r.Parameters); err != nil {
 		return Backfill{}, err
@@ -104,7 +104,7 @@ func (s *Store) create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, j
 		return Backfill{}, fmt.Errorf("count running backfills: %w", err)
 	}
 	if running >= MaxRunning {
-		return Backfill{}, fault.New(fault.Conflict, "TOO_MANY_BACKFILLS",
+		return Backfill{}, fault.New(fault.Conflict, fault.CodeTooManyBackfills,
 			fmt.Sprintf("%d backfills of this job are running: wait for one of them, or cancel it", running))
 	}
 	id, err := uuid.NewV7()
@@ -266,7 +266,7 @@ func (s *Store) Cancel(ctx context.Context, who tenant.Actor, jobID, id uuid.UUI
 		}
 		b, err = get(ctx, tx, who, jobID, id)
 		if err == nil && b.Status == Completed {
-			return fault.New(fault.Conflict, "CONFLICT", "this backfill is completed: there is nothing left to cancel")
+			return fault.New(fault.Conflict, fault.CodeConflict, "this backfill is completed: there is nothing left to cancel")
 		}
 		return err
 	})

@@ -50,7 +50,7 @@ type Position struct {
 // NotFound is the answer for a calendar that is not there, or is not the
 // caller's.
 func NotFound() error {
-	return fault.New(fault.NotFound, "CALENDAR_NOT_FOUND", "there is no calendar with this id")
+	return fault.New(fault.NotFound, fault.CodeCalendarNotFound, "there is no calendar with this id")
 }
 
 // Create stores a valid calendar. It reports whether the answer is a
@@ -141,7 +141,7 @@ func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec
 			return err
 		}
 		if ifVersion != 0 && ifVersion != old.Version {
-			return fault.New(fault.Conflict, "PRECONDITION_FAILED",
+			return fault.New(fault.Conflict, fault.CodePreconditionFailed,
 				fmt.Sprintf("the calendar is at version %d now: read it again and repeat the change", old.Version))
 		}
 		row, err = tx.UpdateCalendar(ctx, db.UpdateCalendarParams{
@@ -171,9 +171,9 @@ func (s *Store) Delete(ctx context.Context, who tenant.Actor, id uuid.UUID) erro
 		case err != nil:
 			return fmt.Errorf("count the jobs of a calendar: %w", err)
 		case n == 1:
-			return fault.New(fault.Conflict, "CONFLICT", "1 job uses this calendar: take it out of that job first")
+			return fault.New(fault.Conflict, fault.CodeConflict, "1 job uses this calendar: take it out of that job first")
 		case n > 1:
-			return fault.New(fault.Conflict, "CONFLICT", fmt.Sprintf("%d jobs use this calendar: take it out of them first", n))
+			return fault.New(fault.Conflict, fault.CodeConflict, fmt.Sprintf("%d jobs use this calendar: take it out of them first", n))
 		}
 		if _, err := tx.DeleteCalendar(ctx, db.DeleteCalendarParams{TenantID: who.TenantID, ID: id}); err != nil {
 			return fmt.Errorf("delete calendar: %w", err)
@@ -247,7 +247,7 @@ func missing(err error) error {
 // taken turns a broken uniqueness into the answer for a name that is taken.
 func taken(err error) error {
 	if fault.KindOf(postgres.Fault(err)) == fault.Conflict {
-		return fault.New(fault.Conflict, "CONFLICT", "a calendar with this name exists already")
+		return fault.New(fault.Conflict, fault.CodeConflict, "a calendar with this name exists already")
 	}
 	return fmt.Errorf("write calendar: %w", err)
 }

@@ -42,7 +42,7 @@ func NewStore(db *postgres.DB, c Config) *Store { return &Store{db: db, c: c} }
 // NotFound is the answer for an execution that is not there, or is not the
 // caller's.
 func NotFound() error {
-	return fault.New(fault.NotFound, "EXECUTION_NOT_FOUND", "there is no execution with this id")
+	return fault.New(fault.NotFound, fault.CodeExecutionNotFound, "there is no execution with this id")
 }
 
 // Get reads one execution, active or over, and says what it waits for.
@@ -101,7 +101,7 @@ type demand struct {
 
 func (s *Store) request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (Execution, error) {
 	if fields := secret.Inline(d.parameters); len(fields) > 0 {
-		return Execution{}, fault.Wrong("VALIDATION_FAILED", fields...)
+		return Execution{}, fault.Wrong(fault.CodeValidationFailed, fields...)
 	}
 	j, err := tx.LockJob(ctx, db.LockJobParams{TenantID: who.TenantID, ID: d.job})
 	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
@@ -185,7 +185,7 @@ func admit(ctx context.Context, tx *postgres.Tx, j db.ScheduledJob) (job.Admissi
 	policy := job.Policy{Overlap: job.Overlap(j.OverlapPolicy), MaxConcurrent: int(j.MaxConcurrent)}
 	a := policy.AdmitTrigger(places)
 	if !a.Run {
-		return a, fault.New(fault.Conflict, "JOB_ALREADY_RUNNING", a.Reason+": wait for them, or raise maxConcurrent")
+		return a, fault.New(fault.Conflict, fault.CodeJobAlreadyRunning, a.Reason+": wait for them, or raise maxConcurrent")
 	}
 	return a, nil
 }

@@ -32,7 +32,7 @@ func (s *Store) Cancel(ctx context.Context, who tenant.Actor, id uuid.UUID, reas
 		}
 		e, err = get(ctx, tx, who, id)
 		if err == nil && e.Status.Terminal() && e.Status != Cancelled {
-			return stateFault("EXECUTION_FINISHED", "the execution has finished: there is nothing left to cancel", e.Status)
+			return stateFault(fault.CodeExecutionFinished, "the execution has finished: there is nothing left to cancel", e.Status)
 		}
 		return err
 	})
@@ -65,7 +65,7 @@ func (s *Store) retry(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id
 		if old.Cancelling {
 			message = "the execution is asked to end and its worker has not ended it yet: wait until its status is cancelled, normally within a second, and ask again"
 		}
-		return Execution{}, stateFault("EXECUTION_NOT_OVER", message, old.Status)
+		return Execution{}, stateFault(fault.CodeExecutionNotOver, message, old.Status)
 	}
 	again := demand{job: old.JobID, trigger: Retry, parameters: old.Parameters, retryOf: &id}
 	if who.NoSecrets && secret.Refers(old.Parameters) {
@@ -75,7 +75,7 @@ func (s *Store) retry(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id
 	}
 	e, err := s.request(ctx, tx, who, again)
 	if fault.KindOf(err) == fault.NotFound {
-		return Execution{}, fault.New(fault.Conflict, "CONFLICT", "the job of this execution was deleted: there is nothing left to run")
+		return Execution{}, fault.New(fault.Conflict, fault.CodeConflict, "the job of this execution was deleted: there is nothing left to run")
 	}
 	return e, err
 }
@@ -99,7 +99,7 @@ func configOf(ctx context.Context, tx *postgres.Tx, who tenant.Actor, e Executio
 
 // stateFault is a Conflict with the state of an execution, under a code of its
 // own.
-func stateFault(code, message string, status Status) error {
+func stateFault(code fault.Code, message string, status Status) error {
 	f := &fault.Error{Kind: fault.Conflict, Code: code, Message: message}
 	f.Fields = []fault.Field{{Path: "status", Rule: "state", Message: string(status)}}
 	return f

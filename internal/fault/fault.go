@@ -1,6 +1,6 @@
 // Package fault is the vocabulary of errors that callers branch on.
 //
-// It owns eight kinds, and the fields that an invalid request got wrong. It
+// It owns eight kinds, the codes, and the fields that an invalid request got wrong. It
 // refuses everything else: an error that no caller treats differently stays an
 // ordinary wrapped error and counts as Internal. The package that turns a kind into an HTTP
 // answer is package rest, in one table; who turns a PostgreSQL code into a
@@ -70,9 +70,8 @@ type Limit struct {
 // Error is an error with a kind. The zero value is an internal error.
 type Error struct {
 	Kind Kind
-	// Code is the stable name that a client's program branches on, such as
-	// JOB_NOT_FOUND. Empty means the kind's general code.
-	Code string
+	// Code, where empty, is the kind's general code.
+	Code Code
 	// Message is for the client and names no inner detail.
 	Message string
 	// Fields lists every wrong part of an Invalid request.
@@ -108,18 +107,18 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Cause }
 
 // New makes an error of a kind with the code and the message that a client sees.
-func New(kind Kind, code, message string) *Error {
+func New(kind Kind, code Code, message string) *Error {
 	return &Error{Kind: kind, Code: code, Message: message}
 }
 
 // Wrap makes an error of a kind around a cause that only the log shows.
-func Wrap(kind Kind, code, message string, cause error) *Error {
+func Wrap(kind Kind, code Code, message string, cause error) *Error {
 	return &Error{Kind: kind, Code: code, Message: message, Cause: cause}
 }
 
 // Wrong makes an Invalid error that lists fields. Its message is the first of them,
 // so that a person who reads only that can mend something.
-func Wrong(code string, fields ...Field) *Error {
+func Wrong(code Code, fields ...Field) *Error {
 	e := &Error{Kind: Invalid, Code: code, Message: "the request is not valid", Fields: fields}
 	if len(fields) > 0 {
 		e.Message = fields[0].String()
@@ -134,7 +133,7 @@ func Wrong(code string, fields ...Field) *Error {
 // until its reset helps, and Forbidden where it does not. The reset is put off
 // to the next whole second, which is what Retry-After can say.
 func Exceeded(limit Limit, message string, now time.Time) *Error {
-	e := &Error{Kind: Forbidden, Code: "QUOTA_EXCEEDED", Message: message, Limit: &limit}
+	e := &Error{Kind: Forbidden, Code: CodeQuotaExceeded, Message: message, Limit: &limit}
 	if !limit.Reset.IsZero() {
 		if whole := limit.Reset.Truncate(time.Second); whole.Before(limit.Reset) {
 			limit.Reset = whole.Add(time.Second)

@@ -52,6 +52,6 @@ func Do[T any](ctx context.Context, s Store, tenant uuid.UUID, key Key, effect f
 
 // reused is the refusal of a key that belongs to another request.
 func reused() error {
-	return fault.New(fault.Conflict, "IDEMPOTENCY_KEY_REUSED",
+	return fault.New(fault.Conflict, fault.CodeIdempotencyKeyReused,
 		"this Idempotency-Key was used for another request within the last 24 hours: use a new key for a new request")
 }

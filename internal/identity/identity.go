@@ -270,7 +270,7 @@ func refusal(err error) error {
 }
 
 func unauthenticated(message string, cause error) error {
-	return fault.Wrap(fault.Unauthenticated, "UNAUTHORIZED", message, cause)
+	return fault.Wrap(fault.Unauthenticated, fault.CodeUnauthorized, message, cause)
 }
 
 // wireClaims is what a token says.

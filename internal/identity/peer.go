@@ -85,9 +85,9 @@ func (s *PeerTokens) Authenticate(h http.Header, from netip.Addr) (Principal, er
 	within := func(network netip.Prefix) bool { return network.Contains(from) }
 	switch {
 	case len(peer.Networks) > 0 && !slices.ContainsFunc(peer.Networks, within):
-		return who, fault.New(fault.Forbidden, "FORBIDDEN", "this service may not call from this address")
+		return who, fault.New(fault.Forbidden, fault.CodeForbidden, "this service may not call from this address")
 	case len(peer.Tenants) > 0 && !slices.Contains(peer.Tenants, id):
-		return who, fault.New(fault.Forbidden, "FORBIDDEN", "this service may not act for this tenant")
+		return who, fault.New(fault.Forbidden, fault.CodeForbidden, "this service may not act for this tenant")
 	}
 	return who, nil
 }
@@ -104,5 +104,5 @@ func (s *PeerTokens) known(token string) int {
 }
 
 func wrongTenant(message string) error {
-	return fault.Wrong("VALIDATION_FAILED", fault.Field{Path: "X-Tenant-ID", Rule: "tenant", Message: message})
+	return fault.Wrong(fault.CodeValidationFailed, fault.Field{Path: "X-Tenant-ID", Rule: "tenant", Message: message})
 }

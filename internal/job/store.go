@@ -50,7 +50,7 @@ func NewStore(db *postgres.DB, c Config) *Store {
 
 // NotFound is the answer for a job that is not there, or is not the caller's.
 func NotFound() error {
-	return fault.New(fault.NotFound, "JOB_NOT_FOUND", "there is no job with this id")
+	return fault.New(fault.NotFound, fault.CodeJobNotFound, "there is no job with this id")
 }
 
 // Create stores a valid definition with its first version. It reports whether
@@ -120,7 +120,7 @@ func (s *Store) replace(ctx context.Context, who tenant.Actor, id uuid.UUID, e e
 			return err
 		}
 		if ifVersion != 0 && ifVersion != old.Version {
-			return fault.New(fault.Conflict, "PRECONDITION_FAILED",
+			return fault.New(fault.Conflict, fault.CodePreconditionFailed,
 				fmt.Sprintf("the job is at version %d now: read it again and repeat the change", old.Version))
 		}
 		if err := secret.MayUse(who, old.Config, spec.Config); err != nil {
@@ -166,10 +166,10 @@ func (s *Store) replace(ctx context.Context, who tenant.Actor, id uuid.UUID, e e
 func (s *Store) Pause(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string, until *time.Time) (job Job, err error) {
 	err = s.change(ctx, who, id, func(tx *postgres.Tx, old Job) (db.ScheduledJob, error) {
 		if old.Status == Inactive {
-			return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT", "an inactive job cannot be paused: nothing of its schedule is due; resume it first")
+			return db.ScheduledJob{}, fault.New(fault.Conflict, fault.CodeConflict, "an inactive job cannot be paused: nothing of its schedule is due; resume it first")
 		}
 		if until != nil && !until.After(tx.At) {
-			return db.ScheduledJob{}, fault.Wrong("VALIDATION_FAILED",
+			return db.ScheduledJob{}, fault.Wrong(fault.CodeValidationFailed,
 				fault.Field{Path: "until", Rule: "future", Message: "has passed already; give a time in the future, or none"})
 		}
 		return tx.UpdateJobStatus(ctx, db.UpdateJobStatusParams{
@@ -193,7 +193,7 @@ func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID, miss
 		case old.Status == Active: // nothing changes, above all not what an earlier resume said of missed times
 			return tx.GetJob(ctx, db.GetJobParams{TenantID: who.TenantID, ID: id})
 		case old.Exhausted():
-			return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT",
+			return db.ScheduledJob{}, fault.New(fault.Conflict, fault.CodeConflict,
 				"the job has had as many executions of its schedule as maxExecutions allows: raise that with PUT, which also resumes the job")
 		case (old.Status == Paused || old.Parked()) && old.NextExecutionAt != nil && !old.NextExecutionAt.After(tx.At):
 			policy := string(old.Misfire.Policy)
@@ -213,7 +213,7 @@ func (s *Store) Resume(ctx context.Context, who tenant.Actor, id uuid.UUID, miss
 			return db.ScheduledJob{}, err
 		}
 		if next == nil && old.Scheduled() {
-			return db.ScheduledJob{}, fault.New(fault.Conflict, "CONFLICT",
+			return db.ScheduledJob{}, fault.New(fault.Conflict, fault.CodeConflict,
 				"the schedule has no time left: change it with PUT, which also resumes the job")
 		}
 		p.NextExecutionAt = next

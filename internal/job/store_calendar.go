@@ -52,7 +52,7 @@ func contents(ctx context.Context, tx *postgres.Tx, who tenant.Actor, named []Ca
 		}
 	}
 	if len(fields) > 0 {
-		return nil, fault.Wrong("VALIDATION_FAILED", fields...)
+		return nil, fault.Wrong(fault.CodeValidationFailed, fields...)
 	}
 	return pick(found, named), nil
 }
@@ -83,7 +83,7 @@ func bound(spec Spec, calendars []schedule.Calendar, state Job, now time.Time) (
 	case ok:
 		return &next, nil
 	case len(calendars) > 0 && spec.Scheduled():
-		return nil, fault.Wrong("VALIDATION_FAILED", fault.Field{
+		return nil, fault.Wrong(fault.CodeValidationFailed, fault.Field{
 			Path: "calendars", Rule: "never", Message: "leave no time at which the job would run; change the schedule or the calendars",
 		})
 	default:
@@ -136,7 +136,7 @@ func Reschedule(ctx context.Context, tx *postgres.Tx, who tenant.Actor, edit cal
 		return fmt.Errorf("lock the jobs of a calendar: %w", err)
 	}
 	if len(rows) > maxRescheduled {
-		return fault.New(fault.Conflict, "CONFLICT", fmt.Sprintf(
+		return fault.New(fault.Conflict, fault.CodeConflict, fmt.Sprintf(
 			"more than %d jobs use this calendar, which is as many as one change can reschedule: make another calendar, and move the jobs to it", maxRescheduled))
 	}
 	jobs := make([]Job, len(rows))
@@ -156,7 +156,7 @@ func Reschedule(ctx context.Context, tx *postgres.Tx, who tenant.Actor, edit cal
 		return err
 	}
 	if n := rangesOf(jobs, found); n > maxRanges {
-		return fault.New(fault.Conflict, "CONFLICT", fmt.Sprintf(
+		return fault.New(fault.Conflict, fault.CodeConflict, fmt.Sprintf(
 			"the calendars of the jobs that use this one have %d days together, counted for each job, of which one change can take %d into account: spread the jobs over several calendars",
 			n, maxRanges))
 	}
@@ -253,7 +253,7 @@ func keepsDistance(ctx context.Context, tx *postgres.Tx, jobs []Job, c change) e
 
 // leavesNothing names the first of the jobs that would never run again.
 func leavesNothing(jobs []string) error {
-	return fault.New(fault.Conflict, "CONFLICT", "the calendar would leave no time to these jobs: "+listed(jobs)+"; change the days, or these jobs first")
+	return fault.New(fault.Conflict, fault.CodeConflict, "the calendar would leave no time to these jobs: "+listed(jobs)+"; change the days, or these jobs first")
 }
 
 // listed names the first of some jobs and says how many more there are.

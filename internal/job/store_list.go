@@ -142,7 +142,7 @@ func sorted(ctx context.Context, tx *postgres.Tx, f Filter, p db.ListJobsParams)
 		return nil, fmt.Errorf("count jobs: %w", err)
 	}
 	if count > maxSorted {
-		return nil, fault.Wrong("VALIDATION_FAILED", fault.Field{Path: "sort", Rule: "maximum", Message: fmt.Sprintf(
+		return nil, fault.Wrong(fault.CodeValidationFailed, fault.Field{Path: "sort", Rule: "maximum", Message: fmt.Sprintf(
 			"sorts at most %d jobs, a bound that is fixed, and there are more: narrow createdFrom and createdTo, or sort by createdAt", maxSorted)})
 	}
 	found, err := tx.Paged().ListSortedJobs(ctx, sortedParams(f, p))

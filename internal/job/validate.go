@@ -105,7 +105,7 @@ func (s Policy) Scheduled() bool {
 // are known; the store looks the others up and validates again.
 func Validate(s Spec, calendars []schedule.Calendar, now time.Time) error {
 	fields := slices.Concat(textFields(s), ruleFields(s))
-	code := "VALIDATION_FAILED"
+	code := fault.CodeValidationFailed
 	if err := schedule.Validate(s.Definition("", now, calendars), now); err != nil {
 		var f *fault.Error
 		if !errors.As(err, &f) || f.Kind != fault.Invalid {

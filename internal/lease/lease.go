@@ -33,10 +33,10 @@ const (
 // Both are of kind Conflict.
 var (
 	// ErrHeld says that somebody else has the lease.
-	ErrHeld = fault.New(fault.Conflict, "LOCK_ACQUISITION_FAILED", "another process holds the lease")
+	ErrHeld = fault.New(fault.Conflict, fault.CodeLockAcquisitionFailed, "another process holds the lease")
 	// ErrLost says that a lease was had and is not any more: it ran out, and
 	// somebody else may have it.
-	ErrLost = fault.New(fault.Conflict, "LOCK_LOST", "the lease ran out")
+	ErrLost = fault.New(fault.Conflict, fault.CodeLockLost, "the lease ran out")
 )
 
 // Lease is one acquisition of a name. It stands until it is released or its

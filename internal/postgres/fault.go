@@ -15,8 +15,8 @@ import (
 )
 
 // NoPartition is the code of the fault that an insert into a partitioned table
-// meets when no partition holds the row.
-const NoPartition = "NO_PARTITION"
+// meets when no partition holds the row. Clients do not see it.
+const NoPartition fault.Code = "NO_PARTITION"
 
 // Fault turns a driver's error into one that callers branch on: the only place
 // that reads PostgreSQL's codes. An error that is a fault already, or that it
@@ -107,7 +107,7 @@ func fromCode(pe *pgconn.PgError, err error) error {
 	case pe.Code == "23514" && pe.ConstraintName == "" && pe.TableName == "job_executions":
 		return fault.Wrap(fault.Internal, NoPartition, "no partition holds the row", err)
 	case pe.Code == "23505":
-		return fault.Wrap(fault.Conflict, "CONFLICT", "it exists already", err)
+		return fault.Wrap(fault.Conflict, fault.CodeConflict, "it exists already", err)
 	case pe.Code == "40001", pe.Code == "40P01", pe.Code == "55P03", pe.Code == canceled,
 		pe.Code == "25P03", pe.Code == "25006",
 		pe.Code[:2] == "08", pe.Code[:2] == "53", pe.Code[:2] == "57", pe.Code[:2] == "58":

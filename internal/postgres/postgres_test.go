@@ -137,7 +137,7 @@ func TestFaultReadsPostgreSQLsCodes(t *testing.T) {
 		name string
 		err  error
 		kind fault.Kind
-		code string
+		code fault.Code
 	}{
 		{"nothing", nil, fault.Internal, ""},
 		{"no row", pgx.ErrNoRows, fault.NotFound, ""},

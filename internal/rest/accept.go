@@ -17,7 +17,7 @@ var qvalue = regexp.MustCompile(`^(0(\.[0-9]{0,3})?|1(\.0{0,3})?)$`)
 func (s *server) negotiate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !admitsJSON(r.Header.Values("Accept")) {
-			s.refuse(w, r, fault.New(fault.Invalid, codeAccept, "answers are JSON: let Accept admit application/json, or leave it out"))
+			s.refuse(w, r, fault.New(fault.Invalid, fault.CodeNotAcceptable, "answers are JSON: let Accept admit application/json, or leave it out"))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -25,7 +25,6 @@ const (
 	maxBulk = 1000
 	// bulkPatience is when a call begins nothing more; well below patience.
 	bulkPatience = 8 * time.Second
-	notReached   = "NOT_REACHED"
 	onlyOne      = "give exactly one of ids, filter and all"
 )
 
@@ -99,7 +98,7 @@ func (s *server) run(ctx context.Context, b bulk) (api.BulkResult, error) {
 		var made *uuid.UUID
 		switch {
 		case over:
-			err = fault.New(fault.Unavailable, notReached, "the call took too long: send it again")
+			err = fault.New(fault.Unavailable, fault.CodeNotReached, "the call took too long: send it again")
 		case b.dryRun && b.ids == nil: // it was just found
 			err = nil
 		case b.dryRun:
@@ -140,7 +139,7 @@ func faultItem(id uuid.UUID, f *fault.Error) (item struct {
 },
 ) {
 	_, code := answerTo(f)
-	item.ID, item.Code, item.Message = id, code, f.Message
+	item.ID, item.Code, item.Message = id, string(code), f.Message
 	return item
 }
 

@@ -67,16 +67,16 @@ func readBody(r *http.Request, operation *contract.Operation) ([]byte, error) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, fault.New(fault.Invalid, codeTooLarge, fmt.Sprintf("the body has more than %d bytes", large.Limit))
+		return nil, fault.New(fault.Invalid, fault.CodeBodyTooLarge, fmt.Sprintf("the body has more than %d bytes", large.Limit))
 	case err != nil:
-		return nil, fault.Wrap(fault.Invalid, codeInvalid, "the body did not arrive whole", err)
+		return nil, fault.Wrap(fault.Invalid, fault.CodeValidationFailed, "the body did not arrive whole", err)
 	}
 	media := operation.MediaType()
 	if trimmed := bytes.TrimSpace(body); len(trimmed) == 0 || isJSON(media) {
 		body = trimmed // of another text the lines are counted
 	}
 	if media != "" && len(body) > 0 && !isMedia(r.Header, media) {
-		return nil, fault.New(fault.Invalid, codeMediaType, "send the body with Content-Type: "+media+", in UTF-8 and without Content-Encoding")
+		return nil, fault.New(fault.Invalid, fault.CodeUnsupportedMediaType, "send the body with Content-Type: "+media+", in UTF-8 and without Content-Encoding")
 	}
 	return body, nil
 }

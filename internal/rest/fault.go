@@ -24,42 +24,30 @@ const maxDetails = 50
 // serviceName is what we are called in answers to other services.
 const serviceName = "scheduler-service"
 
-// Codes that have a status of their own.
-const (
-	codeInvalid   = "VALIDATION_FAILED"
-	codeCron      = "INVALID_CRON_EXPRESSION"
-	codeConfig    = "INVALID_JOB_CONFIG"
-	codeAccept    = "NOT_ACCEPTABLE"
-	codeMethod    = "METHOD_NOT_ALLOWED"
-	codeTooLarge  = "BODY_TOO_LARGE"
-	codeMediaType = "UNSUPPORTED_MEDIA_TYPE"
-	codeOutdated  = "PRECONDITION_FAILED"
-)
-
 // answers is the one table from fault to HTTP. The first line that fits is the
 // answer: of the fault's kind, and of its code where the line names one. A
 // fault without a code gets the line's.
 var answers = []struct {
 	kind   fault.Kind
-	only   string // the code that the line is for; empty: all
+	only   fault.Code // the code that the line is for; empty: all
 	status int
-	code   string
+	code   fault.Code
 }{
-	{fault.Invalid, codeMethod, http.StatusMethodNotAllowed, codeMethod},
-	{fault.Invalid, codeAccept, http.StatusNotAcceptable, codeAccept},
-	{fault.Invalid, codeTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge},
-	{fault.Invalid, codeMediaType, http.StatusUnsupportedMediaType, codeMediaType},
-	{fault.Invalid, "STATS_RANGE_TOO_LARGE", http.StatusUnprocessableEntity, "STATS_RANGE_TOO_LARGE"},
-	{fault.Invalid, "", http.StatusBadRequest, codeInvalid},
-	{fault.Unauthenticated, "", http.StatusUnauthorized, "UNAUTHORIZED"},
-	{fault.Forbidden, "", http.StatusForbidden, "FORBIDDEN"},
-	{fault.NotFound, "", http.StatusNotFound, "NOT_FOUND"},
-	{fault.Conflict, codeOutdated, http.StatusPreconditionFailed, codeOutdated},
-	{fault.Conflict, "IDEMPOTENCY_KEY_REUSED", http.StatusUnprocessableEntity, "IDEMPOTENCY_KEY_REUSED"},
-	{fault.Conflict, "", http.StatusConflict, "CONFLICT"},
-	{fault.TooMany, "", http.StatusTooManyRequests, "RATE_LIMITED"},
-	{fault.Unavailable, "", http.StatusServiceUnavailable, "UNAVAILABLE"},
-	{fault.Internal, "", http.StatusInternalServerError, "INTERNAL_ERROR"},
+	{fault.Invalid, fault.CodeMethodNotAllowed, http.StatusMethodNotAllowed, fault.CodeMethodNotAllowed},
+	{fault.Invalid, fault.CodeNotAcceptable, http.StatusNotAcceptable, fault.CodeNotAcceptable},
+	{fault.Invalid, fault.CodeBodyTooLarge, http.StatusRequestEntityTooLarge, fault.CodeBodyTooLarge},
+	{fault.Invalid, fault.CodeUnsupportedMediaType, http.StatusUnsupportedMediaType, fault.CodeUnsupportedMediaType},
+	{fault.Invalid, fault.CodeStatsRangeTooLarge, http.StatusUnprocessableEntity, fault.CodeStatsRangeTooLarge},
+	{fault.Invalid, "", http.StatusBadRequest, fault.CodeValidationFailed},
+	{fault.Unauthenticated, "", http.StatusUnauthorized, fault.CodeUnauthorized},
+	{fault.Forbidden, "", http.StatusForbidden, fault.CodeForbidden},
+	{fault.NotFound, "", http.StatusNotFound, fault.CodeNotFound},
+	{fault.Conflict, fault.CodePreconditionFailed, http.StatusPreconditionFailed, fault.CodePreconditionFailed},
+	{fault.Conflict, fault.CodeIdempotencyKeyReused, http.StatusUnprocessableEntity, fault.CodeIdempotencyKeyReused},
+	{fault.Conflict, "", http.StatusConflict, fault.CodeConflict},
+	{fault.TooMany, "", http.StatusTooManyRequests, fault.CodeRateLimited},
+	{fault.Unavailable, "", http.StatusServiceUnavailable, fault.CodeUnavailable},
+	{fault.Internal, "", http.StatusInternalServerError, fault.CodeInternalError},
 }
 
 // refuse answers a request with an error: the only place that writes a body
@@ -102,7 +90,7 @@ func (s *server) timed(f *fault.Error) *fault.Error {
 // wholeSeconds rounds up: nobody should come back too early.
 func wholeSeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
-func (s *server) writeError(w http.ResponseWriter, r *http.Request, status int, code string, f *fault.Error) {
+func (s *server) writeError(w http.ResponseWriter, r *http.Request, status int, code fault.Code, f *fault.Error) {
 	limit := maxDetails
 	if c := callOf(r.Context()); c.operation != nil {
 		limit = c.operation.MaxFaults
@@ -116,7 +104,7 @@ func (s *server) writeError(w http.ResponseWriter, r *http.Request, status int, 
 		answer = serviceError(code, f, details, s.Clock())
 	} else {
 		public := api.Error{Path: r.URL.Path, Timestamp: s.Clock()}
-		public.Error.Code, public.Error.Message, public.Error.Details = code, f.Message, details
+		public.Error.Code, public.Error.Message, public.Error.Details = string(code), f.Message, details
 		public.Error.Limit = viewLimit(f.Limit)
 		answer = public
 	}
@@ -128,8 +116,8 @@ func (s *server) writeError(w http.ResponseWriter, r *http.Request, status int, 
 }
 
 // serviceError is the form of errors below /internal.
-func serviceError(code string, f *fault.Error, details []api.ErrorDetail, now time.Time) api.ServiceError {
-	answer := api.ServiceError{ErrorCode: code, Message: f.Message, Timestamp: now, ServiceName: serviceName, Limit: viewLimit(f.Limit)}
+func serviceError(code fault.Code, f *fault.Error, details []api.ErrorDetail, now time.Time) api.ServiceError {
+	answer := api.ServiceError{ErrorCode: string(code), Message: f.Message, Timestamp: now, ServiceName: serviceName, Limit: viewLimit(f.Limit)}
 	if len(details) > 0 {
 		answer.Details = &details
 	}
@@ -165,7 +153,7 @@ func asFault(err error) *fault.Error {
 }
 
 // answerTo looks a fault up in the table.
-func answerTo(f *fault.Error) (status int, code string) {
+func answerTo(f *fault.Error) (status int, code fault.Code) {
 	for _, answer := range answers {
 		if answer.kind == f.Kind && (answer.only == "" || answer.only == f.Code) {
 			if f.Code != "" {
@@ -174,7 +162,7 @@ func answerTo(f *fault.Error) (status int, code string) {
 			return answer.status, answer.code
 		}
 	}
-	return http.StatusInternalServerError, "INTERNAL_ERROR"
+	return http.StatusInternalServerError, fault.CodeInternalError
 }
 
 // loggedPath is how many bytes of a path a line of the log holds. A query may hold
@@ -183,7 +171,7 @@ const loggedPath = 200
 
 // logRefusal writes one line: what only we can mend is an error, what passes a
 // warning, and what callers mend is worth knowing of.
-func (s *server) logRefusal(ctx context.Context, f *fault.Error, status int, code string) {
+func (s *server) logRefusal(ctx context.Context, f *fault.Error, status int, code fault.Code) {
 	operation := "unknown"
 	if c := callOf(ctx); c.operation != nil {
 		operation = c.operation.ID
@@ -238,7 +226,7 @@ func undecoded(err error) fault.Field {
 // isOutdated reports whether somebody changed meanwhile what was to be changed.
 func isOutdated(err error) bool {
 	var f *fault.Error
-	return errors.As(err, &f) && f.Code == codeOutdated
+	return errors.As(err, &f) && f.Code == fault.CodePreconditionFailed
 }
 
 // below is an error whose fields stand within another one.
@@ -258,14 +246,14 @@ func below(name string, err error) error {
 // applies: of the expression, of the config, of anything. A config that is
 // missing is one of several fields that are.
 func wrong(fields ...fault.Field) error {
-	code := codeInvalid
+	code := fault.CodeValidationFailed
 	for _, field := range fields {
 		switch {
 		case field.Path == "cronExpression":
-			code = codeCron
+			code = fault.CodeInvalidCronExpression
 		case field.Path == "config" && field.Rule == "required":
-		case code == codeInvalid && (field.Path == "config" || strings.HasPrefix(field.Path, "config.") || strings.HasPrefix(field.Path, "config[")):
-			code = codeConfig
+		case code == fault.CodeValidationFailed && (field.Path == "config" || strings.HasPrefix(field.Path, "config.") || strings.HasPrefix(field.Path, "config[")):
+			code = fault.CodeInvalidJobConfig
 		}
 	}
 	return fault.Wrong(code, fields...)

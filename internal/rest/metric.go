@@ -76,7 +76,7 @@ func scopeOf(ctx context.Context, ofAll bool) (uuid.UUID, error) {
 	case overseesAll(who):
 		return collect.Service, nil
 	default:
-		return uuid.Nil, fault.New(fault.Forbidden, "FORBIDDEN", "the numbers of the whole service are for platform administrators")
+		return uuid.Nil, fault.New(fault.Forbidden, fault.CodeForbidden, "the numbers of the whole service are for platform administrators")
 	}
 }
 

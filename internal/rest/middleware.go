@@ -135,7 +135,7 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 		message += ": see what there is at " + reference.Path + "/, and for programs at " + reference.Contract
 		w.Header().Set("Link", "<"+reference.Contract+`>; rel="service-desc", <`+reference.Path+`/>; rel="service-doc"`)
 	}
-	s.refuse(w, r, fault.New(fault.NotFound, "NOT_FOUND", message))
+	s.refuse(w, r, fault.New(fault.NotFound, fault.CodeNotFound, message))
 }
 
 // noMethod answers a known path with another method, and says which ones it
@@ -165,7 +165,7 @@ func (s *server) noMethod(router chi.Router) http.HandlerFunc {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		s.refuse(w, r, fault.New(fault.Invalid, codeMethod, "this path has no such method, see the header Allow"))
+		s.refuse(w, r, fault.New(fault.Invalid, fault.CodeMethodNotAllowed, "this path has no such method, see the header Allow"))
 	}
 }
 
@@ -269,7 +269,7 @@ func guesser(from netip.Addr) string {
 func (s *server) mayAct(ctx context.Context, c *call, answer http.Header) (err error) {
 	service := c.operation.Permission == contract.Service
 	if !service && !c.who.May(identity.Permission(c.operation.Permission)) {
-		return fault.New(fault.Forbidden, "FORBIDDEN", "this needs the permission "+c.operation.Permission+", which no role of the token and no scope of the key grants")
+		return fault.New(fault.Forbidden, fault.CodeForbidden, "this needs the permission "+c.operation.Permission+", which no role of the token and no scope of the key grants")
 	}
 	c.who.Actor.NoSecrets = !service && !c.who.May("secrets:use")
 	if c.tenant, err = s.Tenants.Terms(ctx, c.who.Actor.TenantID); fault.KindOf(err) == fault.Forbidden && identity.Permission(c.operation.Permission).OfPlatform() {
@@ -284,7 +284,7 @@ func (s *server) mayAct(ctx context.Context, c *call, answer http.Header) (err e
 		return s.mayServe(ctx, c)
 	}
 	if !c.tenant.Admits(c.from) {
-		return fault.New(fault.Forbidden, "FORBIDDEN", "calls of this tenant may not come from this address")
+		return fault.New(fault.Forbidden, fault.CodeForbidden, "calls of this tenant may not come from this address")
 	}
 	return s.mayAsk(ctx, c, answer)
 }
@@ -363,7 +363,7 @@ type bound struct {
 func (s *server) tooMany(rate ratelimit.Rate, name string, wait time.Duration, message string) *fault.Error {
 	now := s.Clock()
 	e := fault.Exceeded(fault.Limit{Name: name, Value: int64(rate.Requests), Reset: now.Add(wait)}, message, now)
-	e.Code = "RATE_LIMITED"
+	e.Code = fault.CodeRateLimited
 	return e
 }
 

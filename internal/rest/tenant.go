@@ -146,7 +146,7 @@ func (s *server) UpdateTenant(ctx context.Context, request api.UpdateTenantReque
 // DeleteTenant is DELETE /tenants/{id}.
 func (s *server) DeleteTenant(ctx context.Context, request api.DeleteTenantRequestObject) (api.DeleteTenantResponseObject, error) {
 	if request.ID == callOf(ctx).who.Actor.TenantID {
-		return nil, fault.New(fault.Conflict, "CONFLICT", "nobody can delete the tenant of their own token")
+		return nil, fault.New(fault.Conflict, fault.CodeConflict, "nobody can delete the tenant of their own token")
 	}
 	deleted, err := s.Tenants.Delete(ctx, request.ID)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *server) DeleteTenant(ctx context.Context, request api.DeleteTenantReque
 // SuspendTenant is POST /tenants/{id}/suspend.
 func (s *server) SuspendTenant(ctx context.Context, request api.SuspendTenantRequestObject) (api.SuspendTenantResponseObject, error) {
 	if request.ID == callOf(ctx).who.Actor.TenantID {
-		return nil, fault.New(fault.Conflict, "CONFLICT", "nobody can suspend the tenant of their own token")
+		return nil, fault.New(fault.Conflict, fault.CodeConflict, "nobody can suspend the tenant of their own token")
 	}
 	suspended, err := s.Tenants.Suspend(ctx, request.ID, orZero(orZero(request.Body).Reason))
 	if err != nil {

@@ -76,7 +76,7 @@ func (s *server) current(ctx context.Context, id uuid.UUID, wanted int) (job.Job
 		return job.Job{}, err
 	}
 	if wanted != 0 && wanted != found.Version {
-		return job.Job{}, fault.New(fault.Conflict, codeOutdated,
+		return job.Job{}, fault.New(fault.Conflict, fault.CodePreconditionFailed,
 			fmt.Sprintf("the job is at version %d now: read it again and repeat the change", found.Version))
 	}
 	return found, nil

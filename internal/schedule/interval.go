@@ -109,6 +109,6 @@ func parseISO(text string) (time.Duration, bool) {
 }
 
 func wrongInterval(message string) error {
-	return fault.Wrong("VALIDATION_FAILED",
+	return fault.Wrong(fault.CodeValidationFailed,
 		fault.Field{Path: "interval", Rule: "duration", Message: message})
 }

@@ -142,9 +142,9 @@ func (c *complaints) err() error {
 	case len(c.fields) == 0:
 		return nil
 	case c.cronBad:
-		return fault.Wrong("INVALID_CRON_EXPRESSION", c.fields...)
+		return fault.Wrong(fault.CodeInvalidCronExpression, c.fields...)
 	}
-	return fault.Wrong("VALIDATION_FAILED", c.fields...)
+	return fault.Wrong(fault.CodeValidationFailed, c.fields...)
 }
 
 // compile does what it can of a definition; what it returns is complete only

@@ -22,7 +22,7 @@ func wrongPaths(t *testing.T, err error) (code string, fields []fault.Field) {
 	if !errors.As(err, &wrong) || wrong.Kind != fault.Invalid {
 		t.Fatalf("%v is not an invalid request", err)
 	}
-	return wrong.Code, wrong.Fields
+	return string(wrong.Code), wrong.Fields
 }
 
 func TestCompileRefuses(t *testing.T) {

@@ -42,7 +42,7 @@ func forbidden(uses []use) error {
 	if len(uses) == 0 {
 		return nil
 	}
-	f := fault.New(fault.Forbidden, "FORBIDDEN", "referring to a secret needs the permission secrets:use: ask for a role or an API key that has it. "+
+	f := fault.New(fault.Forbidden, fault.CodeForbidden, "referring to a secret needs the permission secrets:use: ask for a role or an API key that has it. "+
 		"Without it, references may stay as they stand while the target (the URL's scheme, host and port, or the function) stays too")
 	for _, u := range uses {
 		f.Fields = append(f.Fields, fault.Field{Path: u.path, Rule: "permission", Message: fmt.Sprintf("refers to the secret %q", u.name)})

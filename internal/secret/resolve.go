@@ -87,7 +87,7 @@ func (r *Resolver) texts(ctx context.Context, a Input) (map[string]keyring.Text,
 	}
 	for _, name := range names {
 		if _, ok := texts[name]; !ok {
-			return nil, fault.New(fault.NotFound, "SECRET_NOT_FOUND", fmt.Sprintf("there is no secret %q: create it, or take it out of the job", name))
+			return nil, fault.New(fault.NotFound, fault.CodeSecretNotFound, fmt.Sprintf("there is no secret %q: create it, or take it out of the job", name))
 		}
 	}
 	return texts, nil

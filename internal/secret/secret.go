@@ -77,10 +77,10 @@ func binding(tenant, id uuid.UUID, name string) keyring.Binding {
 // NotFound is the answer for a secret that is not there, or is not the
 // caller's.
 func NotFound() error {
-	return fault.New(fault.NotFound, "SECRET_NOT_FOUND", "there is no secret with this name")
+	return fault.New(fault.NotFound, fault.CodeSecretNotFound, "there is no secret with this name")
 }
 
 // noKeys is the answer where the operator gave no key.
 func noKeys() error {
-	return fault.New(fault.Unavailable, "SECRETS_NOT_CONFIGURED", "secrets cannot be kept: the operator has not configured SECRETS_KEYS")
+	return fault.New(fault.Unavailable, fault.CodeSecretsNotConfigured, "secrets cannot be kept: the operator has not configured SECRETS_KEYS")
 }

@@ -64,7 +64,9 @@ func (s *Store) Put(ctx context.Context, who tenant.Actor, d Draft) (stored Secr
 	return stored, fresh, err
 }
 
-func outdated(message string) error { return fault.New(fault.Conflict, "PRECONDITION_FAILED", message) }
+func outdated(message string) error {
+	return fault.New(fault.Conflict, fault.CodePreconditionFailed, message)
+}
 
 func (s *Store) insert(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d Draft) (Secret, error) {
 	if err := tenant.CheckQuota(ctx, tx, who.TenantID, tenant.Secrets); err != nil {
@@ -156,9 +158,9 @@ func (s *Store) Delete(ctx context.Context, who tenant.Actor, name string) error
 		case err != nil:
 			return fmt.Errorf("count the jobs of a secret: %w", err)
 		case n == 1:
-			return fault.New(fault.Conflict, "CONFLICT", "1 job refers to this secret: take it out of that job first")
+			return fault.New(fault.Conflict, fault.CodeConflict, "1 job refers to this secret: take it out of that job first")
 		case n > 1:
-			return fault.New(fault.Conflict, "CONFLICT", fmt.Sprintf("%d jobs refer to this secret: take it out of them first", n))
+			return fault.New(fault.Conflict, fault.CodeConflict, fmt.Sprintf("%d jobs refer to this secret: take it out of them first", n))
 		}
 		if _, err := tx.DeleteSecret(ctx, db.DeleteSecretParams{TenantID: who.TenantID, ID: row.ID}); err != nil {
 			return fmt.Errorf("delete secret: %w", err)

@@ -102,7 +102,7 @@ func (p *Protected) wrong() error {
 	if len(p.faults) == 0 {
 		return nil
 	}
-	return fault.Wrong("INVALID_JOB_CONFIG", p.faults...)
+	return fault.Wrong(fault.CodeInvalidJobConfig, p.faults...)
 }
 
 // seal puts the credentials into one envelope; nil where there are none.

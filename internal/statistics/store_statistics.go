@@ -34,7 +34,7 @@ func (s *Store) Statistics(ctx context.Context, who tenant.Actor, q Query) (answ
 	err = s.db.InSnapshot(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		c := counter{Tx: tx, tenant: who.TenantID, tally: newTally(q)}
 		if err := c.count(ctx); postgres.TimedOut(err) {
-			return fault.Wrap(fault.Invalid, "STATS_RANGE_TOO_LARGE",
+			return fault.Wrap(fault.Invalid, fault.CodeStatsRangeTooLarge,
 				"the query took longer than 5 s because this range is not rolled up yet: narrow from and to, pass jobId, or retry later", err)
 		} else if err != nil {
 			return fmt.Errorf("count what executions came to: %w", err)
@@ -165,7 +165,7 @@ func (c *counter) rolled(ctx context.Context, r reading) error {
 			return fmt.Errorf("measure roll-ups: %w", err)
 		}
 		if bytes > maxPacked {
-			return fault.New(fault.Invalid, "STATS_RANGE_TOO_LARGE", "so many jobs ran in this range that telling them apart takes too much memory: narrow from and to, or pass jobId")
+			return fault.New(fault.Invalid, fault.CodeStatsRangeTooLarge, "so many jobs ran in this range that telling them apart takes too much memory: narrow from and to, or pass jobId")
 		}
 	}
 	rows, err := c.ListRollups(ctx, p)

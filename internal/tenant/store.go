@@ -75,7 +75,7 @@ func (s *Store) Terms(ctx context.Context, id uuid.UUID) (t Tenant, err error) {
 		}
 		switch {
 		case fault.KindOf(postgres.Fault(err)) == fault.NotFound:
-			return fault.New(fault.Forbidden, "FORBIDDEN", "the tenant of this token is not known here: a platform administrator has to create it first")
+			return fault.New(fault.Forbidden, fault.CodeForbidden, "the tenant of this token is not known here: a platform administrator has to create it first")
 		case err != nil:
 			return fmt.Errorf("admit tenant: %w", postgres.Fault(err))
 		}
@@ -83,9 +83,9 @@ func (s *Store) Terms(ctx context.Context, id uuid.UUID) (t Tenant, err error) {
 		case err != nil:
 			return err
 		case t.Status == Suspended:
-			return fault.New(fault.Forbidden, "FORBIDDEN", "this tenant is suspended: ask the platform's administrator")
+			return fault.New(fault.Forbidden, fault.CodeForbidden, "this tenant is suspended: ask the platform's administrator")
 		case t.Status != Active:
-			return fault.New(fault.Forbidden, "FORBIDDEN", "this tenant was deleted: ask the platform's administrator")
+			return fault.New(fault.Forbidden, fault.CodeForbidden, "this tenant was deleted: ask the platform's administrator")
 		default:
 			return nil
 		}

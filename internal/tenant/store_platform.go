@@ -24,7 +24,7 @@ type Position struct {
 
 // NotFound is the answer for a tenant that is not there.
 func NotFound() error {
-	return fault.New(fault.NotFound, "TENANT_NOT_FOUND", "there is no tenant with this id")
+	return fault.New(fault.NotFound, fault.CodeTenantNotFound, "there is no tenant with this id")
 }
 
 // Create stores a tenant under an id; one that is taken, be it by a deleted
@@ -36,7 +36,7 @@ func (s *Store) Create(ctx context.Context, id uuid.UUID, spec Spec) (t Tenant, 
 			return fmt.Errorf("insert tenant: %w", err)
 		}
 		if n == 0 {
-			return fault.New(fault.Conflict, "CONFLICT", "there is, or was, a tenant with this id")
+			return fault.New(fault.Conflict, fault.CodeConflict, "there is, or was, a tenant with this id")
 		}
 		t, err = change(ctx, tx, id, spec)
 		return err
@@ -106,9 +106,9 @@ func (s *Store) Change(ctx context.Context, id uuid.UUID, spec Spec, ifVersion i
 		case err != nil:
 			return missing(err)
 		case old.Status != string(Active) && old.Status != string(Suspended):
-			return fault.New(fault.Conflict, "CONFLICT", "a deleted tenant cannot be changed")
+			return fault.New(fault.Conflict, fault.CodeConflict, "a deleted tenant cannot be changed")
 		case ifVersion != 0 && ifVersion != int(old.Version):
-			return fault.New(fault.Conflict, "PRECONDITION_FAILED",
+			return fault.New(fault.Conflict, fault.CodePreconditionFailed,
 				fmt.Sprintf("the tenant is at version %d now: read it again and repeat the change", old.Version))
 		}
 		t, err = change(ctx, tx, id, spec)
@@ -175,7 +175,7 @@ func (s *Store) become(ctx context.Context, id uuid.UUID, status Status, reason 
 		}
 		row, err := tx.SetTenantStatus(ctx, db.SetTenantStatusParams{TenantID: id, Status: string(status), StatusReason: reason, Before: before})
 		if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
-			return fault.New(fault.Conflict, "CONFLICT", "the tenant is "+old.Status)
+			return fault.New(fault.Conflict, fault.CodeConflict, "the tenant is "+old.Status)
 		}
 		if err != nil {
 			return fmt.Errorf("change the status of a tenant: %w", err)

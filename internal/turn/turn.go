@@ -220,7 +220,7 @@ func (p *Limiter) refusal(l *tenantQueue) error {
 		e.RetryAfter = patience
 		return e
 	}
-	e := fault.New(fault.TooMany, "RATE_LIMITED", fmt.Sprintf(p.c.Message, p.c.Each)+", and none ended within a second: wait for one to end")
+	e := fault.New(fault.TooMany, fault.CodeRateLimited, fmt.Sprintf(p.c.Message, p.c.Each)+", and none ended within a second: wait for one to end")
 	e.RetryAfter, e.Limit = patience, &fault.Limit{Name: p.c.Limit, Value: int64(p.c.Each)}
 	return e
 }

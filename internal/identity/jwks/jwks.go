@@ -134,7 +134,7 @@ func (s *Set) Key(ctx context.Context, id string) (crypto.PublicKey, error) {
 }
 
 func unknown() error {
-	return fault.New(fault.Unauthenticated, "UNAUTHORIZED", "the token names a key that the auth service does not have")
+	return fault.New(fault.Unauthenticated, fault.CodeUnauthorized, "the token names a key that the auth service does not have")
 }
 
 func (s *Set) find(id string) (crypto.PublicKey, bool) {

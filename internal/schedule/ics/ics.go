@@ -86,7 +86,7 @@ func wrong(line int, err error) error {
 	if line > 0 {
 		message = fmt.Sprintf("line %d: %v", line, err)
 	}
-	return fault.Wrong("VALIDATION_FAILED",
+	return fault.Wrong(fault.CodeValidationFailed,
 		fault.Field{Path: "ics", Rule: "icalendar", Message: message})
 }
 
