@@ -12,8 +12,8 @@ import (
 // qvalue is the weight of a media range: RFC 9110, section 12.4.2.
 var qvalue = regexp.MustCompile(`^(0(\.[0-9]{0,3})?|1(\.0{0,3})?)$`)
 
-// negotiate refuses a request that could not read its answer. Whoever asks for
-// something else learns it before anything is done.
+// negotiate refuses a request that could not read its answer, before
+// anything is done.
 func (s *server) negotiate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !admitsJSON(r.Header.Values("Accept")) {

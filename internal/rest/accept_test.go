@@ -98,7 +98,7 @@ func TestEveryOperationNegotiates(t *testing.T) {
 	}
 }
 
-// Who asks is looked at first, and what is not there stays that.
+// The caller is checked before Accept, and an unknown path still answers 404.
 func TestNegotiationComesAfterTheCaller(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -160,7 +160,7 @@ func operations(t *testing.T) map[string]*contract.Operation {
 	return loaded.Operations()
 }
 
-// Who may do what: every operation for every kind of caller.
+// Permissions: every operation for every kind of caller.
 func TestEveryOperationForEveryCaller(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -249,8 +249,8 @@ func TestTheTokenAloneNamesTheTenant(t *testing.T) {
 	}
 }
 
-// What is another tenant's answers byte for byte as what is not there, on every
-// operation that takes an id, and is not changed.
+// Another tenant's things answer byte for byte as things that do not exist, on every
+// operation that takes an id, and are not changed.
 func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -48,7 +48,7 @@ func record(ctx context.Context, r *http.Request, c *call) context.Context {
 const deniedPerMinute = 30
 
 // denied records a call that was refused to somebody whose tenant is known: what,
-// by whom, from where and why. Who has no good token or key names no tenant.
+// by whom, from where and why. A caller without a good token or key names no tenant.
 func (s *server) denied(ctx context.Context, c *call, err error) {
 	kind := fault.KindOf(err)
 	if c.who.Actor.TenantID == uuid.Nil || kind != fault.Unauthenticated && kind != fault.Forbidden {

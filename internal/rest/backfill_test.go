@@ -112,7 +112,7 @@ func TestBackfillsThatAreRefused(t *testing.T) {
 	}), http.StatusCreated)
 	for _, test := range []struct{ name, path, body, want string }{
 		{"nothing", path, `{}`, "from required, to required"},
-		{"no instants", path, `{"from":"yesterday","to":1}`, "from format, to type"},
+		{"no times", path, `{"from":"yesterday","to":1}`, "from format, to type"},
 		{"out of bounds", path, `{` + span + `,"ratePerMinute":0,"dryRun":"yes","rate":1}`, "dryRun type, rate unknown, ratePerMinute minimum"},
 		{"too fast", path, `{` + span + `,"ratePerMinute":6001}`, "ratePerMinute maximum"},
 		{"the future", path, `{"from":"2499-01-01T00:00:00Z","to":"2499-01-02T00:00:00Z"}`, "to past"},

@@ -11,12 +11,12 @@ import (
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
-// No edit of a calendar brings instants of a job closer together than the
+// No edit of a calendar brings scheduled times of a job closer together than the
 // tenant's smallest interval; jobs that are closer already hinder no edit.
 func TestAnEditOfACalendarKeepsTheSmallestInterval(t *testing.T) {
 	t.Parallel()
 	b, token := limited(t, tenant.Spec{})
-	// Of two instants a day, ten seconds apart, the calendar leaves one.
+	// Of two scheduled times a day, ten seconds apart, the calendar leaves one.
 	guard := b.makeCalendar(t, b.ours, calendar.Day{Start: "2026-01-01T00:00:05", End: "2200-01-01"}).ID.String()
 	days := func(list string) answer {
 		return b.do(t, request{method: "PUT", path: base + "/calendars/" + guard, token: token, body: `{"name":"guard","days":[` + list + `]}`})

@@ -63,7 +63,7 @@ func TestTheLifeOfACalendar(t *testing.T) {
 	if diff := cmp.Diff(want, shown); diff != "" {
 		t.Errorf("the calendar differs (-want +got):\n%s", diff)
 	}
-	// What was read may be sent again: it is the same calendar.
+	// A calendar that was read may be sent again: it stays the same.
 	again := fmt.Sprintf(`{"name":"holidays","timezone":"Asia/Tokyo","days":%s}`, got.body[strings.Index(got.body, `"days":`)+7:strings.Index(got.body, `]`)+1])
 	put := read[api.Calendar](t, do("PUT", path, again, "If-Match", `"1"`), http.StatusOK)
 	if diff := cmp.Diff(made.Days, put.Days); diff != "" || put.Version != 2 || put.Description != "" {
@@ -369,7 +369,7 @@ func TestAnEditReschedulesTheJobs(t *testing.T) {
 		t.Errorf("what was due at %s is due at %s", past, at)
 	}
 	if !get(byHand).NextExecutionAt.IsNull() || get(byHand).Status != "active" {
-		t.Error("a job without a schedule got an instant")
+		t.Error("a job without a schedule got a scheduled time")
 	}
 	post(paused + "/resume")
 	if at := get(paused).NextExecutionAt.MustGet(); !at.Equal(january(10)) {

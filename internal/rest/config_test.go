@@ -86,7 +86,7 @@ func TestTheContractDescribesConfigurations(t *testing.T) {
 	}
 }
 
-// What the contract shows as an example works.
+// The contract's examples work.
 func TestTheContractsExamplesWork(t *testing.T) {
 	t.Parallel()
 	b := setup(t, realExecutors(t))

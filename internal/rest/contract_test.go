@@ -70,7 +70,7 @@ func TestTheContractDescribesTheRoles(t *testing.T) {
 	}
 }
 
-// Whatever needs a token can be asked for too often.
+// Every operation that needs a token may answer 429.
 func TestTheContractDescribesTooManyRequests(t *testing.T) {
 	t.Parallel()
 	spec, err := api.GetSpec()

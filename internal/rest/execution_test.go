@@ -15,7 +15,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 )
 
-// What is over shows everything that is known of it.
+// A finished execution shows everything that is known of it.
 func TestReadAnExecution(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -41,40 +41,40 @@ func TestReadAnExecution(t *testing.T) {
 	missed := insert("missed", ", reason, missed_count, missed_until", ", 'the service was away', 42, $2")
 	// A row from before durations had fractions.
 	old := insert("completed", ", attempt, worker_id, started_at, duration_ms", ", 1, $6, $2, 250", worker)
-	instant := at.Format(time.RFC3339Nano)
+	moment := at.Format(time.RFC3339Nano)
 	for _, test := range []struct {
 		id   uuid.UUID
 		want map[string]any
 	}{
 		{failed, map[string]any{
 			"status": "failed", "reason": nil, "priority": 9.0, "progress": 50.0, "triggeredBy": "ada", "parameters": map[string]any{"a": nil},
-			"startedAt": instant, "durationMs": 1234.567, "result": map[string]any{"status": 500.0}, "errorType": "NETWORK_ERROR", "errorMessage": "no answer",
+			"startedAt": moment, "durationMs": 1234.567, "result": map[string]any{"status": 500.0}, "errorType": "NETWORK_ERROR", "errorMessage": "no answer",
 			"errorStack": "main.go:1", "retryCount": 1.0, "maxAttempts": 4.0, "workerId": worker.String(),
 			"missedCount": nil, "missedUntil": nil, "attempts": []any{map[string]any{
 				"number": 1.0, "status": "failed", "startedAt": "2026-03-01T09:00:00Z", "endedAt": "2026-03-01T09:00:01Z", "durationMs": 1000.0,
 				"workerId": worker.String(), "errorType": "TIMEOUT", "errorMessage": "too slow", "errorStack": nil,
 			}, map[string]any{
-				"number": 2.0, "status": "failed", "startedAt": instant, "endedAt": instant, "durationMs": 1234.567,
+				"number": 2.0, "status": "failed", "startedAt": moment, "endedAt": moment, "durationMs": 1234.567,
 				"workerId": worker.String(), "errorType": "NETWORK_ERROR", "errorMessage": "no answer", "errorStack": "main.go:1",
 			}},
 		}},
 		{missed, map[string]any{
 			"status": "missed", "reason": "the service was away", "priority": 0.0, "progress": 0.0, "triggeredBy": nil, "parameters": nil,
 			"startedAt": nil, "durationMs": nil, "result": nil, "errorType": nil, "errorMessage": nil, "errorStack": nil, "retryCount": 0.0, "maxAttempts": 0.0,
-			"workerId": nil, "missedCount": 42.0, "missedUntil": instant, "attempts": []any{},
+			"workerId": nil, "missedCount": 42.0, "missedUntil": moment, "attempts": []any{},
 		}},
 		{old, map[string]any{
 			"status": "completed", "reason": nil, "priority": 0.0, "progress": 0.0, "triggeredBy": nil, "parameters": nil,
-			"startedAt": instant, "durationMs": 250.0, "result": nil, "errorType": nil, "errorMessage": nil, "errorStack": nil, "retryCount": 0.0, "maxAttempts": 0.0,
+			"startedAt": moment, "durationMs": 250.0, "result": nil, "errorType": nil, "errorMessage": nil, "errorStack": nil, "retryCount": 0.0, "maxAttempts": 0.0,
 			"workerId": worker.String(), "missedCount": nil, "missedUntil": nil, "attempts": []any{map[string]any{
-				"number": 1.0, "status": "completed", "startedAt": instant, "endedAt": instant, "durationMs": 250.0,
+				"number": 1.0, "status": "completed", "startedAt": moment, "endedAt": moment, "durationMs": 250.0,
 				"workerId": worker.String(), "errorType": nil, "errorMessage": nil, "errorStack": nil,
 			}},
 		}},
 	} {
 		for name, value := range map[string]any{
 			"id": test.id.String(), "tenantId": b.ours.TenantID.String(), "jobId": made.ID.String(), "jobName": made.Name, "jobVersion": 3.0, "jobType": "http",
-			"triggerType": "scheduled", "scheduledAt": instant, "completedAt": instant, "createdAt": instant, "backfillId": nil, "retryOf": nil, "retriedAs": nil, "waitingOn": nil, "nextAttemptAt": nil, "cancelRequested": false, "cancelledBy": nil,
+			"triggerType": "scheduled", "scheduledAt": moment, "completedAt": moment, "createdAt": moment, "backfillId": nil, "retryOf": nil, "retriedAs": nil, "waitingOn": nil, "nextAttemptAt": nil, "cancelRequested": false, "cancelledBy": nil,
 		} {
 			test.want[name] = value
 		}
@@ -90,7 +90,8 @@ func TestReadAnExecution(t *testing.T) {
 	}
 }
 
-// What runs does not wait for an attempt, and says when its end was asked for.
+// A running execution does not wait for an attempt, and says whether its cancellation was
+// requested.
 func TestReadARunningExecution(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

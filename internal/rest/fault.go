@@ -135,7 +135,7 @@ func viewLimit(l *fault.Limit) *api.LimitMet {
 	return &view
 }
 
-// asFault finds the fault in an error. What has none is Internal, but for a
+// asFault finds the fault in an error. An error without one is Internal, except for a
 // deadline that passed and a client that left.
 func asFault(err error) *fault.Error {
 	var f *fault.Error

@@ -129,8 +129,8 @@ func setupFailing(t *testing.T, fail func() error) *bundle {
 	})
 }
 
-// What waits for the database longer than the request may take, or for nobody,
-// answers 503 on every operation, without the driver's words.
+// A request that waits for the database longer than it may take, or whose client is
+// gone, answers 503 on every operation, without the driver's words.
 func TestRequestsThatTakeTooLong(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -267,7 +267,7 @@ func TestContentTypes(t *testing.T) {
 	refused(t, b.do(t, request{method: "POST", path: base + "/jobs", body: strings.Repeat("x", 2<<20)}), http.StatusUnauthorized, "UNAUTHORIZED")
 }
 
-// What no row can hold is the caller's mistake and not ours.
+// A value that no row can hold is the caller's mistake and not ours.
 func TestQueriesThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

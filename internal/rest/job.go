@@ -189,8 +189,8 @@ func etag(version int) *string {
 }
 
 // versionOf reads If-Match: 0 for every version, -1 for an ETag that no version
-// of ours has, which a weak one never is (RFC 9110, section 13.1.1). What follows
-// the version, see tag, is of no account here, and need not be there.
+// of ours has, which a weak one never is (RFC 9110, section 13.1.1). The digest
+// after the version, see tag, is ignored here and may be absent.
 func versionOf(ifMatch *string) int {
 	if ifMatch == nil || *ifMatch == "*" {
 		return 0

@@ -69,8 +69,8 @@ func TestCreateFillsInDefaults(t *testing.T) {
 	}
 }
 
-// What is wrong comes back all at once: by the contract, by the domain and by
-// the job type.
+// All faults come back at once: those that the contract finds, the domain, and the
+// job type.
 func TestCreateNamesEverythingThatIsWrong(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -101,7 +101,7 @@ func TestCreateNamesEverythingThatIsWrong(t *testing.T) {
 		{"a blank name", `{"name":"  ","trigger":"manual","jobType":"http","config":{"url":"https://example.com"}}`, "VALIDATION_FAILED", []string{"name bounds"}},
 		{"a job type that is not here", `{"name":"a","trigger":"manual","jobType":"command","config":{"command":"ls"}}`, "VALIDATION_FAILED", []string{"jobType enum"}},
 		{"a whole number with an exponent", `{"name":"a","trigger":"manual","jobType":"http","config":{"url":"https://example.com"},"timeout":1e2}`, "VALIDATION_FAILED", []string{"timeout type"}},
-		{"an instant that has passed", `{"name":"a","runAt":"2020-01-01T00:00:00Z","jobType":"http","config":{"url":"https://example.com"}}`, "VALIDATION_FAILED", nil},
+		{"a time that has passed", `{"name":"a","runAt":"2020-01-01T00:00:00Z","jobType":"http","config":{"url":"https://example.com"}}`, "VALIDATION_FAILED", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, r := range []request{{method: "POST", path: base + "/jobs"}, {method: "PUT", path: base + "/jobs/" + uuid.NewString()}} {

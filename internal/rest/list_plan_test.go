@@ -12,11 +12,11 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
-// each is how many rows crowd makes of each tenant and job.
+// each is how many rows fill makes of each tenant and job.
 const each = 300
 
-// crowd fills the tables of the smaller lists, for ten tenants with one job each.
-const crowd = `
+// fill fills the tables of the smaller lists, for ten tenants with one job each.
+const fill = `
 CREATE TEMPORARY TABLE t AS SELECT gen_random_uuid() AS id, gen_random_uuid() AS job, now() - n * interval '1 minute' AS at FROM generate_series(1, 10) n;
 CREATE TEMPORARY TABLE r AS SELECT t.*, n, t.at - n * interval '1 s' AS made FROM t, generate_series(1, 300) n;
 INSERT INTO tenants (id, name, created_at) SELECT id, 'x', at FROM t;
@@ -43,7 +43,7 @@ func TestListsReadAPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
-	if _, err := conn.PgConn().Exec(t.Context(), crowd).ReadAll(); err != nil {
+	if _, err := conn.PgConn().Exec(t.Context(), fill).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
 	var tenantID, jobID uuid.UUID

@@ -112,7 +112,7 @@ func TestTheMatrixOfOperationsAndCallers(t *testing.T) {
 	t.Logf("%d cells", cells)
 }
 
-// timeless is an answer without its instant.
+// timeless is an answer without its timestamp.
 func timeless(t *testing.T, body string) map[string]any {
 	t.Helper()
 	var answer map[string]any

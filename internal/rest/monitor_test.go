@@ -22,7 +22,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/version"
 )
 
-// over stores executions that are over, one each ms of durations.
+// over stores finished executions, one for each of the durations in milliseconds.
 func (b *bundle) over(t *testing.T, who tenant.Actor, of uuid.UUID, at time.Time, status string, durations ...int) {
 	t.Helper()
 	if _, err := b.engine.Pool().Exec(t.Context(), "SELECT create_job_executions_partition($1)", at); err != nil {
@@ -134,7 +134,7 @@ func TestExecutionStats(t *testing.T) {
 	}
 }
 
-// What the dashboards show of one tenant, and what of all.
+// The dashboards of one tenant, and those of all.
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 )
 
-// mostBytes is what one request may hold. What the test reads and checks is
-// allocated beside it, so as much again is let pass.
+// mostBytes is what one request may hold. The test allocates as
+// much again for what it reads and checks.
 const mostBytes = 32 << 20
 
 // A page of jobs ends at its limit or when it is large, and the pages together are

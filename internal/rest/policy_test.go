@@ -15,7 +15,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/rest"
 )
 
-// policies is every field that says how a job's instants are treated, at a
+// policies is every field that says how a job's scheduled times are treated, at a
 // value that is not its default.
 const policies = `"jitterSeconds":86400,"dstGap":"skip","dstOverlap":"both","maxExecutions":1000000000,"maxConcurrent":1000,
 	"overlapPolicy":"cancel_running","overlapQueueLimit":1000,"misfirePolicy":"fire_all","misfireLimit":1000,"misfireGraceSeconds":86400,"disableAfterFailures":1000,
@@ -103,7 +103,7 @@ func TestBadPoliciesAreNamed(t *testing.T) {
 		{"an interval of 367 days", `"interval":"P367D"`, []string{"interval duration"}},
 		{"an end before a start", `"cronExpression":"@daily","startDate":"2090-01-02T00:00:00Z","endDate":"2090-01-01T00:00:00Z"`, []string{"endDate order"}},
 		{"an end that has passed", `"cronExpression":"@daily","endDate":"` + past + `"`, []string{"endDate past"}},
-		{"an end before the first instant", `"runAt":"2090-01-01T00:00:00Z","endDate":"` + future + `"`, []string{"runAt window"}},
+		{"an end before the first scheduled time", `"runAt":"2090-01-01T00:00:00Z","endDate":"` + future + `"`, []string{"runAt window"}},
 		{"a one-off in the past", `"runAt":"` + past + `"`, []string{"runAt past"}},
 		{"a year that has passed", `"cronExpression":"0 0 0 1 1 * 2020"`, []string{"cronExpression never"}},
 		{"two rules", `"cronExpression":"@daily","interval":"1h","runAt":"` + future + `"`, []string{"interval conflict", "runAt conflict"}},
@@ -172,9 +172,9 @@ func TestAPauseThatEnds(t *testing.T) {
 	}
 }
 
-// What a pause held back is remembered with what to do about it, until the
+// A job keeps the times that a pause held back, and what to do about them, until the
 // next promotion; resuming once more does not change that.
-func TestResumeSaysWhatBecomesOfMissedInstants(t *testing.T) {
+func TestResumeSaysWhatBecomesOfMissedTimes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	token := b.token(t, b.ours, identity.Operator)

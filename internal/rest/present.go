@@ -59,11 +59,11 @@ func (s *server) present(next http.Handler) http.Handler {
 	})
 }
 
-// tag gives an answer its ETag. What has a version gets it and a digest of all
-// that is shown, so that one tag serves both kinds of conditions: a change asks
+// tag gives an answer its ETag. An answer with a version gets it and a digest of the
+// whole body, so that one tag serves both kinds of conditions: a change asks
 // for the version alone (versionOf), since pausing a job or running it does not
-// make a definition another, and a read for the whole. What has no version gets
-// a weak tag, which no change takes.
+// make a definition another, and a read for the whole. An answer without a
+// version gets a weak tag, which no change takes.
 func tag(h http.Header, method string, body []byte) {
 	sum := sha256.Sum256(body)
 	digest := hex.EncodeToString(sum[:8])

@@ -133,7 +133,7 @@ func TestOptionsOfAPath(t *testing.T) {
 	}
 }
 
-// Whoever changes a tenant or a secret may say what they know of it.
+// A change of a tenant or a secret may state the version that the caller knows.
 func TestChangesOfWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -17,7 +17,7 @@ import (
 const (
 	defaultPreview = 10 // occurrences of a preview where the caller does not say
 	shownNext      = 5  // occurrences that a validation shows
-	// stampede is how many of a tenant's jobs may be due at one instant before
+	// stampede is how many of a tenant's jobs may be due at one time before
 	// a preview of one of them warns.
 	stampede = 50
 )
@@ -80,7 +80,7 @@ func (s *server) PreviewSchedule(ctx context.Context, request api.PreviewSchedul
 	return api.PreviewSchedule200JSONResponse(seen), nil
 }
 
-// foresee shows when a job runs from an instant on (nil: from now), and what to
+// foresee shows when a job runs from a time on (nil: from now), and what to
 // warn of. A job that is not stored has no id.
 func (s *server) foresee(ctx context.Context, j job.Job, from *time.Time, count int) (api.SchedulePreview, error) {
 	calendars, err := s.Jobs.Contents(ctx, callOf(ctx).who.Actor, j.Calendars)
@@ -98,7 +98,7 @@ func (s *server) foresee(ctx context.Context, j job.Job, from *time.Time, count 
 	now := s.Clock()
 	after := now
 	if from != nil {
-		after = from.Add(-time.Microsecond) // the instant itself is among them
+		after = from.Add(-time.Microsecond) // the time itself is among them
 	}
 	seen := api.SchedulePreview{Timezone: j.Timezone, Occurrences: []api.Occurrence{}}
 	for _, o := range compiled.Preview(after, count) {

@@ -21,8 +21,8 @@ func lines(list []api.Occurrence) []string {
 	var all []string
 	for _, o := range list {
 		at := "-"
-		if instant, err := o.ScheduledAt.Get(); err == nil {
-			at = instant.Format(time.RFC3339)
+		if scheduled, err := o.ScheduledAt.Get(); err == nil {
+			at = scheduled.Format(time.RFC3339)
 		}
 		change, _ := o.ClockChange.Get()
 		dropped, _ := o.DropReason.Get()
@@ -107,7 +107,7 @@ func TestValidateAStoredJob(t *testing.T) {
 	if diff := cmp.Diff(before, b.snapshot(t)); diff != "" {
 		t.Errorf("something was stored (-before +after):\n%s", diff)
 	}
-	// What is stored and could not be sent again says so.
+	// The validation of a stored definition that could not be sent again says so.
 	once := more(`"runAt":"` + b.now.Add(time.Hour).Format(time.RFC3339) + `"`)
 	over := read[api.Job](t, b.do(t, request{method: "POST", path: base + "/jobs", token: b.token(t, b.ours, identity.Developer), body: once}), http.StatusCreated)
 	b.now = b.now.Add(2 * time.Hour)
@@ -168,7 +168,7 @@ func TestPreviewASchedule(t *testing.T) {
 	}
 }
 
-// The first instant of a preview is the one that the job is due at, also with
+// The first scheduled time of a preview is the one at which the job becomes due, also with
 // what depends on the job's id.
 func TestThePreviewIsWhatHappens(t *testing.T) {
 	t.Parallel()
@@ -187,7 +187,7 @@ func TestThePreviewIsWhatHappens(t *testing.T) {
 	}
 }
 
-// Many of the tenant's jobs at one instant are worth a warning; those of
+// Many of the tenant's jobs at one time are worth a warning; those of
 // another tenant are not, nor are paused ones.
 func TestStampedesAreWarnedOf(t *testing.T) {
 	t.Parallel()

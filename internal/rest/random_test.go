@@ -17,8 +17,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 )
 
-// Whatever is asked, made of the contract and of nonsense, the answer is one
-// that the contract describes, and no defect of ours.
+// Every request, made of the contract and of nonsense, gets an answer that the contract
+// describes, and none reports a defect of ours.
 func TestRandomRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

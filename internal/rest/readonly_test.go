@@ -11,8 +11,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 )
 
-// A PUT takes back what a GET answered. What is only read may not be changed, but
-// for what changes by itself.
+// A PUT takes back what a GET answered. It may not change read-only fields, but
+// for those that change by themselves.
 func TestPutTakesBackWhatGetAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -49,7 +49,7 @@ func TestPutTakesBackWhatGetAnswered(t *testing.T) {
 	if changed.Name != "renamed" || changed.Version != 2 || changed.ExecutionCount != made.ExecutionCount {
 		t.Errorf("changed, it is %+v", changed)
 	}
-	// What the GET answered is of version 1 still.
+	// The answer of the GET is still that of version 1.
 	refused(t, put(path, "PUT", map[string]any{"name": "again"}), http.StatusBadRequest, "VALIDATION_FAILED")
 	refused(t, put(base+"/jobs", "POST", nil), http.StatusBadRequest, "VALIDATION_FAILED")
 	if e := refused(t, put(path, "PUT", map[string]any{"colour": "red", "version": 2}), http.StatusBadRequest, "VALIDATION_FAILED"); e.Error.Details[0].Field != "colour" {

@@ -152,7 +152,7 @@ func TestCredentialsInDefinitions(t *testing.T) {
 	}
 	refused(t, call("POST", path+"/trigger", `{"parameters":{"headers":{"Authorization":"Bearer `+canary+`"}}}`), http.StatusBadRequest, "VALIDATION_FAILED")
 	refused(t, call("POST", path+"/trigger", `{"parameters":{"body":"{{secret:none}}"}}`), http.StatusBadRequest, "VALIDATION_FAILED")
-	// Who may not see which secrets there are sends none to a job's target.
+	// A caller that may not list the secrets sends none to a job's target.
 	operator := request{method: "POST", path: base + path + "/trigger", token: b.token(t, b.ours, identity.Operator), body: `{"parameters":{"body":"{{secret:none}}"}}`}
 	refused(t, b.do(t, operator), http.StatusForbidden, "FORBIDDEN")
 	if strings.Contains(all.String(), canary) {

@@ -15,7 +15,7 @@ func sending(url, body string) string {
 	return strings.Replace(webhook, `{"url":"https://example.com/"}`, `{"url":"`+url+`","method":"POST","body":{"a":"`+body+`"}}`, 1)
 }
 
-// Whoever chooses a job's target reads there what the job sends, so an API key
+// A caller that chooses a job's target reads there what the job sends, so an API key
 // that may write jobs gives none a secret without secrets:use.
 func TestSecretsNeedThePermissionToUseThem(t *testing.T) {
 	t.Parallel()

@@ -135,7 +135,7 @@ func (r *running) sends(t *testing.T, first, again string, pause time.Duration) 
 	}
 }
 
-// Whoever sends slowly on purpose is cut off.
+// A client that sends slowly on purpose is cut off.
 func TestSlowSendersAreCutOff(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -160,8 +160,8 @@ func TestSlowSendersAreCutOff(t *testing.T) {
 	}
 }
 
-// However many send slowly, whoever sends at once is answered at once, and the
-// slow ones are gone when their time is over.
+// A client that sends at once is answered at once, however many send slowly, and the
+// slow ones are gone when their time has passed.
 func TestSlowSendersHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestTheDrainIsBounded(t *testing.T) {
 		<-time.After(9 * time.Second)
 		select {
 		case err := <-r.ended:
-			t.Fatalf("Serve returned %v before the drain was over", err)
+			t.Fatalf("Serve returned %v before the drain had ended", err)
 		default:
 		}
 		<-time.After(2 * time.Second)

@@ -369,7 +369,7 @@ func (b *bundle) makeExecution(t *testing.T, who tenant.Actor, of uuid.UUID) exe
 	return made
 }
 
-// makeBackfill asks for the last instant of a job of makeJob, without the API.
+// makeBackfill asks for the last scheduled time of a job of makeJob, without the API.
 func (b *bundle) makeBackfill(t testing.TB, who tenant.Actor, of uuid.UUID) backfill.Backfill {
 	t.Helper()
 	year := time.Date(b.now.UTC().Year(), 1, 1, 0, 0, 0, 0, time.UTC)

@@ -64,8 +64,8 @@ func (s *server) faultsOf(ctx context.Context, who tenant.Actor, spec job.Spec) 
 	return slices.Concat(fields, more, s.CheckConfig(spec.Type, spec.Config), secrets), nil
 }
 
-// storedFaultsOf is faultsOf for a definition that was stored once: which secrets
-// it names, whoever reads it knows.
+// storedFaultsOf is faultsOf for a definition that was stored once: its readers
+// know already which secrets it names.
 func (s *server) storedFaultsOf(ctx context.Context, spec job.Spec) ([]fault.Field, error) {
 	who := callOf(ctx).who.Actor
 	who.NoSecrets = false
@@ -78,7 +78,7 @@ func fresh(ctx context.Context) bool {
 	return operation != nil && operation.New
 }
 
-// fieldsOf takes the fields out of an Invalid error; any other is handed back.
+// fieldsOf takes the fields out of an Invalid error; it returns any other.
 func fieldsOf(err error) ([]fault.Field, error) {
 	var f *fault.Error
 	if errors.As(err, &f) && f.Kind == fault.Invalid {

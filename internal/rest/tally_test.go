@@ -17,8 +17,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
-// recount compares the counted jobs of each tenant with its rows.
-func (b *bundle) recount(t *testing.T) {
+// checkCounts compares the counted jobs of each tenant with its rows.
+func (b *bundle) checkCounts(t *testing.T) {
 	t.Helper()
 	rows, err := b.engine.Pool().Query(t.Context(), `
 		SELECT t.id::text, coalesce((SELECT sum(c.jobs) FROM job_counts c WHERE c.tenant_id = t.id), 0)::int,
@@ -43,7 +43,7 @@ func (b *bundle) recount(t *testing.T) {
 	}
 }
 
-// Whatever is done to jobs, by however many at once, their count is true.
+// The count of jobs is true whatever is done to them, by however many at once.
 func TestJobsAreCountedAsTheyComeAndGo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -53,7 +53,7 @@ func TestJobsAreCountedAsTheyComeAndGo(t *testing.T) {
 		group.Go(func() { b.comeAndGo(t, who, rand.New(rand.NewPCG(uint64(worker), 1))) })
 	}
 	group.Wait()
-	b.recount(t)
+	b.checkCounts(t)
 	counts := b.stored(t)
 	if counts["scheduled_jobs"] < 20 {
 		t.Errorf("only %d jobs were made", counts["scheduled_jobs"])
@@ -73,7 +73,7 @@ func TestJobsAreCountedAsTheyComeAndGo(t *testing.T) {
 		if _, err := admin.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
-		b.recount(t)
+		b.checkCounts(t)
 	}
 }
 

@@ -37,7 +37,7 @@ func (s *server) withinLimits(ctx context.Context, spec job.Spec) error {
 		return err
 	}
 	return fault.Exceeded(fault.Limit{Name: "minIntervalSeconds", Value: int64(least / time.Second)},
-		fmt.Sprintf("the schedule has two instants %v apart; jobs of this tenant need at least %v between them", distance, least), s.Clock())
+		fmt.Sprintf("the schedule has two scheduled times %v apart; jobs of this tenant need at least %v between them", distance, least), s.Clock())
 }
 
 // GetOwnTenant is GET /tenant.

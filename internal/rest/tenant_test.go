@@ -318,7 +318,8 @@ func TestWhereCallsMayComeFrom(t *testing.T) {
 	}
 }
 
-// Whoever keeps guessing is answered 429, alone, and no header moves that.
+// A client that keeps guessing is answered 429, no other is, and no header changes
+// that.
 func TestFailedAuthentications(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(d *rest.Deps) { d.FailuresPerMinute = 5 })

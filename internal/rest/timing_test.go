@@ -17,8 +17,8 @@ import (
 
 // timing turns on what is true of times only, which a machine with other work
 // makes noise of: `go test ./internal/rest -run Timing -timing`, alone on it.
-// What must hold at any load is asserted elsewhere: the same bytes for what is
-// another tenant's and what is not there (TestAnotherTenantsThingsDoNotExist),
+// Other tests assert what must hold at any load: the same bytes for another tenant's
+// things and for those that do not exist (TestAnotherTenantsThingsDoNotExist),
 // and comparisons that skip nothing (TestTokensAreComparedInConstantTime).
 var timing = flag.Bool("timing", false, "compare times of answers")
 

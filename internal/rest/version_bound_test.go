@@ -107,7 +107,7 @@ func TestAListOfVersionsHoldsNoDefinitions(t *testing.T) {
 	}
 }
 
-// What a version changed is stored with it. Paths that take too much are shortened.
+// A version stores what it changed. Paths that take too much are shortened.
 func TestAVersionIsStoredWithWhatItChanged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

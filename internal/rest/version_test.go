@@ -230,7 +230,7 @@ func TestVersionsOfAJob(t *testing.T) {
 	refused(t, b.do(t, restore), http.StatusNotFound, "JOB_NOT_FOUND")
 }
 
-// What the tenant may not define any more, an old version does not bring back.
+// A restored version does not bring back what the tenant may not define any more.
 func TestARestoreKeepsTheLimitsOfTheTenant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

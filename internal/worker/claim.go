@@ -105,7 +105,7 @@ func (w *Worker) claimDivided(ctx context.Context, inc *incarnation, token uuid.
 }
 
 // claimUntilAnswered asks until the database answers, if only with a refusal, or the
-// incarnation is over. While it waits the slots stay taken: that is the backpressure.
+// incarnation has ended. While it waits the slots stay taken: that is the backpressure.
 func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[versionKey]definition, error) {
 	wait := 250 * time.Millisecond
 	for {

@@ -87,8 +87,8 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 	}
 }
 
-// accept acts on the verdicts of a batch. It frees the slots first: nothing that is
-// sent to whoever is next may hold them.
+// accept acts on the verdicts of a batch. It frees the slots first: no message
+// to the next in line may hold them.
 func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.Verdict) {
 	byID := make(map[uuid.UUID]dispatch.Verdict, len(verdicts))
 	var a announcement

@@ -13,11 +13,11 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
-// crowd is a tenant with a backlog of each kind: behind a key that a run holds,
+// backlogs is a tenant with a backlog of each kind: behind a key that a run holds,
 // behind the concurrency slots of a job, behind a key and slots together, and
 // behind the tenant's own limit. Every other execution is of another moment than
 // the index order of its line.
-type crowd struct {
+type backlogs struct {
 	conn                  *pgx.Conn
 	tenant, worker, token uuid.UUID
 	gated, both           uuid.UUID   // jobs
@@ -25,14 +25,14 @@ type crowd struct {
 	waiting               []uuid.UUID // some executions of gated that wait
 }
 
-func newCrowd(t *testing.T, each int) crowd {
+func newBacklogs(t *testing.T, each int) backlogs {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), pgtest.New(t).AdminURL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
-	c := crowd{conn: conn, tenant: uuid.New(), worker: uuid.New(), token: uuid.New(), gated: uuid.New(), both: uuid.New(), running: uuid.New()}
+	c := backlogs{conn: conn, tenant: uuid.New(), worker: uuid.New(), token: uuid.New(), gated: uuid.New(), both: uuid.New(), running: uuid.New()}
 	run := func(statement string, args ...any) {
 		t.Helper()
 		if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
@@ -65,7 +65,7 @@ func newCrowd(t *testing.T, each int) crowd {
 }
 
 // complete is what ends the run that has a slot.
-func (c crowd) complete() db.CompleteExecutionsParams {
+func (c backlogs) complete() db.CompleteExecutionsParams {
 	return db.CompleteExecutionsParams{
 		LeftTypes: []string{},
 		Ids:       []uuid.UUID{c.running}, Attempts: []int32{1}, LeaseTokens: []uuid.UUID{c.token}, Succeeded: []bool{true}, RetryMs: []int64{-1},
@@ -79,7 +79,7 @@ func (c crowd) complete() db.CompleteExecutionsParams {
 func TestBacklogsCostNothing(t *testing.T) {
 	t.Parallel()
 	const each = 10_000 // of four kinds; they fill some 2,600 pages
-	c := newCrowd(t, each)
+	c := newBacklogs(t, each)
 	far := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, test := range []struct {
 		name string
@@ -138,7 +138,7 @@ func TestBacklogsCostNothing(t *testing.T) {
 // A claim of what has no key and waits for no slot writes to no index.
 func TestOrdinaryClaimsStayHOT(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(t, 10)
+	c := newBacklogs(t, 10)
 	tx, err := c.conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -166,11 +166,11 @@ func TestOrdinaryClaimsStayHOT(t *testing.T) {
 	}
 }
 
-// What stands behind more executions than a look passes over is found by the line
-// of its other obstacle.
+// An execution that stands behind more others than a poll passes over is found through
+// the line of its other obstacle.
 func TestALineHidesNobody(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(t, 300) // 100 of a priority
+	c := newBacklogs(t, 300) // 100 of a priority
 	var want uuid.UUID
 	for _, step := range []string{
 		// A run holds the key of all that wait of the job but the youngest.
@@ -188,8 +188,8 @@ func TestALineHidesNobody(t *testing.T) {
 	}
 }
 
-// What a limit of its tenant left behind goes into the pool, where whatever ends
-// looks for the next, although it was hinted.
+// A hinted execution that a limit of its tenant leaves behind goes into the pool: the end
+// of a run looks there for the next.
 func TestWhatALimitLeavesBehindIsPooled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

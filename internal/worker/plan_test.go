@@ -114,7 +114,7 @@ func touched(t *testing.T, conn *pgx.Conn, ask func(context.Context, *db.Queries
 	return total
 }
 
-// Who is next, and what a page of executions waits for, follows from a stretch
+// The next in line, and what a page of executions waits for, follow from a few
 // of the tenant's rows and not from all of them.
 func TestNextInLineReadsLittle(t *testing.T) {
 	t.Parallel()

@@ -29,8 +29,8 @@ const (
 	// however much waits.
 	pollRest = 4
 	// unblockedEvery is the distance between polls for executions that wait for a
-	// concurrency slot or key that is free. Whoever frees one announces the next;
-	// this finds what nobody announced.
+	// concurrency slot or key that is free. The worker that frees one announces the
+	// next; this finds those that no worker announced.
 	unblockedEvery = 500 * time.Millisecond
 	// refusedFor is how long a worker leaves a tenant alone after a poll that
 	// claimed none of its candidates: others were quicker, or a limit of the
@@ -62,7 +62,7 @@ func (w *Worker) Poll(ctx context.Context) (won int, err error) {
 type pollResult struct {
 	won   int
 	full  bool          // no slot was free
-	waits bool          // something may start, whoever claims it
+	waits bool          // something may start, here or in another worker
 	asked time.Duration // in the database
 }
 

@@ -227,7 +227,7 @@ func TestSeekRunsEverythingOnce(t *testing.T) {
 	for _, id := range ids {
 		b.reaches(id, execution.Completed)
 	}
-	eventually(t, "all are over", func() bool {
+	eventually(t, "all are finished", func() bool {
 		return b.counts("SELECT 1, count(*) FROM active_executions GROUP BY 1")[1] == 0
 	})
 	if n := runs.Load(); n != 501+2+21 {

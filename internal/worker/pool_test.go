@@ -112,7 +112,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 
 // However long the runs of one tenant last and however many wait, another's
 // single one starts: slots are kept for those of whom nothing runs here.
-func TestSlotIsKeptForWhoeverHasNone(t *testing.T) {
+func TestSlotIsKeptForTenantsThatHaveNone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	release, running := b.until()
@@ -149,9 +149,9 @@ func TestSlotIsKeptForWhoeverHasNone(t *testing.T) {
 	}
 }
 
-// A look reads what it gives and not what waits, and the tenants after the
-// stretch have their turn with the next.
-func TestLookCostsNoMoreWhereMuchWaits(t *testing.T) {
+// A poll reads what it returns and not all that waits, and the tenants after its page
+// have their turn with the next.
+func TestPollCostsNoMoreWhereMuchWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	like := b.pending(nil)
@@ -178,7 +178,7 @@ func TestLookCostsNoMoreWhereMuchWaits(t *testing.T) {
 				_, err := q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{BatchSize: 100, Spread: 100, Lines: 64, LeftTypes: []string{}})
 				return err
 			}},
-			{"11 crowded tenants", 2000, func(ctx context.Context, q *db.Queries) error {
+			{"11 tenants with backlogs", 2000, func(ctx context.Context, q *db.Queries) error {
 				_, err := q.ClaimDueJobs(ctx, db.ClaimDueJobsParams{BatchSize: 10, SeeBacklogs: true, BacklogOver: 16})
 				return err
 			}},

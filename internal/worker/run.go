@@ -104,7 +104,7 @@ func (a *attempt) giveUp() {
 	w.c.Metrics.SetStrays(int(w.strays.Load()))
 	w.c.Log.ErrorContext(a.ctx, "a run does not end when it must and was given up", "execution_id", a.ID, "job_id", a.Job, "job_type", a.JobType)
 	a.settle(executor.Outcome{Err: &executor.Error{
-		Type: executor.Timeout, Message: "the run did not end when its time was over; it was given up and may still be going on",
+		Type: executor.Timeout, Message: "the run did not end when its time was up; it was given up and may still be going on",
 	}})
 }
 

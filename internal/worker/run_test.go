@@ -7,8 +7,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 )
 
-// A run is over, grace included, before the deadline in its row, which the
-// claim set to the time-out and the margin from when it was carried out.
+// A run is finished, grace included, before the deadline in its row, which the
+// claim set to the timeout and the margin from when it was carried out.
 func TestRunEndsBeforeItsDeadline(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

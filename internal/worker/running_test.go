@@ -70,9 +70,9 @@ func (b *bundle) watch(ctx context.Context, asked *atomic.Int64) {
 	}
 }
 
-// crowd makes waiting executions of the tenant: of jobs of all types, some that
-// wait for a place of their job and some with a key.
-func (b *bundle) crowd(who tenant.Actor, n int) {
+// fill makes waiting executions of the tenant: of jobs of all types, some that wait
+// for a concurrency slot of their job and some with a key.
+func (b *bundle) fill(who tenant.Actor, n int) {
 	b.t.Helper()
 	j, _, err := b.jobs.Create(b.t.Context(), who, job.Spec{Name: "x", Type: "function", Config: []byte(`{}`), Retry: job.DefaultRetry()}.WithDefaults(), idempotency.Key{})
 	if err != nil {
@@ -115,14 +115,14 @@ func (b *bundle) other() tenant.Actor {
 	return who
 }
 
-// Whatever starts and ends runs, in any order and at once, what is counted is
-// what runs, and no limit is ever exceeded.
+// The counts match what runs, and no limit is ever exceeded, also if runs start and end
+// at once and in any order.
 func TestCountsAreTheTruth(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	second, third := b.other(), b.other()
 	for _, who := range []tenant.Actor{b.who, second, third} {
-		b.crowd(who, 300)
+		b.fill(who, 300)
 	}
 	b.exec(`UPDATE tenants SET max_running = 9, max_running_by_type = '{"http": 4}' WHERE id = $1`, b.who.TenantID)
 	b.exec(`UPDATE tenants SET max_running_by_type = '{"http": 0, "function": 30}' WHERE id = $1`, second.TenantID)
@@ -289,7 +289,7 @@ func TestNoMoreRunAtOnceThanATenantMayHave(t *testing.T) {
 	for range 8 {
 		b.startWith(func(c *worker.Config) { c.Slots = 50 }, func(w *worker.Worker, ctx context.Context) error { return w.PollLoop(ctx) })
 	}
-	eventually(t, "all are over", func() bool { return b.counts("SELECT 1, count(*) FROM active_executions")[1] == 0 })
+	eventually(t, "all are finished", func() bool { return b.counts("SELECT 1, count(*) FROM active_executions")[1] == 0 })
 	stop()
 	watching.Wait()
 	if top, _ := most.Load(b.who.TenantID); top.(*atomic.Int64).Load() > 5 {
@@ -297,7 +297,7 @@ func TestNoMoreRunAtOnceThanATenantMayHave(t *testing.T) {
 	}
 }
 
-// What a full tenant or a key holds back hides nobody, however much of it waits
+// The backlog of a full tenant or a key hides no other execution, however many wait in it and
 // for however long.
 func TestPollPassesOverWhatIsHeldBack(t *testing.T) {
 	t.Parallel()
@@ -311,7 +311,7 @@ func TestPollPassesOverWhatIsHeldBack(t *testing.T) {
 	b.exec("INSERT INTO running_keys (tenant_id, key, execution_id) VALUES ($1, 'k', gen_random_uuid())", second.TenantID)
 	w := b.start(nil)
 	b.run = func(context.Context, executor.Run) executor.Outcome { return executor.Outcome{} }
-	eventually(t, "what nothing holds back is over", func() bool {
+	eventually(t, "executions that nothing holds back are finished", func() bool {
 		b.poll(w)
 		return b.counts("SELECT 1, count(*) FROM job_executions")[1] == 2
 	})

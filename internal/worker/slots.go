@@ -6,8 +6,8 @@ import "context"
 // before the claim and given back when the outcome is accepted, so that a
 // database that is away slows the worker down instead of filling its memory.
 //
-// A few are kept for tenants of which nothing runs here: the others may all be
-// held for hours, by whoever came first.
+// A few are kept for tenants of which nothing runs here: the tenants that came
+// first may hold the others for hours.
 type slots struct{ open, kept chan struct{} }
 
 func newSlots(n int) *slots {

@@ -16,7 +16,7 @@ import (
 )
 
 // A run that never returns ends as a failed attempt, and its slot goes to the
-// next one. What it says when it does return is not heard any more.
+// next one. Its outcome, when it does return, is dropped.
 func TestRunThatNeverReturnsCostsNoSlot(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -67,7 +67,7 @@ func TestRunsThatNeverReturnAreBounded(t *testing.T) {
 	b.handle(w, second) // in the slot of the first, which goes on
 	within(t, "the first", begun)
 	within(t, "the second", begun)
-	// The second is past its end and grace before this hint's patience is over
+	// The second is past its end and grace before this hint's patience has run out
 	// a few times; it keeps its slot, because the first still goes on.
 	for range 8 {
 		b.handle(w, third)

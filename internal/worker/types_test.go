@@ -109,8 +109,8 @@ func TestPlacesOfAnotherType(t *testing.T) {
 	eventually(t, "who runs them finds them", func() bool { b.poll(functions); return b.over(gated.ID, keyed.ID) })
 }
 
-// A type that there is not is nobody's to wait for: whoever looks ends it, in the
-// pool and among those that wait for a place.
+// No worker waits for an unknown type: the first that polls ends the execution, in the
+// pool and among those that wait for a slot.
 func TestUnknownTypeIsFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -128,8 +128,8 @@ func TestUnknownTypeIsFound(t *testing.T) {
 	}
 }
 
-// What nobody runs keeps nothing from those that somebody does, and starts with
-// the first worker that runs it.
+// Executions of a type that no worker runs hold up no other, and start with the first
+// worker that runs it.
 func TestTypeThatNobodyRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

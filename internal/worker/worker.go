@@ -41,8 +41,8 @@ const (
 	completeLinger = 20 * time.Millisecond
 	completeStep   = 4 * time.Millisecond
 	// completeBytes bounds the statement: an outcome may have a quarter of a
-	// megabyte, and 256 of them 66. What waits is bounded by the slots, which stay
-	// taken.
+	// megabyte, and 256 of them 66. The slots, which stay taken, bound the outcomes
+	// that wait.
 	completeBytes = 4 << 20
 	// slotPatience is how long a hint waits for a free slot before its
 	// executions go to the pool, where every worker finds them, in fair order.
@@ -68,7 +68,7 @@ type hints interface {
 type Config struct {
 	DB *postgres.DB // acting as postgres.Engine
 	// Beat is a pool of one connection for the heartbeat alone, so that a
-	// crowded pool never costs the lease.
+	// busy pool never costs the lease.
 	Beat     *postgres.DB
 	Executor *executor.Registry
 	Secrets  *secret.Resolver // nil where no job refers to any
@@ -207,7 +207,7 @@ func (w *Worker) drain(ctx context.Context) {
 	case <-timer.C:
 	}
 	if inc := w.current.Load(); inc != nil {
-		w.c.Log.WarnContext(ctx, "drain time is over; releasing what runs", "running", inc.count())
+		w.c.Log.WarnContext(ctx, "drain time has passed; releasing what runs", "running", inc.count())
 		w.release(ctx, inc.endAll(errDraining))
 	}
 	hard := time.NewTimer(5 * time.Second)
@@ -220,7 +220,7 @@ func (w *Worker) drain(ctx context.Context) {
 }
 
 // Handle claims the executions of one hint that get an open slot within slotPatience,
-// and puts the rest into the pool, where whoever has a slot finds it, in fair order. It
+// and puts the rest into the pool, where a worker with a slot finds it, in fair order. It
 // returns when the claims are decided, so that the hint is acknowledged only then. Hints
 // are served one after the other: served side by side, each would catch a few of the
 // slots.

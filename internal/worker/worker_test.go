@@ -429,7 +429,7 @@ func TestRowsThatNobodyRunsAreGivenBack(t *testing.T) {
 	}
 }
 
-func TestStopLetsRunsFinishOrHandsThemBack(t *testing.T) {
+func TestStopLetsRunsFinishOrReleasesThem(t *testing.T) {
 	t.Parallel()
 	t.Run("finish", func(t *testing.T) {
 		t.Parallel()
@@ -451,7 +451,7 @@ func TestStopLetsRunsFinishOrHandsThemBack(t *testing.T) {
 		within(t, "the stop", stopped)
 		b.reaches(e.ID, execution.Completed)
 	})
-	t.Run("hand back", func(t *testing.T) {
+	t.Run("release", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.run = func(ctx context.Context, _ executor.Run) executor.Outcome {
@@ -464,7 +464,7 @@ func TestStopLetsRunsFinishOrHandsThemBack(t *testing.T) {
 		b.reaches(e.ID, execution.Running)
 		w.stop()
 		if got := b.reaches(e.ID, execution.Pending); got.MaxAttempts != e.MaxAttempts+1 || len(got.Attempts) != 0 {
-			t.Errorf("handed back: %+v", got)
+			t.Errorf("released: %+v", got)
 		}
 		if hint := within(t, "the hint", b.hints.sent); hint.ids[0] != e.ID {
 			t.Errorf("hinted %v", hint.ids)
@@ -473,7 +473,7 @@ func TestStopLetsRunsFinishOrHandsThemBack(t *testing.T) {
 }
 
 // A worker that is told to stop while the database is away ends all the same:
-// its lease runs out, and what it ran is handed on.
+// its lease runs out, and its executions are reassigned.
 func TestStopEndsWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

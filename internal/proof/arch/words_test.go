@@ -75,33 +75,13 @@ var installed = map[string]string{
 	"-- Who makes partitions holds the same.":                                              "migrations/000104_history.sql",
 }
 
-// unclean are the rooms that still have words of that dialect. One that has none
-// comes off the list.
-var unclean = []string{
-	"rest",
-	"rest/contract",
-	"worker",
-}
-
 func TestWordsAreTheGlossarys(t *testing.T) {
 	t.Parallel()
-	found := make(map[string][]string)
 	for _, file := range texts(t) {
-		room := roomOf(file)
 		for number, line := range strings.Split(readText(t, file), "\n") {
 			for _, wrong := range wrongWords(file, line) {
-				found[room] = append(found[room], fmt.Sprintf("%s:%d: %s", file, number+1, wrong))
+				t.Errorf("%s:%d: %s", file, number+1, wrong)
 			}
-		}
-	}
-	for room, all := range found {
-		if !slices.Contains(unclean, room) {
-			t.Errorf("%s has words that the glossary does not:\n%s", room, strings.Join(all, "\n"))
-		}
-	}
-	for _, room := range unclean {
-		if len(found[room]) == 0 {
-			t.Logf("%s is clean: take it off the list", room)
 		}
 	}
 }
@@ -174,18 +154,6 @@ func texts(t *testing.T) (files []string) {
 		t.Fatalf("%d files: %v", len(files), err)
 	}
 	return files
-}
-
-// roomOf is the room that a file belongs to: a package, or a top-level folder or page.
-func roomOf(file string) string {
-	folder := path.Dir(file)
-	if strings.HasPrefix(folder, "internal/") {
-		return short(folder)
-	}
-	if folder == "." || strings.HasPrefix(folder, "docs") {
-		return file
-	}
-	return folder
 }
 
 var (

@@ -273,15 +273,15 @@ func (o *Operation) CheckBody(value any) []fault.Field {
 
 // formats are the formats as this API means them, given to each validation
 // because the validator's own are process-wide variables: UUIDs of all
-// versions, and instants that the decoder behind the contract reads too.
+// versions, and times that the decoder behind the contract reads too.
 func formats() []openapi3.SchemaValidationOption {
-	instant := openapi3.NewCallbackValidator(func(text string) error {
+	timestamp := openapi3.NewCallbackValidator(func(text string) error {
 		var at time.Time
 		return at.UnmarshalText([]byte(text))
 	})
 	return []openapi3.SchemaValidationOption{
 		openapi3.WithStringFormatValidator("uuid", openapi3.NewRegexpFormatValidator(openapi3.FormatOfStringForUUIDOfRFC9562)),
-		openapi3.WithStringFormatValidator("date-time", instant),
+		openapi3.WithStringFormatValidator("date-time", timestamp),
 	}
 }
 

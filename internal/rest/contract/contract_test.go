@@ -115,7 +115,7 @@ func TestCheckBodyNamesEveryField(t *testing.T) {
 		{"null where none may be", `{"name":null,"jobType":null,"config":null,"timezone":null}`, []string{
 			"config type: must be an object", "jobType enum: must be one of http, function", "name type: must be a text", "timezone type: must be a text",
 		}},
-		{"instants that do not exist", `{"name":"a","jobType":"http","config":{},"runAt":"2026-02-30T00:00:00Z","startDate":"2026-01-01T24:00:00Z","endDate":"2026-01-01 00:00:00Z"}`, []string{
+		{"times that do not exist", `{"name":"a","jobType":"http","config":{},"runAt":"2026-02-30T00:00:00Z","startDate":"2026-01-01T24:00:00Z","endDate":"2026-01-01 00:00:00Z"}`, []string{
 			"endDate format: must be a time with an offset, such as 2026-03-01T09:00:00Z",
 			"runAt format: must be a time with an offset, such as 2026-03-01T09:00:00Z",
 			"startDate format: must be a time with an offset, such as 2026-03-01T09:00:00Z",

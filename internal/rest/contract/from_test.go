@@ -7,7 +7,7 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 )
 
-// What nobody thought about is not served.
+// An operation that states no permission is not served.
 func TestAnOperationWithoutAPermissionIsNotServed(t *testing.T) {
 	t.Parallel()
 	for _, permission := range []any{nil, "", 7, []any{"jobs:read"}} {
