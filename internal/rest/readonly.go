@@ -14,7 +14,9 @@ import (
 
 // sentBackAsIs refuses a body whose fields that are only read differ from what is
 // there, so that a PUT takes back what a GET answered and nobody takes a change that
-// was ignored for one that was made. look reads what is there, as it is shown; it is
+// was ignored for one that was made. A body of another version is outdated: it is
+// refused as If-Match would, so that it does not undo somebody else's change. look
+// reads what is there, as it is shown; it is
 // asked only where the body has such fields.
 func sentBackAsIs[T any](ctx context.Context, look func() (T, error)) error {
 	sent := callOf(ctx).sentBack
@@ -32,6 +34,10 @@ func sentBackAsIs[T any](ctx context.Context, look func() (T, error)) error {
 	var there map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &there); err != nil {
 		return fmt.Errorf("read what is there: %w", err)
+	}
+	if version, ok := sent["version"]; ok && !sameJSON(version, there["version"]) {
+		return fault.New(fault.Conflict, codeOutdated,
+			fmt.Sprintf("it is at version %.20s now, and the body is not of that version: read it again and repeat the change", there["version"]))
 	}
 	var fields []fault.Field
 	for _, name := range slices.Sorted(maps.Keys(sent)) {

@@ -39,7 +39,7 @@ func TestPutTakesBackWhatGetAnswered(t *testing.T) {
 	if seen := put(path+"/validate", "POST", nil); seen.status != http.StatusOK {
 		t.Errorf("as it is, it is refused: %s", seen.body)
 	}
-	for name, value := range map[string]any{"id": b.theirs.TenantID.String(), "version": 7, "status": "paused", "createdAt": "2020-01-01T00:00:00Z", "statusReason": "x"} {
+	for name, value := range map[string]any{"id": b.theirs.TenantID.String(), "status": "paused", "createdAt": "2020-01-01T00:00:00Z", "statusReason": "x"} {
 		e := refused(t, put(path, "PUT", map[string]any{name: value}), http.StatusBadRequest, "VALIDATION_FAILED")
 		if len(e.Error.Details) != 1 || e.Error.Details[0].Field != name || e.Error.Details[0].Rule != "readOnly" || !strings.HasPrefix(e.Error.Message, name+" is only read") {
 			t.Errorf("%s: %+v", name, e.Error)
@@ -49,8 +49,13 @@ func TestPutTakesBackWhatGetAnswered(t *testing.T) {
 	if changed.Name != "renamed" || changed.Version != 2 || changed.ExecutionCount != made.ExecutionCount {
 		t.Errorf("changed, it is %+v", changed)
 	}
-	// The answer of the GET is still that of version 1.
-	refused(t, put(path, "PUT", map[string]any{"name": "again"}), http.StatusBadRequest, "VALIDATION_FAILED")
+	// The GET answered version 1, and never a version 7.
+	for _, version := range []int{1, 7} {
+		e := refused(t, put(path, "PUT", map[string]any{"name": "again", "version": version}), http.StatusPreconditionFailed, "PRECONDITION_FAILED")
+		if !strings.Contains(e.Error.Message, "at version 2 now") {
+			t.Errorf("version %d: %s", version, e.Error.Message)
+		}
+	}
 	refused(t, put(base+"/jobs", "POST", nil), http.StatusBadRequest, "VALIDATION_FAILED")
 	if e := refused(t, put(path, "PUT", map[string]any{"colour": "red", "version": 2}), http.StatusBadRequest, "VALIDATION_FAILED"); e.Error.Details[0].Field != "colour" {
 		t.Errorf("an unknown field is answered %+v", e.Error)
@@ -67,6 +72,7 @@ func TestPutTakesBackACalendarAndATenant(t *testing.T) {
 		if back := b.do(t, request{method: "PUT", path: path, token: token, body: got.body}); back.status != http.StatusOK {
 			t.Errorf("%s takes %s and answers %s", path, got.body, back.body)
 		}
+		got = b.do(t, request{method: "GET", path: path, token: token})
 		other := strings.Replace(got.body, `"id":"`, `"id":"f`, 1)
 		if back := b.do(t, request{method: "PUT", path: path, token: token, body: strings.Replace(other, `"id":"f0`, `"id":"f1`, 1)}); back.status != http.StatusBadRequest {
 			t.Errorf("%s takes another id and answers %s", path, back.body)
