@@ -34,7 +34,11 @@ func Nearest(name string, known []string) string {
 		if len(one) > maxName {
 			continue
 		}
-		if n := distance(strings.ToLower(name), strings.ToLower(one)); n < least && n < len(one) {
+		n := distance(strings.ToLower(name), strings.ToLower(one))
+		if stem, ok := strings.CutSuffix(strings.ToLower(name), "y"); ok && strings.EqualFold(stem+"ies", one) {
+			n = 1 // the singular of it
+		}
+		if n < least && n < len(one) {
 			best, least = one, n
 		}
 	}

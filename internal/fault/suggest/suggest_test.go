@@ -8,10 +8,10 @@ import (
 
 func TestNearest(t *testing.T) {
 	t.Parallel()
-	known := []string{"cronExpression", "maxRetries", "retryDelayMs", "name", "tags", "fire_once", "fire_all", "Europe/Berlin"}
+	known := []string{"cronExpression", "maxRetries", "maxRetryDelayMs", "retryDelayMs", "name", "tags", "fire_once", "fire_all", "Europe/Berlin"}
 	for given, want := range map[string]string{
 		"cronExpresion": "cronExpression", "CRONEXPRESSION": "cronExpression", "cron_expression": "cronExpression", "maxretries": "maxRetries",
-		"maxRetires": "maxRetries", "nmae": "name", "cron": "cronExpression", "fire": "", "nam": "name", "tag": "tags", "fire_onc": "fire_once", "europe/berlin": "Europe/Berlin", "Europe/Berln": "Europe/Berlin",
+		"maxRetires": "maxRetries", "maxRetry": "maxRetries", "nmae": "name", "cron": "cronExpression", "fire": "", "nam": "name", "tag": "tags", "fire_onc": "fire_once", "europe/berlin": "Europe/Berlin", "Europe/Berln": "Europe/Berlin",
 		"": "", "x": "", "qq": "", "color": "", "payload": "", "tenantId": "",
 	} {
 		if got := suggest.Nearest(given, known); got != want {
