@@ -92,7 +92,11 @@ func (g guide) keepTokens(base string) (path string, err error) {
 	if err := os.MkdirAll(g.config.DataDir, 0o700); err != nil {
 		return "", fmt.Errorf("keep the tokens: %w", err)
 	}
-	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
+	// A shell that reads the file meanwhile reads the old one or the new one.
+	if err := os.WriteFile(path+".new", []byte(lines.String()), 0o600); err != nil {
+		return "", fmt.Errorf("keep the tokens: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
 		return "", fmt.Errorf("keep the tokens: %w", err)
 	}
 	return path, nil
