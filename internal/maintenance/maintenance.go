@@ -1,7 +1,7 @@
 // Package maintenance keeps the tables right.
 //
 // It owns bounded passes: Sweep reassigns or ends executions whose worker is
-// gone or whose deadline passed, repeats lost hints and stores parked ends;
+// gone or whose deadline passed, pools executions whose hint was lost and stores parked ends;
 // Cancel cancels in pieces what was ordered to be cancelled; Suspend pauses and
 // resumes the jobs of tenants; ChangeStatus ends pauses and stops jobs that keep
 // failing; ReconcileSchedules and ReconcileRunning compare what should be with

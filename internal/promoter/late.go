@@ -15,12 +15,12 @@ const maxCatchingUp = 10_000
 // tenant for itself.
 type lateStarts struct {
 	every time.Duration // distance between two late runs of a tenant
-	// last is the place that a tenant got last. One that has passed is as none, and
-	// is forgotten.
+	// last is the start that a tenant got last. A time in the past is treated as
+	// absent, and is forgotten.
 	last map[uuid.UUID]time.Time
 }
 
-// places are those that one pass hands out. They count once it is committed.
+// places are the starts that one pass hands out. They count once it is committed.
 type places struct {
 	from   *lateStarts
 	handed map[uuid.UUID]time.Time

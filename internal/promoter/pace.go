@@ -23,9 +23,8 @@ func (t *pacer) pass(mark clock.Mark, claimed int) {
 // left is how long the next pass should be put off; it may be negative.
 func (t *pacer) left() time.Duration { return t.every - t.began.Elapsed() }
 
-// pace is how long after a pass the next may begin, from beginning to
-// beginning: as long as paceJobs jobs take to become due, where as many were
-// claimed as did since the pass before.
+// pace is the time from the beginning of a pass to that of the next: as long as
+// paceJobs jobs take to become due, at the rate seen since the pass before.
 func pace(since time.Duration, claimed int) time.Duration {
 	every := float64(since) * paceJobs / float64(max(claimed, 1))
 	return time.Duration(min(max(every, float64(minPace)), float64(maxPace)))

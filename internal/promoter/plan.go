@@ -26,7 +26,7 @@ type dueJob struct {
 	count       int64             // executions so far
 	resume      job.MisfirePolicy // of what a pause held back; empty: no pause
 	due         time.Time         // next_execution_at
-	until       time.Time         // up to when its misfire policy has decided, see advance.until
+	until       time.Time         // the time up to which its misfire policy was applied, see advance.until
 	places      job.Places
 	hasBacklog  bool // its tenant has a backlog in the pool
 	generation  int32
@@ -106,8 +106,8 @@ const (
 	noFurther = "the schedule has no further time"
 )
 
-// lateAfter is how late a time must be for its run to be a catching up,
-// which is rate-limited.
+// lateAfter is how late a time must be for its run to be a catching up, whose
+// start is spread over time.
 const lateAfter = 5 * time.Second
 
 // add plans what a job catches up, with at most so many rows. Where these do not

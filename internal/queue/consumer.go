@@ -44,8 +44,8 @@ const (
 )
 
 // Handler gets the executions that a hint names. The hint is acknowledged when
-// it returns, whatever it returns: an error is counted and logged, and the
-// hint of an execution that is still pending is repeated from PostgreSQL. The
+// it returns, whatever it returns: an error is counted and logged, and an
+// execution that is still pending later is put into the pool. The
 // context ends after 45 s, and when a stopping consumer ran out of patience;
 // neither cancelling Run nor an outage of Redis ends it.
 type Handler func(ctx context.Context, lane Lane, ids []uuid.UUID) error
