@@ -36,7 +36,7 @@ func sentBackAsIs[T any](ctx context.Context, look func() (T, error)) error {
 		return fmt.Errorf("read what is there: %w", err)
 	}
 	if version, ok := sent["version"]; ok && !sameJSON(version, there["version"]) {
-		return fault.New(fault.Conflict, codeOutdated,
+		return fault.New(fault.Conflict, fault.CodePreconditionFailed,
 			fmt.Sprintf("it is at version %.20s now, and the body is not of that version: read it again and repeat the change", there["version"]))
 	}
 	var fields []fault.Field
