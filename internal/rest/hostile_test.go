@@ -142,6 +142,9 @@ func TestHostileBodiesAreRefusedAndStoreNothing(t *testing.T) {
 			if r.method == "PUT" && slices.Contains([]string{"updatedAt", "nextExecutionAt", "lastExecutionAt", "executionCount"}, test.name) {
 				continue // it changes by itself, so that a PUT ignores it
 			}
+			if r.method == "PUT" && test.name == "version" {
+				continue // a body of another version is outdated: TestPutTakesBackWhatGetAnswered
+			}
 			r.token, r.body = token, test.body
 			got := b.do(t, r)
 			if got.status != test.status {
