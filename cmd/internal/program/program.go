@@ -61,11 +61,12 @@ func (p Program[T]) Main(args []string, out, problems io.Writer, lookup func(str
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	said := make(chan struct{})
-	context.AfterFunc(ctx, func() {
+	unheard := context.AfterFunc(ctx, func() {
 		stop() // from now on a signal has its usual effect: the end
 		log.Info("stopping; a second signal ends "+p.Name+" at once", "process", p.Name)
 		close(said)
 	})
+	defer unheard() // before stop, which ends ctx too: nobody asked to stop then
 	log.Info("starting", "process", p.Name, "version", version.String())
 	log.LogAttrs(ctx, slog.LevelDebug, "configuration", p.Dump(c)...)
 	if err := p.Run(ctx, c, log, args); err != nil {
