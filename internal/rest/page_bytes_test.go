@@ -10,10 +10,6 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 )
 
-// mostBytes is what one request may hold. The test allocates as
-// much again for what it reads and checks.
-const mostBytes = 32 << 20
-
 // A page of jobs ends at its limit or when it is large, and the pages together are
 // the list. Not parallel: what other tests allocate would be counted.
 func TestAPageOfLargeJobsIsShort(t *testing.T) {
