@@ -1,0 +1,49 @@
+// Calls of the API by its typed client. A read that is repeated asks with the ETag
+// of its last answer, so that an answer that did not change costs no body.
+
+import { createScheduler, must, SchedulerError, type Schemas } from '../../api/typescript/src/index';
+import { sessionEnded, token } from './session';
+
+export { must, SchedulerError, type Schemas };
+export type Job = Schemas['Job'];
+export type Execution = Schemas['Execution'];
+
+const kept = new Map<string, { tag: string; body: string; token: string }>();
+const maxKept = 50;
+
+export const api = createScheduler({ baseUrl: location.origin, token });
+
+api.use({
+  onRequest({ request }) {
+    const last = request.method === 'GET' ? kept.get(request.url) : undefined;
+    if (last?.token === token()) request.headers.set('If-None-Match', last.tag);
+    return request;
+  },
+  async onResponse({ request, response }) {
+    if (response.status === 401) {
+      const body = (await response.clone().json().catch(() => null)) as Schemas['Error'] | null;
+      sessionEnded(body?.error.message ?? 'the session has ended');
+    }
+    if (request.method !== 'GET') return response;
+    if (response.status === 304) return new Response(kept.get(request.url)?.body ?? '', { status: 200, headers: response.headers });
+    const tag = response.headers.get('ETag');
+    if (response.ok && tag) {
+      kept.delete(request.url);
+      kept.set(request.url, { tag, body: await response.clone().text(), token: token() });
+      if (kept.size > maxKept) kept.delete(kept.keys().next().value!);
+    }
+    return response;
+  },
+});
+
+/** How a screen that is looked at keeps itself new: every so often, and less often while it fails. Nothing is asked while it is hidden. */
+export function every(seconds: number) {
+  return {
+    refetchInterval: (query: { state: { fetchFailureCount: number; status: string } }) =>
+      query.state.status === 'error' || query.state.fetchFailureCount > 0 ? Math.min(60, seconds * 2 ** (1 + query.state.fetchFailureCount)) * 1000 : seconds * 1000,
+    refetchIntervalInBackground: false,
+  };
+}
+
+/** A key that names a request, so that it can be repeated safely. (`randomUUID` is missing on pages without TLS.) */
+export const newKey = (): string => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');

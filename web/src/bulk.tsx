@@ -1,0 +1,98 @@
+// One verb for many jobs. It first asks the API how many it would act on, and says
+// so before anything changes.
+
+import { useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, must, type Schemas } from './api';
+import { Dialog, Loading, Problem } from './ui';
+
+export const verbs = {
+  pause: { name: 'Pause', past: 'paused', needs: 'jobs:control', reason: true, danger: false, path: '/api/v1/scheduler/jobs/bulk/pause' },
+  resume: { name: 'Resume', past: 'resumed', needs: 'jobs:control', reason: false, danger: false, path: '/api/v1/scheduler/jobs/bulk/resume' },
+  trigger: { name: 'Run now', past: 'triggered', needs: 'jobs:trigger', reason: false, danger: false, path: '/api/v1/scheduler/jobs/bulk/trigger' },
+  stop: { name: 'Stop', past: 'stopped', needs: 'jobs:control', reason: true, danger: true, path: '/api/v1/scheduler/jobs/bulk/stop' },
+  delete: { name: 'Delete', past: 'deleted', needs: 'jobs:write', reason: true, danger: true, path: '/api/v1/scheduler/jobs/bulk/delete' },
+} as const;
+
+export type Verb = keyof typeof verbs;
+export type Chosen = { ids: string[] } | { filter: Schemas['JobSelection'] } | { all: true };
+
+/** What a verb does to a job, for who is about to do it. */
+export const effects: Record<Verb, string> = {
+  pause: 'No scheduled time becomes a run until somebody resumes the job. What runs goes on.',
+  resume: 'The schedule fires again. The job’s misfire policy says what happens to the times that the pause held back.',
+  trigger: 'It runs once, now, beside its schedule.',
+  stop: 'The job becomes inactive, what waits is cancelled, and what runs is asked to end.',
+  delete: 'The job is gone, what waits is cancelled, and what runs is asked to end. Its executions stay readable for a while.',
+};
+
+const limitOf = (verb: Verb): number => (verb === 'trigger' ? 1000 : 100_000);
+const jobs = (n: number): string => (n === 1 ? '1 job' : `${n.toLocaleString('en')} jobs`);
+
+function send(verb: Verb, chosen: Chosen, more: Partial<Schemas['JobBulk']>): Promise<Schemas['BulkResult']> {
+  const body = { ...chosen, ...('ids' in chosen ? {} : { limit: limitOf(verb) }), ...more } as Schemas['JobBulk'];
+  return must(api.POST(verbs[verb].path, { body }));
+}
+
+export function BulkDialog({ verb, chosen, onClose }: { verb: Verb; chosen: Chosen; onClose: (changed: boolean) => void }) {
+  const [reason, setReason] = useState('');
+  const [done, setDone] = useState<{ count: number; faults: Schemas['BulkResult']['faults']; faultCount: number } | null>(null);
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const plan = useQuery({ queryKey: ['dry-run', verb, chosen], queryFn: () => send(verb, chosen, { dryRun: true }), gcTime: 0, staleTime: Infinity });
+  const { name, past, danger, reason: takesReason } = verbs[verb];
+  async function act(): Promise<void> {
+    setBusy(true);
+    setError(null);
+    const sum = { count: 0, faults: [] as Schemas['BulkResult']['faults'], faultCount: 0 };
+    try {
+      let cursor: string | null | undefined;
+      do {
+        const result = await send(verb, chosen, { ...(takesReason && reason && { reason }), ...(cursor && { cursor }) });
+        sum.count += result.doneCount;
+        sum.faultCount += result.faultCount;
+        sum.faults.push(...result.faults.slice(0, 20 - sum.faults.length));
+        cursor = result.nextCursor;
+      } while (cursor && verb !== 'trigger');
+      setDone(sum);
+    } catch (refused) {
+      setError(refused);
+      if (sum.count > 0) setDone(sum);
+    } finally {
+      setBusy(false);
+    }
+  }
+  const count = plan.data?.doneCount ?? 0;
+  const beyond = plan.data?.nextCursor ? ' or more' : '';
+  return (
+    <Dialog title={done ? `${jobs(done.count)} ${past}` : `${name} jobs`} onClose={() => onClose(done !== null)}>
+      {plan.isPending && <Loading what="how many jobs that are" />}
+      {plan.error && <Problem error={plan.error} />}
+      {error !== null && <Problem error={error} />}
+      {plan.data && !done && (
+        <>
+          <p>{effects[verb]}</p>
+          <p className="big">{jobs(count)}{beyond} would be {past}{plan.data.faultCount > 0 && <>; {jobs(plan.data.faultCount)} would be left as they are</>}.</p>
+          <Faults of={plan.data.faults.slice(0, 20)} count={plan.data.faultCount} />
+          {takesReason && <label>Reason<br /><input value={reason} maxLength={500} onChange={(event) => setReason(event.target.value)} /></label>}
+        </>
+      )}
+      {done && <Faults of={done.faults} count={done.faultCount} />}
+      <div className="actions bar">
+        {plan.data && !done && count > 0 && <button type="button" className={danger ? 'danger' : 'main'} disabled={busy} onClick={() => void act()}>{busy ? 'Working…' : `${name} ${jobs(count)}${beyond}`}</button>}
+        <button type="button" onClick={() => onClose(done !== null)}>{done ? 'Close' : 'Leave them as they are'}</button>
+      </div>
+    </Dialog>
+  );
+}
+
+function Faults({ of, count }: { of: Schemas['BulkResult']['faults']; count: number }) {
+  if (count === 0) return null;
+  return (
+    <details open={count <= 5}>
+      <summary>{jobs(count)} refused</summary>
+      <ul>{of.map((fault) => <li key={fault.id}><code>{fault.id}</code> {fault.message}</li>)}</ul>
+      {count > of.length && <p>…and {count - of.length} more</p>}
+    </details>
+  );
+}
