@@ -1,0 +1,2 @@
+// Package chart holds the tests of deploy/helm.
+package chart
