@@ -84,15 +84,25 @@ func (e AuditEntryChange) Valid() bool {
 
 // Defines values for AuditObjectType.
 const (
-	AuditObjectTypeAPIKey    AuditObjectType = "apiKey"
-	AuditObjectTypeAuditLog  AuditObjectType = "auditLog"
-	AuditObjectTypeBackfill  AuditObjectType = "backfill"
-	AuditObjectTypeCalendar  AuditObjectType = "calendar"
-	AuditObjectTypeCall      AuditObjectType = "call"
-	AuditObjectTypeExecution AuditObjectType = "execution"
-	AuditObjectTypeJob       AuditObjectType = "job"
-	AuditObjectTypeSecret    AuditObjectType = "secret"
-	AuditObjectTypeTenant    AuditObjectType = "tenant"
+	AuditObjectTypeAPIKey               AuditObjectType = "apiKey"
+	AuditObjectTypeAuditLog             AuditObjectType = "auditLog"
+	AuditObjectTypeBackfill             AuditObjectType = "backfill"
+	AuditObjectTypeCalendar             AuditObjectType = "calendar"
+	AuditObjectTypeCall                 AuditObjectType = "call"
+	AuditObjectTypeCircuitBreaker       AuditObjectType = "circuitBreaker"
+	AuditObjectTypeDeadLetter           AuditObjectType = "deadLetter"
+	AuditObjectTypeDeadLetterReplay     AuditObjectType = "deadLetterReplay"
+	AuditObjectTypeExecution            AuditObjectType = "execution"
+	AuditObjectTypeFunction             AuditObjectType = "function"
+	AuditObjectTypeJob                  AuditObjectType = "job"
+	AuditObjectTypeNotification         AuditObjectType = "notification"
+	AuditObjectTypeNotificationDelivery AuditObjectType = "notificationDelivery"
+	AuditObjectTypeObjective            AuditObjectType = "objective"
+	AuditObjectTypeRemoteFunction       AuditObjectType = "remoteFunction"
+	AuditObjectTypeSecret               AuditObjectType = "secret"
+	AuditObjectTypeSetting              AuditObjectType = "setting"
+	AuditObjectTypeTenant               AuditObjectType = "tenant"
+	AuditObjectTypeWorker               AuditObjectType = "worker"
 )
 
 // Valid indicates whether the value is a known member of the AuditObjectType enum.
@@ -108,13 +118,33 @@ func (e AuditObjectType) Valid() bool {
 		return true
 	case AuditObjectTypeCall:
 		return true
+	case AuditObjectTypeCircuitBreaker:
+		return true
+	case AuditObjectTypeDeadLetter:
+		return true
+	case AuditObjectTypeDeadLetterReplay:
+		return true
 	case AuditObjectTypeExecution:
+		return true
+	case AuditObjectTypeFunction:
 		return true
 	case AuditObjectTypeJob:
 		return true
+	case AuditObjectTypeNotification:
+		return true
+	case AuditObjectTypeNotificationDelivery:
+		return true
+	case AuditObjectTypeObjective:
+		return true
+	case AuditObjectTypeRemoteFunction:
+		return true
 	case AuditObjectTypeSecret:
 		return true
+	case AuditObjectTypeSetting:
+		return true
 	case AuditObjectTypeTenant:
+		return true
+	case AuditObjectTypeWorker:
 		return true
 	default:
 		return false
@@ -172,6 +202,27 @@ func (e BackfillStatus) Valid() bool {
 	}
 }
 
+// Defines values for CircuitBreakerState.
+const (
+	CircuitBreakerStateClosed   CircuitBreakerState = "closed"
+	CircuitBreakerStateHalfOpen CircuitBreakerState = "half_open"
+	CircuitBreakerStateOpen     CircuitBreakerState = "open"
+)
+
+// Valid indicates whether the value is a known member of the CircuitBreakerState enum.
+func (e CircuitBreakerState) Valid() bool {
+	switch e {
+	case CircuitBreakerStateClosed:
+		return true
+	case CircuitBreakerStateHalfOpen:
+		return true
+	case CircuitBreakerStateOpen:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ClockChange.
 const (
 	ClockChangeMoved    ClockChange = "moved"
@@ -184,6 +235,33 @@ func (e ClockChange) Valid() bool {
 	case ClockChangeMoved:
 		return true
 	case ClockChangeRepeated:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeadLetterReplayStatus.
+const (
+	DeadLetterReplayStatusCanary    DeadLetterReplayStatus = "canary"
+	DeadLetterReplayStatusCancelled DeadLetterReplayStatus = "cancelled"
+	DeadLetterReplayStatusCompleted DeadLetterReplayStatus = "completed"
+	DeadLetterReplayStatusHalted    DeadLetterReplayStatus = "halted"
+	DeadLetterReplayStatusRunning   DeadLetterReplayStatus = "running"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterReplayStatus enum.
+func (e DeadLetterReplayStatus) Valid() bool {
+	switch e {
+	case DeadLetterReplayStatusCanary:
+		return true
+	case DeadLetterReplayStatusCancelled:
+		return true
+	case DeadLetterReplayStatusCompleted:
+		return true
+	case DeadLetterReplayStatusHalted:
+		return true
+	case DeadLetterReplayStatusRunning:
 		return true
 	default:
 		return false
@@ -277,6 +355,24 @@ func (e ErrorType) Valid() bool {
 	}
 }
 
+// Defines values for ExecutionInclude.
+const (
+	ExecutionIncludeResult ExecutionInclude = "result"
+	ExecutionIncludeTotal  ExecutionInclude = "total"
+)
+
+// Valid indicates whether the value is a known member of the ExecutionInclude enum.
+func (e ExecutionInclude) Valid() bool {
+	switch e {
+	case ExecutionIncludeResult:
+		return true
+	case ExecutionIncludeTotal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ExecutionStatus.
 const (
 	ExecutionStatusCancelled ExecutionStatus = "cancelled"
@@ -349,6 +445,39 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Defines values for HTTPConfigAuthType.
+const (
+	HTTPConfigAuthTypeOidc HTTPConfigAuthType = "oidc"
+)
+
+// Valid indicates whether the value is a known member of the HTTPConfigAuthType enum.
+func (e HTTPConfigAuthType) Valid() bool {
+	switch e {
+	case HTTPConfigAuthTypeOidc:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for HTTPConfigCompletion.
+const (
+	HTTPConfigCompletionCallback HTTPConfigCompletion = "callback"
+	HTTPConfigCompletionResponse HTTPConfigCompletion = "response"
+)
+
+// Valid indicates whether the value is a known member of the HTTPConfigCompletion enum.
+func (e HTTPConfigCompletion) Valid() bool {
+	switch e {
+	case HTTPConfigCompletionCallback:
+		return true
+	case HTTPConfigCompletionResponse:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HTTPConfigMethod.
 const (
 	HTTPConfigMethodDELETE HTTPConfigMethod = "DELETE"
@@ -388,6 +517,27 @@ const (
 func (e JobTrigger) Valid() bool {
 	switch e {
 	case JobTriggerManual:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JobBulkMisfirePolicy.
+const (
+	JobBulkMisfirePolicyFireAll  JobBulkMisfirePolicy = "fire_all"
+	JobBulkMisfirePolicyFireOnce JobBulkMisfirePolicy = "fire_once"
+	JobBulkMisfirePolicySkip     JobBulkMisfirePolicy = "skip"
+)
+
+// Valid indicates whether the value is a known member of the JobBulkMisfirePolicy enum.
+func (e JobBulkMisfirePolicy) Valid() bool {
+	switch e {
+	case JobBulkMisfirePolicyFireAll:
+		return true
+	case JobBulkMisfirePolicyFireOnce:
+		return true
+	case JobBulkMisfirePolicySkip:
 		return true
 	default:
 		return false
@@ -468,16 +618,28 @@ func (e JobStatus) Valid() bool {
 
 // Defines values for JobType.
 const (
-	JobTypeFunction JobType = "function"
-	JobTypeHTTP     JobType = "http"
+	JobTypeCommand    JobType = "command"
+	JobTypeFunction   JobType = "function"
+	JobTypeHTTP       JobType = "http"
+	JobTypeJavascript JobType = "javascript"
+	JobTypeRemote     JobType = "remote"
+	JobTypeWasm       JobType = "wasm"
 )
 
 // Valid indicates whether the value is a known member of the JobType enum.
 func (e JobType) Valid() bool {
 	switch e {
+	case JobTypeCommand:
+		return true
 	case JobTypeFunction:
 		return true
 	case JobTypeHTTP:
+		return true
+	case JobTypeJavascript:
+		return true
+	case JobTypeRemote:
+		return true
+	case JobTypeWasm:
 		return true
 	default:
 		return false
@@ -520,6 +682,27 @@ func (e LivenessStatus) Valid() bool {
 	}
 }
 
+// Defines values for LogStream.
+const (
+	LogStreamLog    LogStream = "log"
+	LogStreamStderr LogStream = "stderr"
+	LogStreamStdout LogStream = "stdout"
+)
+
+// Valid indicates whether the value is a known member of the LogStream enum.
+func (e LogStream) Valid() bool {
+	switch e {
+	case LogStreamLog:
+		return true
+	case LogStreamStderr:
+		return true
+	case LogStreamStdout:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MisfirePolicy.
 const (
 	MisfirePolicyFireAll  MisfirePolicy = "fire_all"
@@ -535,6 +718,99 @@ func (e MisfirePolicy) Valid() bool {
 	case MisfirePolicyFireOnce:
 		return true
 	case MisfirePolicySkip:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for NotificationDeliveryStatus.
+const (
+	NotificationDeliveryStatusDelivered NotificationDeliveryStatus = "delivered"
+	NotificationDeliveryStatusFailed    NotificationDeliveryStatus = "failed"
+	NotificationDeliveryStatusPending   NotificationDeliveryStatus = "pending"
+)
+
+// Valid indicates whether the value is a known member of the NotificationDeliveryStatus enum.
+func (e NotificationDeliveryStatus) Valid() bool {
+	switch e {
+	case NotificationDeliveryStatusDelivered:
+		return true
+	case NotificationDeliveryStatusFailed:
+		return true
+	case NotificationDeliveryStatusPending:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for NotificationEventType.
+const (
+	NotificationEventTypeExecutionFailed  NotificationEventType = "execution.failed"
+	NotificationEventTypeExecutionMissed  NotificationEventType = "execution.missed"
+	NotificationEventTypeExecutionSkipped NotificationEventType = "execution.skipped"
+	NotificationEventTypeExecutionSlow    NotificationEventType = "execution.slow"
+	NotificationEventTypeJobDisabled      NotificationEventType = "job.disabled"
+	NotificationEventTypeJobFailed        NotificationEventType = "job.failed"
+	NotificationEventTypeJobRecovered     NotificationEventType = "job.recovered"
+)
+
+// Valid indicates whether the value is a known member of the NotificationEventType enum.
+func (e NotificationEventType) Valid() bool {
+	switch e {
+	case NotificationEventTypeExecutionFailed:
+		return true
+	case NotificationEventTypeExecutionMissed:
+		return true
+	case NotificationEventTypeExecutionSkipped:
+		return true
+	case NotificationEventTypeExecutionSlow:
+		return true
+	case NotificationEventTypeJobDisabled:
+		return true
+	case NotificationEventTypeJobFailed:
+		return true
+	case NotificationEventTypeJobRecovered:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for NotificationKind.
+const (
+	NotificationKindEmail   NotificationKind = "email"
+	NotificationKindSlack   NotificationKind = "slack"
+	NotificationKindWebhook NotificationKind = "webhook"
+)
+
+// Valid indicates whether the value is a known member of the NotificationKind enum.
+func (e NotificationKind) Valid() bool {
+	switch e {
+	case NotificationKindEmail:
+		return true
+	case NotificationKindSlack:
+		return true
+	case NotificationKindWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ObjectiveKind.
+const (
+	ObjectiveKindOnTime  ObjectiveKind = "onTime"
+	ObjectiveKindSuccess ObjectiveKind = "success"
+)
+
+// Valid indicates whether the value is a known member of the ObjectiveKind enum.
+func (e ObjectiveKind) Valid() bool {
+	switch e {
+	case ObjectiveKindOnTime:
+		return true
+	case ObjectiveKindSuccess:
 		return true
 	default:
 		return false
@@ -598,6 +874,42 @@ func (e ReadinessStatus) Valid() bool {
 	case ReadinessStatusNotReady:
 		return true
 	case ReadinessStatusReady:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RemoteAttemptStatus.
+const (
+	RemoteAttemptStatusCancelling RemoteAttemptStatus = "cancelling"
+	RemoteAttemptStatusEnded      RemoteAttemptStatus = "ended"
+	RemoteAttemptStatusRunning    RemoteAttemptStatus = "running"
+)
+
+// Valid indicates whether the value is a known member of the RemoteAttemptStatus enum.
+func (e RemoteAttemptStatus) Valid() bool {
+	switch e {
+	case RemoteAttemptStatusCancelling:
+		return true
+	case RemoteAttemptStatusEnded:
+		return true
+	case RemoteAttemptStatusRunning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RemoteWorkerSpecProtocol.
+const (
+	RemoteWorkerSpecProtocolN1 RemoteWorkerSpecProtocol = 1
+)
+
+// Valid indicates whether the value is a known member of the RemoteWorkerSpecProtocol enum.
+func (e RemoteWorkerSpecProtocol) Valid() bool {
+	switch e {
+	case RemoteWorkerSpecProtocolN1:
 		return true
 	default:
 		return false
@@ -700,6 +1012,87 @@ func (e ServiceJobStatusSuccess) Valid() bool {
 	}
 }
 
+// Defines values for SetChangeAction.
+const (
+	SetChangeActionAdopt    SetChangeAction = "adopt"
+	SetChangeActionChange   SetChangeAction = "change"
+	SetChangeActionConflict SetChangeAction = "conflict"
+	SetChangeActionCreate   SetChangeAction = "create"
+	SetChangeActionDelete   SetChangeAction = "delete"
+	SetChangeActionLeave    SetChangeAction = "leave"
+)
+
+// Valid indicates whether the value is a known member of the SetChangeAction enum.
+func (e SetChangeAction) Valid() bool {
+	switch e {
+	case SetChangeActionAdopt:
+		return true
+	case SetChangeActionChange:
+		return true
+	case SetChangeActionConflict:
+		return true
+	case SetChangeActionCreate:
+		return true
+	case SetChangeActionDelete:
+		return true
+	case SetChangeActionLeave:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SettingSource.
+const (
+	SettingSourceDatabase    SettingSource = "database"
+	SettingSourceEnvironment SettingSource = "environment"
+)
+
+// Valid indicates whether the value is a known member of the SettingSource enum.
+func (e SettingSource) Valid() bool {
+	switch e {
+	case SettingSourceDatabase:
+		return true
+	case SettingSourceEnvironment:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TimelinePhaseKind.
+const (
+	TimelinePhaseKindAttempt   TimelinePhaseKind = "attempt"
+	TimelinePhaseKindBacklog   TimelinePhaseKind = "backlog"
+	TimelinePhaseKindDelay     TimelinePhaseKind = "delay"
+	TimelinePhaseKindLimit     TimelinePhaseKind = "limit"
+	TimelinePhaseKindPromotion TimelinePhaseKind = "promotion"
+	TimelinePhaseKindQueue     TimelinePhaseKind = "queue"
+	TimelinePhaseKindRetry     TimelinePhaseKind = "retry"
+)
+
+// Valid indicates whether the value is a known member of the TimelinePhaseKind enum.
+func (e TimelinePhaseKind) Valid() bool {
+	switch e {
+	case TimelinePhaseKindAttempt:
+		return true
+	case TimelinePhaseKindBacklog:
+		return true
+	case TimelinePhaseKindDelay:
+		return true
+	case TimelinePhaseKindLimit:
+		return true
+	case TimelinePhaseKindPromotion:
+		return true
+	case TimelinePhaseKindQueue:
+		return true
+	case TimelinePhaseKindRetry:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TriggerType.
 const (
 	TriggerTypeBackfill  TriggerType = "backfill"
@@ -724,9 +1117,32 @@ func (e TriggerType) Valid() bool {
 	}
 }
 
+// Defines values for UpcomingBucketUnit.
+const (
+	UpcomingBucketUnitDay    UpcomingBucketUnit = "day"
+	UpcomingBucketUnitHour   UpcomingBucketUnit = "hour"
+	UpcomingBucketUnitMinute UpcomingBucketUnit = "minute"
+)
+
+// Valid indicates whether the value is a known member of the UpcomingBucketUnit enum.
+func (e UpcomingBucketUnit) Valid() bool {
+	switch e {
+	case UpcomingBucketUnitDay:
+		return true
+	case UpcomingBucketUnitHour:
+		return true
+	case UpcomingBucketUnitMinute:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WaitReason.
 const (
+	WaitReasonCallback       WaitReason = "callback"
 	WaitReasonCancelling     WaitReason = "cancelling"
+	WaitReasonCircuitBreaker WaitReason = "circuit_breaker"
 	WaitReasonConcurrencyKey WaitReason = "concurrency_key"
 	WaitReasonDelayed        WaitReason = "delayed"
 	WaitReasonDispatching    WaitReason = "dispatching"
@@ -742,7 +1158,11 @@ const (
 // Valid indicates whether the value is a known member of the WaitReason enum.
 func (e WaitReason) Valid() bool {
 	switch e {
+	case WaitReasonCallback:
+		return true
 	case WaitReasonCancelling:
+		return true
+	case WaitReasonCircuitBreaker:
 		return true
 	case WaitReasonConcurrencyKey:
 		return true
@@ -835,21 +1255,6 @@ func (e ListExecutionsParamsSort) Valid() bool {
 	case ListExecutionsParamsSortMinusScheduledAt:
 		return true
 	case ListExecutionsParamsSortScheduledAt:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for ListExecutionsParamsInclude.
-const (
-	ListExecutionsParamsIncludeResult ListExecutionsParamsInclude = "result"
-)
-
-// Valid indicates whether the value is a known member of the ListExecutionsParamsInclude enum.
-func (e ListExecutionsParamsInclude) Valid() bool {
-	switch e {
-	case ListExecutionsParamsIncludeResult:
 		return true
 	default:
 		return false
@@ -964,21 +1369,6 @@ func (e ListJobExecutionsParamsSort) Valid() bool {
 	}
 }
 
-// Defines values for ListJobExecutionsParamsInclude.
-const (
-	ListJobExecutionsParamsIncludeResult ListJobExecutionsParamsInclude = "result"
-)
-
-// Valid indicates whether the value is a known member of the ListJobExecutionsParamsInclude enum.
-func (e ListJobExecutionsParamsInclude) Valid() bool {
-	switch e {
-	case ListJobExecutionsParamsIncludeResult:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for GetMetricsParamsScope.
 const (
 	GetMetricsParamsScopeService GetMetricsParamsScope = "service"
@@ -1017,19 +1407,26 @@ func (e ListMetricsParamsScope) Valid() bool {
 
 // APIKey defines model for ApiKey.
 type APIKey struct {
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy The `sub` of who made it.
 	//
 	// Example: ada
-	CreatedBy string                       `json:"createdBy"`
+	CreatedBy string `json:"createdBy"`
+
+	// ExpiresAt When the key stops working; null: never.
 	ExpiresAt nullable.Nullable[time.Time] `json:"expiresAt"`
-	ID        openapi_types.UUID           `json:"id"`
+
+	// ID The id of the API key.
+	ID openapi_types.UUID `json:"id"`
 
 	// LastUsedAt When it was used last, to the minute; null: never.
 	LastUsedAt nullable.Nullable[time.Time] `json:"lastUsedAt"`
 
-	// Name Example: nightly report
+	// Name What the key is for.
+	//
+	// Example: nightly report
 	Name string `json:"name"`
 
 	// Prefix How the key begins, to tell it by; what `rotate` makes begins the same.
@@ -1039,14 +1436,21 @@ type APIKey struct {
 
 	// RotatedAt When the key was replaced last.
 	RotatedAt nullable.Nullable[time.Time] `json:"rotatedAt"`
-	Scopes    []Permission                 `json:"scopes"`
-	TenantID  openapi_types.UUID           `json:"tenantId"`
+
+	// Scopes What the key may do.
+	Scopes []Permission `json:"scopes"`
+
+	// TenantID The tenant that it belongs to.
+	TenantID openapi_types.UUID `json:"tenantId"`
 }
 
 // APIKeyPage defines model for ApiKeyPage.
 type APIKeyPage struct {
-	HasMore bool     `json:"hasMore"`
-	Items   []APIKey `json:"items"`
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The API keys of this page.
+	Items []APIKey `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
 	//
@@ -1091,6 +1495,11 @@ type Attempt struct {
 	// ErrorType Why it failed; null unless it did.
 	ErrorType nullable.Nullable[ErrorType] `json:"errorType"`
 
+	// Logs Where its output is.
+	//
+	// Example: /api/v1/scheduler/executions/0192f0a1-7b3c-8d4e-8f5a-6b7c8d9e0f10/logs?attempt=1
+	Logs string `json:"logs"`
+
 	// Number Counts from 1.
 	//
 	// Example: 1
@@ -1131,11 +1540,15 @@ type AuditEntry struct {
 
 	// After What of the thing is different now; all of a new one; null of a deleted one.
 	After nullable.Nullable[json.RawMessage] `json:"after"`
-	At    time.Time                          `json:"at"`
+
+	// At When it was made.
+	At time.Time `json:"at"`
 
 	// Before What of the thing was different; all of a deleted one; null of a new one. Secrets and credentials are left out or `***`; more than 16 KiB is replaced by `omitted` and `bytes`.
 	Before nullable.Nullable[json.RawMessage] `json:"before"`
-	Change AuditEntryChange                   `json:"change"`
+
+	// Change Whether the thing was made, changed or removed.
+	Change AuditEntryChange `json:"change"`
 
 	// Hash SHA-256, in hexadecimal, of this change and the hash of the one before in its shard.
 	//
@@ -1169,7 +1582,7 @@ type AuditEntry struct {
 // AuditEntryActorKind `service`: another service over `/internal`; `process`: a program of the operator.
 type AuditEntryActorKind string
 
-// AuditEntryChange defines model for AuditEntry.Change.
+// AuditEntryChange Whether the thing was made, changed or removed.
 type AuditEntryChange string
 
 // AuditObjectType A kind of thing that changes. `auditLog` is a shard of the record itself, whose beginning retention removed; `call` is a call that was refused.
@@ -1177,8 +1590,11 @@ type AuditObjectType string
 
 // AuditPage defines model for AuditPage.
 type AuditPage struct {
-	HasMore bool         `json:"hasMore"`
-	Items   []AuditEntry `json:"items"`
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The changes of this page.
+	Items []AuditEntry `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
 	//
@@ -1191,7 +1607,9 @@ type AuditProblem struct {
 	// Kind `edited`: a change is not what was written. `missing`: changes are gone, or stand elsewhere. `cut`: the end is gone. `added`: there are changes after the end. `anchor`: the shard is another one than the anchored. `removed`: the beginning is gone, and the record does not say that retention removed it.
 	Kind AuditProblemKind `json:"kind"`
 
-	// Message Example: entry 41 does not fit the one before it
+	// Message For a person.
+	//
+	// Example: entry 41 does not fit the one before it
 	Message string `json:"message"`
 
 	// Seq Where in the shard.
@@ -1199,7 +1617,9 @@ type AuditProblem struct {
 	// Example: 41
 	Seq int64 `json:"seq"`
 
-	// Shard Example: 3
+	// Shard The shard of the record.
+	//
+	// Example: 3
 	Shard int `json:"shard"`
 }
 
@@ -1231,7 +1651,9 @@ type Backfill struct {
 	// Created How many executions are made so far.
 	//
 	// Example: 32
-	Created   int       `json:"created"`
+	Created int `json:"created"`
+
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy The `sub` of who asked for it.
@@ -1239,16 +1661,27 @@ type Backfill struct {
 	// Example: ada
 	CreatedBy string `json:"createdBy"`
 
+	// DailyShare How much of the executions of a day may be used, in percent; see `BackfillRequest`.
+	//
+	// Example: 50
+	DailyShare int `json:"dailyShare"`
+
 	// FinishedAt When it was completed or cancelled.
 	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
-	From       time.Time                    `json:"from"`
 
-	// HeldBy Why a running backfill makes nothing now: the name of a limit of the tenant, or a sentence about a month that was taken out of the history or about what the database refused. It is tried again within a minute and goes on by itself. Null where nothing holds it.
+	// From The first time that counts.
+	From time.Time `json:"from"`
+
+	// HeldBy Why a running backfill makes nothing now: the name of a limit of the tenant, `dailyShare`, or a sentence about a month that was taken out of the history or about what the database refused. It is tried again within a minute and goes on by itself. Null where nothing holds it.
 	//
 	// Example: maxExecutionsPerDay
 	HeldBy nullable.Nullable[string] `json:"heldBy"`
-	ID     openapi_types.UUID        `json:"id"`
-	JobID  openapi_types.UUID        `json:"jobId"`
+
+	// ID The id of the backfill.
+	ID openapi_types.UUID `json:"id"`
+
+	// JobID The id of the job.
+	JobID openapi_types.UUID `json:"jobId"`
 
 	// JobVersion The version of the job that its executions run.
 	//
@@ -1266,13 +1699,19 @@ type Backfill struct {
 	// Example: 100
 	Progress int `json:"progress"`
 
-	// RatePerMinute Example: 60
+	// RatePerMinute How many executions are made in a minute at most.
+	//
+	// Example: 60
 	RatePerMinute int `json:"ratePerMinute"`
 
 	// Status `running`: executions are still to be made, or are not finished; `completed`: all are finished; `cancelled`: somebody cancelled it, or the job was deleted.
-	Status   BackfillStatus     `json:"status"`
+	Status BackfillStatus `json:"status"`
+
+	// TenantID The tenant that it belongs to.
 	TenantID openapi_types.UUID `json:"tenantId"`
-	To       time.Time          `json:"to"`
+
+	// To The first time that does not count any more.
+	To time.Time `json:"to"`
 
 	// Total How many scheduled times the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end.
 	//
@@ -1282,29 +1721,44 @@ type Backfill struct {
 
 // BackfillOutcomes How many of its executions are in each state.
 type BackfillOutcomes struct {
-	// Cancelled Example: 0
+	// Cancelled Executions that were cancelled.
+	//
+	// Example: 0
 	Cancelled int `json:"cancelled"`
 
-	// Completed Example: 28
+	// Completed Executions that completed.
+	//
+	// Example: 28
 	Completed int `json:"completed"`
 
-	// Failed Example: 1
+	// Failed Executions that failed.
+	//
+	// Example: 1
 	Failed int `json:"failed"`
 
-	// Pending Example: 2
+	// Pending Executions that wait.
+	//
+	// Example: 2
 	Pending int `json:"pending"`
 
-	// Retrying Example: 0
+	// Retrying Executions that wait for their next attempt.
+	//
+	// Example: 0
 	Retrying int `json:"retrying"`
 
-	// Running Example: 1
+	// Running Executions that run.
+	//
+	// Example: 1
 	Running int `json:"running"`
 }
 
 // BackfillPage defines model for BackfillPage.
 type BackfillPage struct {
-	HasMore bool              `json:"hasMore"`
-	Items   []BackfillSummary `json:"items"`
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The backfills of this page.
+	Items []BackfillSummary `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
 	//
@@ -1328,6 +1782,9 @@ type BackfillPlan struct {
 
 // BackfillRequest defines model for BackfillRequest.
 type BackfillRequest struct {
+	// DailyShare How much of the tenant's `maxExecutionsPerDay` may be used when the backfill makes an execution, in percent. Beyond it the backfill waits for the next day (`heldBy`), and the rest is left to schedules and triggers. 100 lets it use up the day.
+	DailyShare *int `json:"dailyShare,omitempty"`
+
 	// DryRun Answers what would be made and makes nothing.
 	DryRun *bool `json:"dryRun,omitempty"`
 
@@ -1354,7 +1811,9 @@ type BackfillSummary struct {
 	// Created How many executions are made so far.
 	//
 	// Example: 32
-	Created   int       `json:"created"`
+	Created int `json:"created"`
+
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy The `sub` of who asked for it.
@@ -1362,16 +1821,27 @@ type BackfillSummary struct {
 	// Example: ada
 	CreatedBy string `json:"createdBy"`
 
+	// DailyShare How much of the executions of a day may be used, in percent; see `BackfillRequest`.
+	//
+	// Example: 50
+	DailyShare int `json:"dailyShare"`
+
 	// FinishedAt When it was completed or cancelled.
 	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
-	From       time.Time                    `json:"from"`
 
-	// HeldBy Why a running backfill makes nothing now: the name of a limit of the tenant, or a sentence about a month that was taken out of the history or about what the database refused. It is tried again within a minute and goes on by itself. Null where nothing holds it.
+	// From The first time that counts.
+	From time.Time `json:"from"`
+
+	// HeldBy Why a running backfill makes nothing now: the name of a limit of the tenant, `dailyShare`, or a sentence about a month that was taken out of the history or about what the database refused. It is tried again within a minute and goes on by itself. Null where nothing holds it.
 	//
 	// Example: maxExecutionsPerDay
 	HeldBy nullable.Nullable[string] `json:"heldBy"`
-	ID     openapi_types.UUID        `json:"id"`
-	JobID  openapi_types.UUID        `json:"jobId"`
+
+	// ID The id of the backfill.
+	ID openapi_types.UUID `json:"id"`
+
+	// JobID The id of the job.
+	JobID openapi_types.UUID `json:"jobId"`
 
 	// JobVersion The version of the job that its executions run.
 	//
@@ -1386,13 +1856,19 @@ type BackfillSummary struct {
 	// Example: 100
 	Progress int `json:"progress"`
 
-	// RatePerMinute Example: 60
+	// RatePerMinute How many executions are made in a minute at most.
+	//
+	// Example: 60
 	RatePerMinute int `json:"ratePerMinute"`
 
 	// Status `running`: executions are still to be made, or are not finished; `completed`: all are finished; `cancelled`: somebody cancelled it, or the job was deleted.
-	Status   BackfillStatus     `json:"status"`
+	Status BackfillStatus `json:"status"`
+
+	// TenantID The tenant that it belongs to.
 	TenantID openapi_types.UUID `json:"tenantId"`
-	To       time.Time          `json:"to"`
+
+	// To The first time that does not count any more.
+	To time.Time `json:"to"`
 
 	// Total How many scheduled times the range has. Where a calendar of the job changes meanwhile, the number is that of the executions in the end.
 	//
@@ -1402,23 +1878,41 @@ type BackfillSummary struct {
 
 // BulkResult defines model for BulkResult.
 type BulkResult struct {
-	// Done What was acted on, in this order; with `dryRun`, what would be.
+	// Done What was acted on, in this order, the first 1000; with `dryRun`, what would be.
 	Done []struct {
 		// ExecutionID The execution that was made for it.
 		ExecutionID nullable.Nullable[openapi_types.UUID] `json:"executionId"`
-		ID          openapi_types.UUID                    `json:"id"`
+
+		// ID The id of the thing.
+		ID openapi_types.UUID `json:"id"`
 	} `json:"done"`
+
+	// DoneCount How many were acted on, also those that `done` does not name.
+	//
+	// Example: 3
+	DoneCount int `json:"doneCount"`
+
+	// DryRun Whether nothing was changed.
 	DryRun bool `json:"dryRun"`
 
-	// Faults What was refused, and why.
+	// FaultCount How many were refused, also those that `faults` does not name.
+	//
+	// Example: 0
+	FaultCount int `json:"faultCount"`
+
+	// Faults What was refused, and why; the first 1000.
 	Faults []struct {
 		// Code As if it had been asked for alone, or `NOT_REACHED`.
 		//
 		// Example: JOB_NOT_FOUND
-		Code string             `json:"code"`
-		ID   openapi_types.UUID `json:"id"`
+		Code string `json:"code"`
 
-		// Message Example: there is no job with this id
+		// ID The id of the thing.
+		ID openapi_types.UUID `json:"id"`
+
+		// Message For a person.
+		//
+		// Example: there is no job with this id
 		Message string `json:"message"`
 	} `json:"faults"`
 
@@ -1430,21 +1924,34 @@ type BulkResult struct {
 
 // Calendar A stored calendar.
 type Calendar struct {
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// Days As they were sent, with `end`, and as dates where they are whole days.
 	Days []CalendarDay `json:"days"`
 
-	// Description Example: Sends the report.
-	Description string             `json:"description"`
-	ID          openapi_types.UUID `json:"id"`
+	// Description For people.
+	//
+	// Example: Sends the report.
+	Description string `json:"description"`
 
-	// Name Example: nightly report
-	Name     string             `json:"name"`
+	// ID The id of the calendar.
+	ID openapi_types.UUID `json:"id"`
+
+	// Name Unique within the tenant.
+	//
+	// Example: nightly report
+	Name string `json:"name"`
+
+	// TenantID The tenant that it belongs to.
 	TenantID openapi_types.UUID `json:"tenantId"`
 
-	// Timezone Example: Europe/Berlin
-	Timezone  string    `json:"timezone"`
+	// Timezone The zone on whose clock the days are.
+	//
+	// Example: Europe/Berlin
+	Timezone string `json:"timezone"`
+
+	// UpdatedAt When it last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
 
 	// Version Counts the changes; the `ETag` begins with it.
@@ -1460,6 +1967,11 @@ type CalendarDay struct {
 	// Example: 2026-12-26
 	End *string `json:"end,omitempty"`
 
+	// Name For people, such as the name of a holiday.
+	//
+	// Example: Christmas
+	Name *string `json:"name,omitempty"`
+
 	// Start The first day or moment, between 1970 and 2499. A date means its midnight.
 	//
 	// Example: 2026-12-24
@@ -1471,8 +1983,11 @@ type CalendarDay struct {
 
 // CalendarPage defines model for CalendarPage.
 type CalendarPage struct {
-	HasMore bool              `json:"hasMore"`
-	Items   []CalendarSummary `json:"items"`
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The calendars of this page.
+	Items []CalendarSummary `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
 	//
@@ -1483,8 +1998,10 @@ type CalendarPage struct {
 // CalendarSpec What a tenant may say of a calendar.
 type CalendarSpec struct {
 	// Days In any order; they may overlap. A calendar without any excludes nothing.
-	Days        []CalendarDay `json:"days"`
-	Description *string       `json:"description,omitempty"`
+	Days []CalendarDay `json:"days"`
+
+	// Description For people.
+	Description *string `json:"description,omitempty"`
 
 	// Name Unique within the tenant.
 	//
@@ -1499,6 +2016,7 @@ type CalendarSpec struct {
 
 // CalendarSummary A calendar without its days.
 type CalendarSummary struct {
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// DayCount How many entries `days` has.
@@ -1506,20 +2024,40 @@ type CalendarSummary struct {
 	// Example: 12
 	DayCount int `json:"dayCount"`
 
-	// Description Example: Sends the report.
-	Description string             `json:"description"`
-	ID          openapi_types.UUID `json:"id"`
+	// Description For people.
+	//
+	// Example: Sends the report.
+	Description string `json:"description"`
 
-	// Name Example: nightly report
-	Name     string             `json:"name"`
+	// ID The id of the calendar.
+	ID openapi_types.UUID `json:"id"`
+
+	// Name Unique within the tenant.
+	//
+	// Example: nightly report
+	Name string `json:"name"`
+
+	// TenantID The tenant that it belongs to.
 	TenantID openapi_types.UUID `json:"tenantId"`
 
-	// Timezone Example: Europe/Berlin
-	Timezone  string    `json:"timezone"`
+	// Timezone The zone on whose clock the days are.
+	//
+	// Example: Europe/Berlin
+	Timezone string `json:"timezone"`
+
+	// UpdatedAt When it last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
 
-	// Version Example: 3
+	// Version Counts the changes.
+	//
+	// Example: 3
 	Version int `json:"version"`
+}
+
+// CallbackAnswer Where the execution stands after a report.
+type CallbackAnswer struct {
+	// Status `pending` waits for a worker, `retrying` for its next attempt. An execution that ran and whose outcome the database refuses to store is `pending` too, with `waitingOn.reason` `storage`. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
+	Status ExecutionStatus `json:"status"`
 }
 
 // CancelRequest defines model for CancelRequest.
@@ -1548,18 +2086,396 @@ type Change struct {
 	To interface{} `json:"to,omitempty"`
 }
 
+// CircuitBreaker What is known of a host that calls of the tenant's jobs failed at.
+type CircuitBreaker struct {
+	// CreatedAt When the first failure was counted.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// FailedAt When the last of them failed.
+	FailedAt time.Time `json:"failedAt"`
+
+	// FailingSince When the first of them failed.
+	FailingSince time.Time `json:"failingSince"`
+
+	// Failures How many calls failed in a row.
+	//
+	// Example: 12
+	Failures int64 `json:"failures"`
+
+	// Host The host of the URL, without its port.
+	//
+	// Example: billing.example.com
+	Host string `json:"host"`
+
+	// ID The id of the circuit breaker.
+	ID openapi_types.UUID `json:"id"`
+
+	// OpenedAt When it opened; null while it is closed.
+	OpenedAt nullable.Nullable[time.Time] `json:"openedAt"`
+
+	// Reason Why the last of them failed, at most 500 bytes.
+	//
+	// Example: NETWORK_ERROR: connection refused
+	Reason string `json:"reason"`
+
+	// RetryAt When the next probe may go out; null while it is closed.
+	RetryAt nullable.Nullable[time.Time] `json:"retryAt"`
+
+	// State `closed`: calls go out, and their failures are counted. `open`: calls wait, until `retryAt` at least. `half_open`: one call, the probe, is out; it closes the breaker if it succeeds, and the others wait for it.
+	//
+	// Example: open
+	State CircuitBreakerState `json:"state"`
+}
+
+// CircuitBreakerState `closed`: calls go out, and their failures are counted. `open`: calls wait, until `retryAt` at least. `half_open`: one call, the probe, is out; it closes the breaker if it succeeds, and the others wait for it.
+//
+// Example: open
+type CircuitBreakerState string
+
+// CircuitBreakerPage defines model for CircuitBreakerPage.
+type CircuitBreakerPage struct {
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The circuit breakers of this page.
+	Items []CircuitBreaker `json:"items"`
+
+	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
 // ClockChange What a clock change does to an occurrence: `moved`, its local time does not exist and it runs later; `repeated`, it is the second pass of a local time that comes twice.
 type ClockChange string
 
-// DependencyDetails defines model for DependencyDetails.
+// CommandConfig The `config` of a job of type `command`. A null counts as absent. A trigger may give other `args`, and override `environment` name by name. The result is `exitCode` or `signal`, the end of `stdout` and `stderr` (at most 64 KiB of each), `stdoutBytes` and `stderrBytes`. A line `::progress 40 message` of standard output says how far the program is, and is no output.
+type CommandConfig struct {
+	// Args The arguments, each as it stands; at most 128 KiB together.
+	//
+	// Example: ["--schema-only","--file=dump.sql"]
+	Args *[]string `json:"args,omitempty"`
+
+	// Command The program: a name that is found in `/usr/local/bin`, `/usr/bin` or `/bin` of the worker, or a path that begins with `/`. No shell reads it. A program that is not there ends the attempt as `VALIDATION_ERROR`.
+	//
+	// Example: pg_dump
+	Command string `json:"command"`
+
+	// Environment Variables of the program. Beside them it has PATH, HOME, TMPDIR, LANG and SCHEDULER_EXECUTION_ID, _JOB_ID, _TENANT_ID, _ATTEMPT and _SCHEDULED_AT, and nothing of the worker's.
+	//
+	// Example: {"PGPASSWORD":"{{secret:pg}}"}
+	Environment *map[string]string `json:"environment,omitempty"`
+
+	// Limits What the program may use. Each process of it may use as much, and all together where the operator's machine can count it.
+	Limits *struct {
+		// CPUSeconds Seconds of CPU time; as long as the run may take where nothing is said.
+		//
+		// Example: 60
+		CPUSeconds *int `json:"cpuSeconds,omitempty"`
+
+		// FileSizeMb MiB of one file, and of the private directory where it is in memory.
+		//
+		// Example: 64
+		FileSizeMb *int `json:"fileSizeMb,omitempty"`
+
+		// MemoryMb MiB; at most what the operator allows.
+		//
+		// Example: 512
+		MemoryMb *int `json:"memoryMb,omitempty"`
+
+		// OpenFiles Files that a process has open at once.
+		//
+		// Example: 256
+		OpenFiles *int `json:"openFiles,omitempty"`
+
+		// Processes Processes and threads at once.
+		//
+		// Example: 64
+		Processes *int `json:"processes,omitempty"`
+	} `json:"limits,omitempty"`
+
+	// Network Whether the program reaches the network; refused where the operator does not allow it.
+	Network *bool `json:"network,omitempty"`
+
+	// RetryOnExitCodes Exit codes after which the attempt is made again; others are a `USER_ERROR`.
+	RetryOnExitCodes *[]int `json:"retryOnExitCodes,omitempty"`
+
+	// Timeout Seconds for one run; the job's own `timeout` bounds it. Then the program gets SIGTERM, and a second later all that it started is killed.
+	//
+	// Example: 30
+	Timeout *float64 `json:"timeout,omitempty"`
+
+	// WorkingDirectory A path below the private directory of the run, which is empty at first and removed at the end.
+	//
+	// Example: data
+	WorkingDirectory *string `json:"workingDirectory,omitempty"`
+}
+
+// CompletionError Why an attempt failed.
+type CompletionError struct {
+	// Message Shown with the attempt.
+	//
+	// Example: the disk is full
+	Message string `json:"message"`
+
+	// Retry Whether another attempt is worth it, whatever the type says; the number of attempts stays bounded.
+	Retry *bool `json:"retry,omitempty"`
+
+	// Type Decides whether the job's `retryConfig` repeats it.
+	Type *ErrorType `json:"type,omitempty"`
+}
+
+// CompletionReport How an attempt ended. One of `result` and `error`, or neither.
+type CompletionReport struct {
+	// Error Why an attempt failed.
+	Error *CompletionError `json:"error,omitempty"`
+
+	// Result Any JSON of at most 256 KiB, kept as the execution's result.
+	//
+	// Example: {"rows":1204}
+	Result *json.RawMessage `json:"result,omitempty"`
+}
+
+// DeadLetter An execution that failed for good and waits for somebody to replay or discard it.
+type DeadLetter struct {
+	// ErrorMessage The beginning of its message.
+	//
+	// Example: the target answered 503
+	ErrorMessage string `json:"errorMessage"`
+
+	// ErrorType Why an attempt failed.
+	ErrorType ErrorType `json:"errorType"`
+
+	// ExecutionID The execution, which is also the id of the dead letter.
+	ExecutionID openapi_types.UUID `json:"executionId"`
+
+	// FailedAt When it failed for good.
+	FailedAt time.Time `json:"failedAt"`
+
+	// Fingerprint The same for errors that differ only in ids, numbers, quoted text and spaces.
+	//
+	// Example: 3f9a1c2b7d5e8a40
+	Fingerprint string `json:"fingerprint"`
+
+	// JobID The job that it ran.
+	JobID openapi_types.UUID `json:"jobId"`
+
+	// JobName The name of the job as it is now; empty where the job is gone.
+	//
+	// Example: nightly report
+	JobName string `json:"jobName"`
+
+	// ScheduledAt Its scheduled time.
+	ScheduledAt time.Time `json:"scheduledAt"`
+}
+
+// DeadLetterFault A dead letter that could not be replayed.
+type DeadLetterFault struct {
+	// Code As if its replay had been asked for alone.
+	//
+	// Example: CONFLICT
+	Code string `json:"code"`
+
+	// ExecutionID Its execution.
+	ExecutionID openapi_types.UUID `json:"executionId"`
+
+	// Message For a person.
+	//
+	// Example: the job of this execution was deleted: there is nothing left to run
+	Message string `json:"message"`
+}
+
+// DeadLetterGroup The dead letters with one fingerprint that the filters leave.
+type DeadLetterGroup struct {
+	// Count How many they are.
+	//
+	// Example: 117
+	Count int `json:"count"`
+
+	// ErrorMessage An example: the message of the one that failed last.
+	//
+	// Example: the target answered 503
+	ErrorMessage string `json:"errorMessage"`
+
+	// ErrorType Why an attempt failed.
+	ErrorType ErrorType `json:"errorType"`
+
+	// Fingerprint What they share.
+	//
+	// Example: 3f9a1c2b7d5e8a40
+	Fingerprint string `json:"fingerprint"`
+
+	// FirstFailedAt When the first of them failed.
+	FirstFailedAt time.Time `json:"firstFailedAt"`
+
+	// JobCount How many jobs they are of.
+	//
+	// Example: 3
+	JobCount int `json:"jobCount"`
+
+	// JobIds These jobs, those with the most dead letters first, 10 at most.
+	JobIds []openapi_types.UUID `json:"jobIds"`
+
+	// LastExecutionID The execution that the example is of.
+	LastExecutionID openapi_types.UUID `json:"lastExecutionId"`
+
+	// LastFailedAt When the last of them failed.
+	LastFailedAt time.Time `json:"lastFailedAt"`
+}
+
+// DeadLetterGroups defines model for DeadLetterGroups.
+type DeadLetterGroups struct {
+	// HasMore Whether there are smaller groups.
+	HasMore bool `json:"hasMore"`
+
+	// Items The largest groups.
+	Items []DeadLetterGroup `json:"items"`
+}
+
+// DeadLetterPage defines model for DeadLetterPage.
+type DeadLetterPage struct {
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The dead letters of this page.
+	Items []DeadLetter `json:"items"`
+
+	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// DeadLetterReplay A replay of many dead letters.
+type DeadLetterReplay struct {
+	// CanaryExecutionID The execution that has to complete first; null before it is made, and without a canary.
+	CanaryExecutionID nullable.Nullable[openapi_types.UUID] `json:"canaryExecutionId"`
+
+	// CreatedAt When it was made.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy The `sub` of who asked for it.
+	//
+	// Example: ada
+	CreatedBy string `json:"createdBy"`
+
+	// Faults What was refused, the first 100.
+	Faults []DeadLetterFault `json:"faults"`
+
+	// Filter Which dead letters; all that is given has to fit.
+	Filter DeadLetterSelection `json:"filter"`
+
+	// FinishedAt When it was completed, halted or cancelled.
+	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
+
+	// ID The id of the replay.
+	ID openapi_types.UUID `json:"id"`
+
+	// RatePerMinute How many are replayed in a minute at most.
+	//
+	// Example: 60
+	RatePerMinute int `json:"ratePerMinute"`
+
+	// Reason Why it was halted, or why one that goes on waits; null where it does not.
+	//
+	// Example: the canary ended failed
+	Reason nullable.Nullable[string] `json:"reason"`
+
+	// RefusedCount How many could not be replayed and stay.
+	//
+	// Example: 1
+	RefusedCount int `json:"refusedCount"`
+
+	// ReplayedCount How many were replayed, the canary among them.
+	//
+	// Example: 40
+	ReplayedCount int `json:"replayedCount"`
+
+	// Status `canary`: the first execution has to complete; `running`: others are replayed; `completed`: each was replayed or refused; `halted`: the canary did not complete; `cancelled`: somebody cancelled it.
+	Status DeadLetterReplayStatus `json:"status"`
+
+	// Total How many dead letters fitted when it was made. Some that failed just before may come to it.
+	//
+	// Example: 117
+	Total int `json:"total"`
+}
+
+// DeadLetterReplayPage defines model for DeadLetterReplayPage.
+type DeadLetterReplayPage struct {
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The replays of this page.
+	Items []DeadLetterReplay `json:"items"`
+
+	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// DeadLetterReplayRequest defines model for DeadLetterReplayRequest.
+type DeadLetterReplayRequest struct {
+	// Canary Whether one is replayed first, and the others only if it completes.
+	Canary *bool `json:"canary,omitempty"`
+
+	// Filter Which dead letters; all that is given has to fit.
+	Filter DeadLetterSelection `json:"filter"`
+
+	// RatePerMinute How many are replayed in a minute at most.
+	RatePerMinute *int `json:"ratePerMinute,omitempty"`
+}
+
+// DeadLetterReplayStatus `canary`: the first execution has to complete; `running`: others are replayed; `completed`: each was replayed or refused; `halted`: the canary did not complete; `cancelled`: somebody cancelled it.
+type DeadLetterReplayStatus string
+
+// DeadLetterSelection Which dead letters; all that is given has to fit.
+type DeadLetterSelection struct {
+	// ErrorType Dead letters with one of these.
+	ErrorType *[]ErrorType `json:"errorType,omitempty"`
+
+	// Fingerprint Dead letters of this group.
+	//
+	// Example: 3f9a1c2b7d5e8a40
+	Fingerprint *string `json:"fingerprint,omitempty"`
+
+	// From Of `failedAt`, included.
+	From *time.Time `json:"from,omitempty"`
+
+	// JobID Dead letters of this job.
+	JobID *openapi_types.UUID `json:"jobId,omitempty"`
+
+	// To Of `failedAt`, not included; after `from`.
+	To *time.Time `json:"to,omitempty"`
+}
+
+// DependencyDetails How one dependency is; each has more fields of its own.
 type DependencyDetails struct {
+	// Healthy Whether it answers as it should.
 	Healthy bool `json:"healthy"`
 
-	// LatencyMs How long it took to answer.
+	// LatencyMs How many milliseconds it took to answer.
 	//
 	// Example: 0.8
 	LatencyMs            float64                `json:"latencyMs"`
 	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// DiscardRequest defines model for DiscardRequest.
+type DiscardRequest struct {
+	// Filter Which dead letters; all that is given has to fit.
+	Filter DeadLetterSelection `json:"filter"`
+}
+
+// DiscardResult defines model for DiscardResult.
+type DiscardResult struct {
+	// DiscardedCount How many were discarded.
+	//
+	// Example: 117
+	DiscardedCount int `json:"discardedCount"`
+
+	// HasMore Whether there may be more; send the call again.
+	HasMore bool `json:"hasMore"`
 }
 
 // DropReason Why an occurrence does not run: `calendar`, a calendar does not admit it; `gap`, its local time does not exist (`dstGap`); `overlap`, the other pass of its local time runs (`dstOverlap`).
@@ -1573,13 +2489,14 @@ type DstOverlap string
 
 // Error The form of every error.
 type Error struct {
+	// Error What is wrong.
 	Error struct {
 		// Code What a program branches on; more codes may come.
 		//
 		// Example: VALIDATION_FAILED
 		Code string `json:"code"`
 
-		// Details Every field that is wrong, at most 50; empty where the error is not about fields.
+		// Details Every field that is wrong, at most 50, and of a section of a set at most 1,000; empty where the error is not about fields.
 		Details []ErrorDetail `json:"details"`
 
 		// Limit The limit that a request met; absent where it met none.
@@ -1633,32 +2550,44 @@ type Execution struct {
 	// CancelledBy Who asked for its end, of one that is cancelled or that is to end: the `sub` of a user, `api-key:` and the id of an API key, `service` for another service, `system` where the job's `overlapPolicy` did, and `platform` where the tenant is suspended. Null where nobody did, and of what was cancelled before this was recorded.
 	//
 	// Example: ada
-	CancelledBy nullable.Nullable[string]    `json:"cancelledBy"`
+	CancelledBy nullable.Nullable[string] `json:"cancelledBy"`
+
+	// CompletedAt When it finished; null before.
 	CompletedAt nullable.Nullable[time.Time] `json:"completedAt"`
-	CreatedAt   time.Time                    `json:"createdAt"`
+
+	// CreatedAt When it was created.
+	CreatedAt time.Time `json:"createdAt"`
 
 	// DurationMs Milliseconds that the last attempt took, to the microsecond.
 	//
 	// Example: 130.25
 	DurationMs nullable.Nullable[float64] `json:"durationMs"`
 
-	// ErrorMessage Example: connect: connection refused
+	// ErrorMessage What went wrong, of a `failed` execution; null for every other one.
+	//
+	// Example: connect: connection refused
 	ErrorMessage nullable.Nullable[string] `json:"errorMessage"`
 
-	// ErrorStack Example: goroutine 7 [running]: main.report()
+	// ErrorStack Where a function panicked; null otherwise.
+	//
+	// Example: goroutine 7 [running]: main.report()
 	ErrorStack nullable.Nullable[string] `json:"errorStack"`
 
 	// ErrorType Why a `failed` execution failed; null for every other one.
 	ErrorType nullable.Nullable[ErrorType] `json:"errorType"`
-	ID        openapi_types.UUID           `json:"id"`
-	JobID     openapi_types.UUID           `json:"jobId"`
+
+	// ID The id of the execution.
+	ID openapi_types.UUID `json:"id"`
+
+	// JobID The id of the job.
+	JobID openapi_types.UUID `json:"jobId"`
 
 	// JobName The name of the job as it is now; of a deleted job, as it was last.
 	//
 	// Example: nightly report
 	JobName string `json:"jobName"`
 
-	// JobType `http` calls a URL, `function` runs a function.
+	// JobType `http` calls a URL, `function` runs a function of the worker, `javascript` a script that stands in the job, `command` a program, `wasm` a WebAssembly module that the tenant uploaded (`PUT /functions/{name}`), and `remote` a function of a worker of the tenant's own (`POST /remote-workers`).
 	JobType JobType `json:"jobType"`
 
 	// JobVersion The version of the job that it runs.
@@ -1685,13 +2614,20 @@ type Execution struct {
 	// Parameters The overrides of its trigger.
 	Parameters nullable.Nullable[json.RawMessage] `json:"parameters"`
 
-	// Priority Example: 0
+	// Priority 9 goes first.
+	//
+	// Example: 0
 	Priority int `json:"priority"`
 
-	// Progress Per cent.
+	// Progress Per cent, as the run last reported it; 100 once it completed.
 	//
 	// Example: 100
 	Progress int `json:"progress"`
+
+	// ProgressMessage With what the run said that it is busy, in at most 200 bytes; null in lists, and where it said nothing.
+	//
+	// Example: copying orders
+	ProgressMessage nullable.Nullable[string] `json:"progressMessage"`
 
 	// Reason Why it was skipped or missed, why it was cancelled or, with `cancelRequested`, is to end, and why its outcome could not be stored yet.
 	//
@@ -1719,7 +2655,9 @@ type Execution struct {
 	StartedAt nullable.Nullable[time.Time] `json:"startedAt"`
 
 	// Status `pending` waits for a worker, `retrying` for its next attempt. An execution that ran and whose outcome the database refuses to store is `pending` too, with `waitingOn.reason` `storage`. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
-	Status   ExecutionStatus    `json:"status"`
+	Status ExecutionStatus `json:"status"`
+
+	// TenantID The tenant that it belongs to.
 	TenantID openapi_types.UUID `json:"tenantId"`
 
 	// TriggerType What made the execution.
@@ -1731,8 +2669,10 @@ type Execution struct {
 	TriggeredBy nullable.Nullable[string] `json:"triggeredBy"`
 
 	// WaitingOn Why a `pending` or `retrying` execution does not run; null for every other one, and in the answer of the request that made it.
-	WaitingOn nullable.Nullable[WaitingOn]          `json:"waitingOn"`
-	WorkerID  nullable.Nullable[openapi_types.UUID] `json:"workerId"`
+	WaitingOn nullable.Nullable[WaitingOn] `json:"waitingOn"`
+
+	// WorkerID The worker that runs it or ran it last; null before.
+	WorkerID nullable.Nullable[openapi_types.UUID] `json:"workerId"`
 }
 
 // ExecutionBulk Exactly one of `ids`, `filter` and `all` has to be given. A filter has at least one condition: everything has to be asked for as `all`, so that a filter that was left empty by mistake does nothing.
@@ -1747,8 +2687,10 @@ type ExecutionBulk struct {
 	DryRun *bool `json:"dryRun,omitempty"`
 
 	// Filter Which executions, newest first; all that is given has to fit.
-	Filter *ExecutionSelection   `json:"filter,omitempty"`
-	Ids    *[]openapi_types.UUID `json:"ids,omitempty"`
+	Filter *ExecutionSelection `json:"filter,omitempty"`
+
+	// Ids The ids of the executions.
+	Ids *[]openapi_types.UUID `json:"ids,omitempty"`
 
 	// Limit How many items `filter` or `all` selects at most in this call.
 	Limit *int `json:"limit,omitempty"`
@@ -1761,10 +2703,14 @@ type ExecutionBulk struct {
 
 // ExecutionGroup defines model for ExecutionGroup.
 type ExecutionGroup struct {
-	// Cancelled Example: 0
+	// Cancelled How many were cancelled.
+	//
+	// Example: 0
 	Cancelled int64 `json:"cancelled"`
 
-	// Completed Example: 28
+	// Completed How many completed.
+	//
+	// Example: 28
 	Completed int64 `json:"completed"`
 
 	// Count How many are finished; a `missed` one that stands for several scheduled times counts once.
@@ -1774,20 +2720,30 @@ type ExecutionGroup struct {
 
 	// DurationMs How long the last attempts of those that completed or failed took, in milliseconds; null where there are none.
 	DurationMs nullable.Nullable[struct {
-		// Avg Example: 130.5
+		// Avg The mean, in milliseconds.
+		//
+		// Example: 130.5
 		Avg float64 `json:"avg"`
 
-		// P50 Example: 120
+		// P50 The median, in milliseconds.
+		//
+		// Example: 120
 		P50 float64 `json:"p50"`
 
-		// P95 Example: 310
+		// P95 Milliseconds within which 95 % ended.
+		//
+		// Example: 310
 		P95 float64 `json:"p95"`
 
-		// P99 Example: 640
+		// P99 Milliseconds within which 99 % ended.
+		//
+		// Example: 640
 		P99 float64 `json:"p99"`
 	}] `json:"durationMs"`
 
-	// Failed Example: 1
+	// Failed How many failed.
+	//
+	// Example: 1
 	Failed int64 `json:"failed"`
 
 	// JobName With `groupBy=job`, the name of the job as it is now; otherwise null.
@@ -1800,7 +2756,9 @@ type ExecutionGroup struct {
 	// Example: 2026-03-01T00:00:00+08:00
 	Key string `json:"key"`
 
-	// Missed Example: 1
+	// Missed How many were missed.
+	//
+	// Example: 1
 	Missed int64 `json:"missed"`
 
 	// Retried How many took more than one attempt.
@@ -1808,7 +2766,9 @@ type ExecutionGroup struct {
 	// Example: 3
 	Retried int64 `json:"retried"`
 
-	// Skipped Example: 2
+	// Skipped How many were skipped.
+	//
+	// Example: 2
 	Skipped int64 `json:"skipped"`
 
 	// SuccessRate The share of `completed` among those that completed or failed; null where there are none.
@@ -1817,47 +2777,84 @@ type ExecutionGroup struct {
 	SuccessRate nullable.Nullable[float64] `json:"successRate"`
 }
 
+// ExecutionInclude The `result` of each execution, or the `total` of the list.
+type ExecutionInclude string
+
 // ExecutionPage defines model for ExecutionPage.
 type ExecutionPage struct {
-	HasMore bool        `json:"hasMore"`
-	Items   []Execution `json:"items"`
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The executions of this page.
+	Items []Execution `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+
+	// Total How many executions have finished that fit, on the first page of a list with `include=total`. It is taken from the roll-ups of the statistics and costs no read of history. Null on further pages, without `from`, where `to` lies more than 31 days after it, and with conditions that roll-ups do not know: `errorType`, `triggeredBy`, `createdFrom`, `createdTo`, and more than one `jobType` or `triggerType`.
+	//
+	// Example: 48210
+	Total nullable.Nullable[int64] `json:"total"`
 }
 
 // ExecutionSelection Which executions, newest first; all that is given has to fit.
 type ExecutionSelection struct {
+	// CreatedFrom Of `createdAt`, included.
+	CreatedFrom *time.Time `json:"createdFrom,omitempty"`
+
+	// CreatedTo Of `createdAt`, not included; after `createdFrom`.
+	CreatedTo *time.Time `json:"createdTo,omitempty"`
+
+	// ErrorType Failed executions with one of these.
 	ErrorType *[]ErrorType `json:"errorType,omitempty"`
 
 	// From Of `scheduledAt`, included.
-	From    *time.Time          `json:"from,omitempty"`
-	JobID   *openapi_types.UUID `json:"jobId,omitempty"`
-	JobType *[]JobType          `json:"jobType,omitempty"`
-	Status  *[]ExecutionStatus  `json:"status,omitempty"`
+	From *time.Time `json:"from,omitempty"`
+
+	// JobID Executions of this job.
+	JobID *openapi_types.UUID `json:"jobId,omitempty"`
+
+	// JobType Executions of one of these job types.
+	JobType *[]JobType `json:"jobType,omitempty"`
+
+	// Status Executions in one of these states.
+	Status *[]ExecutionStatus `json:"status,omitempty"`
 
 	// To Of `scheduledAt`, not included; after `from`.
-	To          *time.Time     `json:"to,omitempty"`
+	To *time.Time `json:"to,omitempty"`
+
+	// TriggerType Executions that one of these made.
 	TriggerType *[]TriggerType `json:"triggerType,omitempty"`
-	TriggeredBy *string        `json:"triggeredBy,omitempty"`
+
+	// TriggeredBy Executions that this `sub` asked for.
+	TriggeredBy *string `json:"triggeredBy,omitempty"`
 }
 
 // ExecutionStats defines model for ExecutionStats.
 type ExecutionStats struct {
+	// From The first time that counts.
 	From time.Time `json:"from"`
 
 	// GroupBy As it was asked for.
 	//
 	// Example: status
 	GroupBy nullable.Nullable[string] `json:"groupBy"`
-	Groups  []ExecutionGroup          `json:"groups"`
 
-	// Timezone Example: Asia/Shanghai
-	Timezone string           `json:"timezone"`
-	To       time.Time        `json:"to"`
-	Total    ExecutionSummary `json:"total"`
+	// Groups The groups, in the order of their keys; empty without `groupBy`.
+	Groups []ExecutionGroup `json:"groups"`
+
+	// Timezone The zone in whose days and hours the groups are.
+	//
+	// Example: Asia/Shanghai
+	Timezone string `json:"timezone"`
+
+	// To The first time that does not count any more.
+	To time.Time `json:"to"`
+
+	// Total What finished executions came to.
+	Total ExecutionSummary `json:"total"`
 
 	// Truncated There were more groups; `total` counts all.
 	Truncated bool `json:"truncated"`
@@ -1866,12 +2863,16 @@ type ExecutionStats struct {
 // ExecutionStatus `pending` waits for a worker, `retrying` for its next attempt. An execution that ran and whose outcome the database refuses to store is `pending` too, with `waitingOn.reason` `storage`. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
 type ExecutionStatus string
 
-// ExecutionSummary defines model for ExecutionSummary.
+// ExecutionSummary What finished executions came to.
 type ExecutionSummary struct {
-	// Cancelled Example: 0
+	// Cancelled How many were cancelled.
+	//
+	// Example: 0
 	Cancelled int64 `json:"cancelled"`
 
-	// Completed Example: 28
+	// Completed How many completed.
+	//
+	// Example: 28
 	Completed int64 `json:"completed"`
 
 	// Count How many are finished; a `missed` one that stands for several scheduled times counts once.
@@ -1881,23 +2882,35 @@ type ExecutionSummary struct {
 
 	// DurationMs How long the last attempts of those that completed or failed took, in milliseconds; null where there are none.
 	DurationMs nullable.Nullable[struct {
-		// Avg Example: 130.5
+		// Avg The mean, in milliseconds.
+		//
+		// Example: 130.5
 		Avg float64 `json:"avg"`
 
-		// P50 Example: 120
+		// P50 The median, in milliseconds.
+		//
+		// Example: 120
 		P50 float64 `json:"p50"`
 
-		// P95 Example: 310
+		// P95 Milliseconds within which 95 % ended.
+		//
+		// Example: 310
 		P95 float64 `json:"p95"`
 
-		// P99 Example: 640
+		// P99 Milliseconds within which 99 % ended.
+		//
+		// Example: 640
 		P99 float64 `json:"p99"`
 	}] `json:"durationMs"`
 
-	// Failed Example: 1
+	// Failed How many failed.
+	//
+	// Example: 1
 	Failed int64 `json:"failed"`
 
-	// Missed Example: 1
+	// Missed How many were missed.
+	//
+	// Example: 1
 	Missed int64 `json:"missed"`
 
 	// Retried How many took more than one attempt.
@@ -1905,13 +2918,100 @@ type ExecutionSummary struct {
 	// Example: 3
 	Retried int64 `json:"retried"`
 
-	// Skipped Example: 2
+	// Skipped How many were skipped.
+	//
+	// Example: 2
 	Skipped int64 `json:"skipped"`
 
 	// SuccessRate The share of `completed` among those that completed or failed; null where there are none.
 	//
 	// Example: 0.998
 	SuccessRate nullable.Nullable[float64] `json:"successRate"`
+}
+
+// ExecutionTimeline What an execution's time went to.
+type ExecutionTimeline struct {
+	// ExecutionID The execution.
+	ExecutionID openapi_types.UUID `json:"executionId"`
+
+	// LateMs Milliseconds from the scheduled time to the first attempt, or to now before it; null of what did not run.
+	//
+	// Example: 3200.5
+	LateMs nullable.Nullable[float64] `json:"lateMs"`
+
+	// Partial More executions ran beside it than are read: what is called `queue` may be `limit` or `backlog`.
+	Partial bool `json:"partial"`
+
+	// Phases Oldest first; empty of what was skipped or missed.
+	Phases []TimelinePhase `json:"phases"`
+
+	// ScheduledAt When it was to start.
+	ScheduledAt time.Time `json:"scheduledAt"`
+
+	// SpentMs Milliseconds by what they went to.
+	SpentMs TimelineSpent `json:"spentMs"`
+
+	// StartedAt When its first attempt started; null before.
+	StartedAt nullable.Nullable[time.Time] `json:"startedAt"`
+
+	// Status `pending` waits for a worker, `retrying` for its next attempt. An execution that ran and whose outcome the database refuses to store is `pending` too, with `waitingOn.reason` `storage`. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
+	Status ExecutionStatus `json:"status"`
+
+	// Summary The same in a few sentences.
+	//
+	// Example: It started 3.2s after its scheduled time: 100ms for promotion, 3.1s for a limit. Attempt 1 completed.
+	Summary string `json:"summary"`
+
+	// WaitingOn What it waits for now; null where it does not wait.
+	WaitingOn nullable.Nullable[WaitingOn] `json:"waitingOn"`
+}
+
+// Function A WebAssembly module that the tenant uploaded, in its newest version.
+type Function struct {
+	// CreatedAt When it was created.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy Who uploaded the first version.
+	//
+	// Example: ada
+	CreatedBy string `json:"createdBy"`
+
+	// Digest The SHA-256 of the module, in hexadecimal digits.
+	//
+	// Example: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+	Digest string `json:"digest"`
+
+	// ID The id of the function.
+	ID openapi_types.UUID `json:"id"`
+
+	// Name What jobs call it.
+	//
+	// Example: resize-images
+	Name string `json:"name"`
+
+	// SizeBytes How large the module is.
+	//
+	// Example: 482133
+	SizeBytes int `json:"sizeBytes"`
+
+	// TenantID The tenant that it belongs to.
+	TenantID openapi_types.UUID `json:"tenantId"`
+
+	// UpdatedAt When the newest version was uploaded.
+	UpdatedAt time.Time `json:"updatedAt"`
+
+	// UpdatedBy Who uploaded the newest version.
+	//
+	// Example: ada
+	UpdatedBy string `json:"updatedBy"`
+
+	// Version The newest version; the `ETag` begins with it.
+	//
+	// Example: 3
+	Version int `json:"version"`
+
+	// Versions The versions that are kept, the newest first; not in lists.
+	Versions *[]FunctionVersion `json:"versions,omitempty"`
 }
 
 // FunctionConfig The `config` of a job of type `function`. A null counts as absent. A trigger may override `parameters`, name by name.
@@ -1937,6 +3037,46 @@ type FunctionConfig struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
+// FunctionPage defines model for FunctionPage.
+type FunctionPage struct {
+	// HasMore Whether there is more.
+	HasMore bool `json:"hasMore"`
+
+	// Items The functions of this page.
+	Items []Function `json:"items"`
+
+	// NextCursor For the next page; null on the last.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// FunctionVersion A version of a function. It never changes.
+type FunctionVersion struct {
+	// CreatedAt When it was uploaded.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy Who uploaded it.
+	//
+	// Example: ada
+	CreatedBy string `json:"createdBy"`
+
+	// Digest The SHA-256 of the module, in hexadecimal digits.
+	//
+	// Example: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+	Digest string `json:"digest"`
+
+	// SizeBytes How large the module is.
+	//
+	// Example: 482133
+	SizeBytes int `json:"sizeBytes"`
+
+	// Version Counts from 1.
+	//
+	// Example: 3
+	Version int `json:"version"`
+}
+
 // Health defines model for Health.
 type Health struct {
 	// Dependencies Whether each dependency is well.
@@ -1952,17 +3092,32 @@ type Health struct {
 
 		// Redis Redis, without which runs start later.
 		Redis bool `json:"redis"`
+
+		// Services Whether the other processes live: a promoter, without which nothing becomes due, and a worker, without which nothing runs.
+		Services bool `json:"services"`
 	} `json:"dependencies"`
 
 	// Details More about each dependency.
 	Details struct {
-		Database        DependencyDetails `json:"database"`
+		// Database How one dependency is; each has more fields of its own.
+		Database DependencyDetails `json:"database"`
+
+		// DistributedLock How one dependency is; each has more fields of its own.
 		DistributedLock DependencyDetails `json:"distributedLock"`
-		JobQueue        DependencyDetails `json:"jobQueue"`
-		Redis           DependencyDetails `json:"redis"`
+
+		// JobQueue How one dependency is; each has more fields of its own.
+		JobQueue DependencyDetails `json:"jobQueue"`
+
+		// Redis How one dependency is; each has more fields of its own.
+		Redis DependencyDetails `json:"redis"`
+
+		// Services How one dependency is; each has more fields of its own.
+		Services DependencyDetails `json:"services"`
 	} `json:"details"`
+
+	// Metrics Numbers of this process and of the service.
 	Metrics struct {
-		// ActiveJobs Executions that run now, of all tenants; null where it is not known.
+		// ActiveJobs Jobs that are active, of all tenants, as counted each half minute; null where it is not known.
 		//
 		// Example: 120
 		ActiveJobs nullable.Nullable[int64] `json:"activeJobs"`
@@ -1981,14 +3136,16 @@ type Health struct {
 	// Port The port of the API.
 	//
 	// Example: 3009
-	Port    int           `json:"port"`
+	Port int `json:"port"`
+
+	// Service The name of the service.
 	Service HealthService `json:"service"`
 
 	// Status `degraded`: something that the service can do without is away. `unhealthy`: something else is.
 	Status HealthStatus `json:"status"`
 }
 
-// HealthService defines model for Health.Service.
+// HealthService The name of the service.
 type HealthService string
 
 // HealthStatus `degraded`: something that the service can do without is away. `unhealthy`: something else is.
@@ -1996,26 +3153,59 @@ type HealthStatus string
 
 // HTTPConfig The `config` of a job of type `http`. A null counts as absent. A trigger may override `headers` (name by name) and `body`, and set parameters of the URL's `query`.
 type HTTPConfig struct {
+	// Auth Has each call say who makes it, as `Authorization: Bearer` and an ES256 JWT, which the target verifies without a secret: `iss` is the address of the installation, and its keys are found from `/.well-known/openid-configuration` below it. `sub` is `tenant:<id>:job:<id>`; `tenant_id`, `job_id`, `execution_id` and `attempt` name the attempt. The token is good for 5 minutes. Refused where the operator has not set `PUBLIC_URL` and `OIDC_KEYS`, and beside a header `Authorization`.
+	//
+	// Example: {"audience":"https://billing.example.com","type":"oidc"}
+	Auth *struct {
+		// Audience Whom the token is for, its `aud`, which the target compares with its own name.
+		//
+		// Example: https://billing.example.com
+		Audience string `json:"audience"`
+
+		// Type Always `oidc`.
+		Type HTTPConfigAuthType `json:"type"`
+	} `json:"auth,omitempty"`
+
 	// Body Sent as it is where it is a text, as JSON otherwise; at most 256 KiB. Not with HEAD.
 	//
 	// Example: {"kind":"daily"}
 	Body interface{} `json:"body,omitempty"`
+
+	// Completion When the attempt ends: with the target's answer, or with a callback after it. With `callback` the call brings an address as `X-Callback-Url`; a target that answers 202 reports there, and any other answer ends the attempt as usual. Meanwhile the attempt takes no worker and counts against no limit of the tenant on what runs at once, but keeps its place among the job's `maxConcurrent` and its concurrency key. The job's `timeout` bounds the whole of it, this `timeout` the call.
+	Completion *HTTPConfigCompletion `json:"completion,omitempty"`
 
 	// ExpectedStatusCode One code, a range or a list of these. As `expectedStatusCode`, what counts as success: by default any 2xx. As `retryOnStatusCodes`, what is retried, and then nothing else is: by default 408, 425, 429 and 5xx.
 	//
 	// Example: 200-299
 	ExpectedStatusCode *StatusCodes `json:"expectedStatusCode,omitempty"`
 
-	// Headers Sent with the request; those of the connection and of the scheduler cannot be set.
+	// Headers Sent with the request, at most 16 KiB together; those of the connection and of the scheduler cannot be set.
 	//
 	// Example: {"Accept":"application/json"}
 	Headers *map[string]string `json:"headers,omitempty"`
-	Method  *HTTPConfigMethod  `json:"method,omitempty"`
+
+	// HeartbeatTimeout With `completion` `callback`, for how many seconds the target may be silent. Left out, it need not send heartbeats.
+	//
+	// Example: 60
+	HeartbeatTimeout *float64 `json:"heartbeatTimeout,omitempty"`
+
+	// Method The method of the call.
+	Method *HTTPConfigMethod `json:"method,omitempty"`
 
 	// RetryOnStatusCodes One code, a range or a list of these. As `expectedStatusCode`, what counts as success: by default any 2xx. As `retryOnStatusCodes`, what is retried, and then nothing else is: by default 408, 425, 429 and 5xx.
 	//
 	// Example: 200-299
 	RetryOnStatusCodes *StatusCodes `json:"retryOnStatusCodes,omitempty"`
+
+	// SigningKeys Signs each call as Standard Webhooks says: `webhook-id` (the execution's id), `webhook-timestamp` and `webhook-signature`, in place of headers of these names. Each entry is `{{secret:name}}`, and the secret's value the base64 of 24 to 64 bytes, with `whsec_` before it or without. With two keys a call has a signature of each, so that a target changes from one to the other in its own time.
+	//
+	// Example: ["{{secret:report-hook}}"]
+	SigningKeys *[]string `json:"signingKeys,omitempty"`
+
+	// SuccessWhen A condition that an answer of an expected status has to meet; otherwise the attempt fails with `USER_ERROR`. It sees `status` (a number), `headers` (texts by names in small letters) and `body` (the value where it is JSON of at most 64 KiB, else its first 64 KiB as a text), and is written in [Expr](https://expr-lang.org): comparisons, `and`, `or`, `not`, `in`, `contains`, `startsWith`, `endsWith`, `matches`, `??`, `?.`, arithmetic, and `all`, `any`, `none`, `one`, `count`, `filter`, `find`, `len`, `type`, `int`, `float`, `lower`, `upper`, `trim`, `first`, `last`. A condition over a list sees its item alone (`#`, `.field`). It is type-checked when the job is stored. One that cannot be decided, such as for a field that is not there, fails the attempt too.
+	//
+	// Example: body.failed == 0 and body.state in ["done", "empty"]
+	SuccessWhen *string `json:"successWhen,omitempty"`
 
 	// Timeout Seconds for one call; the job's own `timeout` bounds it.
 	//
@@ -2028,11 +3218,36 @@ type HTTPConfig struct {
 	URL string `json:"url"`
 }
 
-// HTTPConfigMethod defines model for HTTPConfig.Method.
+// HTTPConfigAuthType Always `oidc`.
+type HTTPConfigAuthType string
+
+// HTTPConfigCompletion When the attempt ends: with the target's answer, or with a callback after it. With `callback` the call brings an address as `X-Callback-Url`; a target that answers 202 reports there, and any other answer ends the attempt as usual. Meanwhile the attempt takes no worker and counts against no limit of the tenant on what runs at once, but keeps its place among the job's `maxConcurrent` and its concurrency key. The job's `timeout` bounds the whole of it, this `timeout` the call.
+type HTTPConfigCompletion string
+
+// HTTPConfigMethod The method of the call.
 type HTTPConfigMethod string
+
+// JavascriptConfig The `config` of a job of type `javascript`. A null counts as absent. A trigger may override `parameters`, name by name.
+type JavascriptConfig struct {
+	// Parameters Handed to the script; at most 256 KiB.
+	//
+	// Example: {"url":"https://example.com/health"}
+	Parameters *map[string]interface{} `json:"parameters,omitempty"`
+
+	// Source An ES module whose default export is a function; at most 64 KiB. It is called with `parameters`, `executionId`, `jobId`, `attempt`, `scheduledAt`, `idempotencyKey` and `progress(percent, message)`, and what it returns, or its promise resolves to, is the result, as JSON. Beside the language there are `console`, `fetch`, `setTimeout` and `clearTimeout`. A script that cannot be read is refused, with line and column.
+	//
+	// Example: export default async ({ parameters }) => (await fetch(parameters.url)).status
+	Source string `json:"source"`
+
+	// Timeout Seconds for one run; the job's own `timeout` bounds it.
+	//
+	// Example: 30
+	Timeout *float64 `json:"timeout,omitempty"`
+}
 
 // Job A stored definition and what became of it.
 type Job struct {
+	// Calendars Calendars that each have to admit a scheduled time.
 	Calendars []JobCalendar `json:"calendars"`
 
 	// Cancelling How far the cancelling of a job's executions is; absent where nothing is being cancelled, and in lists.
@@ -2043,10 +3258,12 @@ type Job struct {
 	// Example: device-{{config.body.deviceId}}
 	ConcurrencyKey nullable.Nullable[string] `json:"concurrencyKey"`
 
-	// Config What to run: `HttpConfig` if `jobType` is `http`, `FunctionConfig` if it is `function`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body` and `parameters`, stands for a stored secret. The service stores credentials that a request holds encrypted and answers `***` instead: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused. Answers hold the rest as it was sent, apart from the order of names and white space.
+	// Config What to run: `HttpConfig` if `jobType` is `http`, `FunctionConfig` if it is `function`, `JavascriptConfig` if it is `javascript`, `CommandConfig` if it is `command`, `WasmConfig` if it is `wasm`, `RemoteConfig` if it is `remote`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body`, `parameters`, `environment` and `signingKeys`, stands for a stored secret; `{{run:attempt}}`, `{{run:executionId}}`, `{{run:jobId}}`, `{{run:scheduledAt}}` (RFC 3339, UTC) and `{{run:tenantId}}` for values of the run. The service stores credentials that a request holds encrypted and answers `***` instead: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused. Answers hold the rest as it was sent, apart from the order of names and white space.
 	//
 	// Example: {"method":"POST","url":"https://example.com/report"}
-	Config    JobConfig `json:"config"`
+	Config JobConfig `json:"config"`
+
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy The `sub` of the token that created it.
@@ -2054,58 +3271,85 @@ type Job struct {
 	// Example: ada
 	CreatedBy string `json:"createdBy"`
 
-	// CronExpression Example: 0 0 2 * * *
+	// CronExpression The cron expression of its schedule; null where another field says when it runs.
+	//
+	// Example: 0 0 2 * * *
 	CronExpression nullable.Nullable[string] `json:"cronExpression"`
 
-	// Description Example: Sends the report.
+	// Description For people.
+	//
+	// Example: Sends the report.
 	Description string `json:"description"`
 
-	// DisableAfterFailures Example: 3
+	// DisableAfterFailures After so many failed executions in a row the job becomes `inactive`; null: never.
+	//
+	// Example: 3
 	DisableAfterFailures nullable.Nullable[int] `json:"disableAfterFailures"`
 
 	// DstGap What happens to a local time that a clock change skips: `shift` runs it once, later by as much as the clock moved, `skip` does not run it. For expressions that name hours.
 	DstGap DstGap `json:"dstGap"`
 
 	// DstOverlap Which pass of a local time that comes twice runs. For expressions that name hours.
-	DstOverlap DstOverlap                   `json:"dstOverlap"`
-	EndDate    nullable.Nullable[time.Time] `json:"endDate"`
+	DstOverlap DstOverlap `json:"dstOverlap"`
+
+	// EndDate No run at or after this time.
+	EndDate nullable.Nullable[time.Time] `json:"endDate"`
 
 	// ExecutionCount How many scheduled times became executions.
 	//
 	// Example: 412
-	ExecutionCount int64              `json:"executionCount"`
-	ID             openapi_types.UUID `json:"id"`
+	ExecutionCount int64 `json:"executionCount"`
+
+	// ExecutionTimeout Seconds for an execution, over all its attempts; null: no bound.
+	//
+	// Example: 3600
+	ExecutionTimeout nullable.Nullable[int] `json:"executionTimeout"`
+
+	// ID The id of the job.
+	ID openapi_types.UUID `json:"id"`
 
 	// Interval As ISO 8601 duration, in the form of `PT1H30M` and `P1D`.
 	//
 	// Example: PT30S
 	Interval nullable.Nullable[string] `json:"interval"`
 
-	// JitterSeconds Example: 0
+	// JitterSeconds Seconds by which a run starts later than its slot, at most.
+	//
+	// Example: 0
 	JitterSeconds int `json:"jitterSeconds"`
 
-	// JobType `http` calls a URL, `function` runs a function.
+	// JobType `http` calls a URL, `function` runs a function of the worker, `javascript` a script that stands in the job, `command` a program, `wasm` a WebAssembly module that the tenant uploaded (`PUT /functions/{name}`), and `remote` a function of a worker of the tenant's own (`POST /remote-workers`).
 	JobType JobType `json:"jobType"`
 
-	// LastExecutionAt The scheduled time that was promoted last.
+	// LastExecutionAt When it last became an execution: the scheduled time, or the time of a trigger.
 	LastExecutionAt nullable.Nullable[time.Time] `json:"lastExecutionAt"`
 
-	// MaxConcurrent Example: 1
+	// MaxConcurrent How many executions may be active at once.
+	//
+	// Example: 1
 	MaxConcurrent int `json:"maxConcurrent"`
 
-	// MaxExecutions Example: 1000
+	// MaxExecutions After so many executions of its schedule the job becomes `inactive`; null: no bound.
+	//
+	// Example: 1000
 	MaxExecutions nullable.Nullable[int64] `json:"maxExecutions"`
 
-	// MisfireGraceSeconds Example: 60
+	// MisfireGraceSeconds Seconds by which a scheduled time may be promoted late and run as if it were on time.
+	//
+	// Example: 60
 	MisfireGraceSeconds int `json:"misfireGraceSeconds"`
 
-	// MisfireLimit Example: 10
+	// MisfireLimit How many late scheduled times run when the job catches up.
+	//
+	// Example: 10
 	MisfireLimit int `json:"misfireLimit"`
 
 	// MisfirePolicy What happens to scheduled times that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
 	MisfirePolicy MisfirePolicy `json:"misfirePolicy"`
 
-	// Name Example: nightly report
+	// Name For people.
+	//
+	// Example: nightly report
 	Name string `json:"name"`
 
 	// NextExecutionAt The next scheduled time; null while the schedule does not fire.
@@ -2114,13 +3358,17 @@ type Job struct {
 	// OverlapPolicy What happens to a scheduled time that comes while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
 	OverlapPolicy OverlapPolicy `json:"overlapPolicy"`
 
-	// OverlapQueueLimit Example: 100
+	// OverlapQueueLimit How many executions may wait for a place under `queue_all`.
+	//
+	// Example: 100
 	OverlapQueueLimit int `json:"overlapQueueLimit"`
 
 	// PausedUntil When the pause ends by itself.
 	PausedUntil nullable.Nullable[time.Time] `json:"pausedUntil"`
 
-	// Priority Example: 0
+	// Priority 9 goes first.
+	//
+	// Example: 0
 	Priority int `json:"priority"`
 
 	// ReconciledAt When the service last compared this job's scheduled times with its executions, which it does by samples.
@@ -2132,9 +3380,18 @@ type Job struct {
 	ReconciledDifference nullable.Nullable[int64] `json:"reconciledDifference"`
 
 	// RetryConfig When a failed attempt is made again. In answers every field is present.
-	RetryConfig RetryConfig                  `json:"retryConfig"`
-	RunAt       nullable.Nullable[time.Time] `json:"runAt"`
-	StartDate   nullable.Nullable[time.Time] `json:"startDate"`
+	RetryConfig RetryConfig `json:"retryConfig"`
+
+	// RunAt The only time at which it runs; null where another field says when.
+	RunAt nullable.Nullable[time.Time] `json:"runAt"`
+
+	// Set The set that owns it, see `POST /sets/{name}/plan`; null: none.
+	//
+	// Example: billing
+	Set nullable.Nullable[string] `json:"set"`
+
+	// StartDate No run before this time.
+	StartDate nullable.Nullable[time.Time] `json:"startDate"`
 
 	// Status `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule has ended, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
 	Status JobStatus `json:"status"`
@@ -2151,15 +3408,21 @@ type Job struct {
 	//
 	// Example: the warehouse is being migrated
 	StatusReason nullable.Nullable[string] `json:"statusReason"`
-	Tags         []string                  `json:"tags"`
-	TenantID     openapi_types.UUID        `json:"tenantId"`
+
+	// Tags Labels to find the job by.
+	Tags []string `json:"tags"`
+
+	// TenantID The tenant that it belongs to.
+	TenantID openapi_types.UUID `json:"tenantId"`
 
 	// Timeout Seconds for one attempt.
 	//
 	// Example: 300
 	Timeout int `json:"timeout"`
 
-	// Timezone Example: Asia/Shanghai
+	// Timezone The zone in which `cronExpression` is read.
+	//
+	// Example: Asia/Shanghai
 	Timezone string `json:"timezone"`
 
 	// Trigger `manual` if the job has no schedule, otherwise null.
@@ -2179,6 +3442,7 @@ type JobTrigger string
 
 // JobBatch defines model for JobBatch.
 type JobBatch struct {
+	// Jobs The definitions; either all of them are created or none.
 	Jobs []JobSpec `json:"jobs"`
 }
 
@@ -2194,20 +3458,29 @@ type JobBulk struct {
 	DryRun *bool `json:"dryRun,omitempty"`
 
 	// Filter Which jobs, newest first; all that is given has to fit. `tagMatch` says how `tags` are meant and is no condition by itself.
-	Filter *JobSelection         `json:"filter,omitempty"`
-	Ids    *[]openapi_types.UUID `json:"ids,omitempty"`
+	Filter *JobSelection `json:"filter,omitempty"`
 
-	// Limit How many items `filter` or `all` selects at most in this call.
+	// Ids The ids of the jobs.
+	Ids *[]openapi_types.UUID `json:"ids,omitempty"`
+
+	// Limit How many items `filter` or `all` selects at most in this call; for a trigger 1000 at most.
 	Limit *int `json:"limit,omitempty"`
 
-	// Reason For a pause and a stop, as in `PauseRequest` and `StopRequest`.
+	// MisfirePolicy For a resume, as in `ResumeRequest`; other verbs refuse it.
+	MisfirePolicy *JobBulkMisfirePolicy `json:"misfirePolicy,omitempty"`
+
+	// Reason For a pause, a stop and a deletion, as for one job.
 	//
 	// Example: the target is gone
 	Reason *string `json:"reason,omitempty"`
 }
 
+// JobBulkMisfirePolicy For a resume, as in `ResumeRequest`; other verbs refuse it.
+type JobBulkMisfirePolicy string
+
 // JobCalendar defines model for JobCalendar.
 type JobCalendar struct {
+	// CalendarID The id of the calendar.
 	CalendarID openapi_types.UUID `json:"calendarId"`
 
 	// Mode `exclude`: not within the calendar's days; `include`: only within them.
@@ -2230,17 +3503,24 @@ type JobCancelling struct {
 
 // JobComparison defines model for JobComparison.
 type JobComparison struct {
+	// Changes What differs, in the order of the fields; empty where nothing does.
 	Changes []Change `json:"changes"`
 
-	// From Example: 2
-	From  int                `json:"from"`
+	// From The number of the version that is compared.
+	//
+	// Example: 2
+	From int `json:"from"`
+
+	// JobID The id of the job.
 	JobID openapi_types.UUID `json:"jobId"`
 
-	// To Example: 3
+	// To The number of the version that it is compared with.
+	//
+	// Example: 3
 	To int `json:"to"`
 }
 
-// JobConfig What to run: `HttpConfig` if `jobType` is `http`, `FunctionConfig` if it is `function`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body` and `parameters`, stands for a stored secret. The service stores credentials that a request holds encrypted and answers `***` instead: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused. Answers hold the rest as it was sent, apart from the order of names and white space.
+// JobConfig What to run: `HttpConfig` if `jobType` is `http`, `FunctionConfig` if it is `function`, `JavascriptConfig` if it is `javascript`, `CommandConfig` if it is `command`, `WasmConfig` if it is `wasm`, `RemoteConfig` if it is `remote`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body`, `parameters`, `environment` and `signingKeys`, stands for a stored secret; `{{run:attempt}}`, `{{run:executionId}}`, `{{run:jobId}}`, `{{run:scheduledAt}}` (RFC 3339, UTC) and `{{run:tenantId}}` for values of the run. The service stores credentials that a request holds encrypted and answers `***` instead: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused. Answers hold the rest as it was sent, apart from the order of names and white space.
 //
 // Example: {"method":"POST","url":"https://example.com/report"}
 type JobConfig struct {
@@ -2249,13 +3529,21 @@ type JobConfig struct {
 
 // JobPage defines model for JobPage.
 type JobPage struct {
-	HasMore bool  `json:"hasMore"`
-	Items   []Job `json:"items"`
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The jobs of this page.
+	Items []Job `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+
+	// Total How many jobs the tenant has, on the first page of a list without conditions; null on others, because counting what fits would read all of it.
+	//
+	// Example: 120
+	Total nullable.Nullable[int] `json:"total"`
 }
 
 // JobPatch A part of a `JobSpec`, with null for what is to be removed.
@@ -2265,17 +3553,41 @@ type JobPatch = json.RawMessage
 
 // JobSelection Which jobs, newest first; all that is given has to fit. `tagMatch` says how `tags` are meant and is no condition by itself.
 type JobSelection struct {
-	CreatedBy *string    `json:"createdBy,omitempty"`
-	JobType   *[]JobType `json:"jobType,omitempty"`
+	// CreatedBy Jobs that this `sub` created.
+	CreatedBy *string `json:"createdBy,omitempty"`
+
+	// CreatedFrom Of `createdAt`, included.
+	CreatedFrom *time.Time `json:"createdFrom,omitempty"`
+
+	// CreatedTo Of `createdAt`, not included; after `createdFrom`.
+	CreatedTo *time.Time `json:"createdTo,omitempty"`
+
+	// JobType Jobs of one of these types.
+	JobType *[]JobType `json:"jobType,omitempty"`
+
+	// NextExecutionFrom Of `nextExecutionAt` of active jobs, included.
+	NextExecutionFrom *time.Time `json:"nextExecutionFrom,omitempty"`
+
+	// NextExecutionTo Of `nextExecutionAt` of active jobs, not included; after `nextExecutionFrom`.
+	NextExecutionTo *time.Time `json:"nextExecutionTo,omitempty"`
 
 	// Q In name or description, whatever its case.
-	Q        *string               `json:"q,omitempty"`
-	Status   *[]JobStatus          `json:"status,omitempty"`
+	Q *string `json:"q,omitempty"`
+
+	// Set Jobs of this set.
+	Set *string `json:"set,omitempty"`
+
+	// Status Jobs in one of these states.
+	Status *[]JobStatus `json:"status,omitempty"`
+
+	// TagMatch Whether a job must have `all` of `tags`, or `any` of them.
 	TagMatch *JobSelectionTagMatch `json:"tagMatch,omitempty"`
-	Tags     *[]string             `json:"tags,omitempty"`
+
+	// Tags Jobs with these tags.
+	Tags *[]string `json:"tags,omitempty"`
 }
 
-// JobSelectionTagMatch defines model for JobSelection.TagMatch.
+// JobSelectionTagMatch Whether a job must have `all` of `tags`, or `any` of them.
 type JobSelectionTagMatch string
 
 // JobSpec The definition of a job. Exactly one of `cronExpression`, `interval`, `runAt` and `trigger` is given.
@@ -2288,7 +3600,7 @@ type JobSpec struct {
 	// Example: device-{{config.body.deviceId}}
 	ConcurrencyKey nullable.Nullable[string] `json:"concurrencyKey,omitempty"`
 
-	// Config What to run: `HttpConfig` if `jobType` is `http`, `FunctionConfig` if it is `function`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body` and `parameters`, stands for a stored secret. The service stores credentials that a request holds encrypted and answers `***` instead: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused. Answers hold the rest as it was sent, apart from the order of names and white space.
+	// Config What to run: `HttpConfig` if `jobType` is `http`, `FunctionConfig` if it is `function`, `JavascriptConfig` if it is `javascript`, `CommandConfig` if it is `command`, `WasmConfig` if it is `wasm`, `RemoteConfig` if it is `remote`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body`, `parameters`, `environment` and `signingKeys`, stands for a stored secret; `{{run:attempt}}`, `{{run:executionId}}`, `{{run:jobId}}`, `{{run:scheduledAt}}` (RFC 3339, UTC) and `{{run:tenantId}}` for values of the run. The service stores credentials that a request holds encrypted and answers `***` instead: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused. Answers hold the rest as it was sent, apart from the order of names and white space.
 	//
 	// Example: {"method":"POST","url":"https://example.com/report"}
 	Config JobConfig `json:"config"`
@@ -2297,7 +3609,9 @@ type JobSpec struct {
 	//
 	// Example: 0 0 9 * * 1-5
 	CronExpression nullable.Nullable[string] `json:"cronExpression,omitempty"`
-	Description    *string                   `json:"description,omitempty"`
+
+	// Description For people.
+	Description *string `json:"description,omitempty"`
 
 	// DisableAfterFailures After so many failed executions in a row the job becomes `inactive` and says why; without it, never.
 	//
@@ -2313,6 +3627,11 @@ type JobSpec struct {
 	// EndDate No run at or after this time, which lies after `startDate`.
 	EndDate nullable.Nullable[time.Time] `json:"endDate,omitempty"`
 
+	// ExecutionTimeout Seconds that an execution may take from the start of its first attempt, over all attempts, the delays between them and the wait for a callback; without it there is no bound. An attempt never gets more than what is left, no attempt is made that would start later, and the execution ends with `TIMEOUT`.
+	//
+	// Example: 3600
+	ExecutionTimeout nullable.Nullable[int] `json:"executionTimeout,omitempty"`
+
 	// Interval Fixed distance between runs, 1 s to 366 days in whole milliseconds, as ISO 8601 duration without years and months (`PT30S`, `P1D`; a day is 24 hours) or Go duration (`30s`). Answered as ISO 8601 in one form, with days, hours, minutes and seconds: `90m` and `PT90M` are `PT1H30M`. It counts from the creation of the job, or from the change of the interval.
 	//
 	// Example: PT30S
@@ -2321,7 +3640,7 @@ type JobSpec struct {
 	// JitterSeconds Spreads the scheduled times: each run starts up to so many seconds after its slot, always the same for the same job and slot, and never as late as the next slot.
 	JitterSeconds *int `json:"jitterSeconds,omitempty"`
 
-	// JobType `http` calls a URL, `function` runs a function.
+	// JobType `http` calls a URL, `function` runs a function of the worker, `javascript` a script that stands in the job, `command` a program, `wasm` a WebAssembly module that the tenant uploaded (`PUT /functions/{name}`), and `remote` a function of a worker of the tenant's own (`POST /remote-workers`).
 	JobType JobType `json:"jobType"`
 
 	// MaxConcurrent How many executions of the job may be active at once; what happens beyond is `overlapPolicy`.
@@ -2332,7 +3651,7 @@ type JobSpec struct {
 	// Example: 1000
 	MaxExecutions nullable.Nullable[int64] `json:"maxExecutions,omitempty"`
 
-	// MisfireGraceSeconds A scheduled time that is promoted at most so late runs as if it were on time.
+	// MisfireGraceSeconds A scheduled time that is promoted at most so many seconds late runs as if it were on time.
 	MisfireGraceSeconds *int `json:"misfireGraceSeconds,omitempty"`
 
 	// MisfireLimit How many late scheduled times run when the job catches up; of more, the newest.
@@ -2365,7 +3684,9 @@ type JobSpec struct {
 
 	// StartDate No run before this time.
 	StartDate nullable.Nullable[time.Time] `json:"startDate,omitempty"`
-	Tags      *[]string                    `json:"tags,omitempty"`
+
+	// Tags Labels to find the job by, in lists and bulk calls.
+	Tags *[]string `json:"tags,omitempty"`
 
 	// Timeout Seconds that one attempt may take. Where it is left out, the server's `SCHEDULER_JOB_TIMEOUT_MS` at the time of the request: 300 unless the operator chose another.
 	//
@@ -2387,20 +3708,24 @@ type JobSpecTrigger string
 // JobStatus `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule has ended, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
 type JobStatus string
 
-// JobType `http` calls a URL, `function` runs a function.
+// JobType `http` calls a URL, `function` runs a function of the worker, `javascript` a script that stands in the job, `command` a program, `wasm` a WebAssembly module that the tenant uploaded (`PUT /functions/{name}`), and `remote` a function of a worker of the tenant's own (`POST /remote-workers`).
 type JobType string
 
 // JobValidation defines model for JobValidation.
 type JobValidation struct {
 	// Occurrences The next five occurrences that run, and those between them that do not.
-	Occurrences []Occurrence      `json:"occurrences"`
-	Warnings    []ScheduleWarning `json:"warnings"`
+	Occurrences []Occurrence `json:"occurrences"`
+
+	// Warnings What is allowed and probably not meant; empty where there is nothing.
+	Warnings []ScheduleWarning `json:"warnings"`
 }
 
 // JobVersion A version of a job.
 type JobVersion struct {
 	// Changes What it changed of the version before; empty for the first version, and where the one before is not kept any more.
-	Changes   []Change  `json:"changes"`
+	Changes []Change `json:"changes"`
+
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy The `sub` of who made it.
@@ -2409,22 +3734,29 @@ type JobVersion struct {
 	CreatedBy string `json:"createdBy"`
 
 	// Definition The definition of a job. Exactly one of `cronExpression`, `interval`, `runAt` and `trigger` is given.
-	Definition JobSpec            `json:"definition"`
-	JobID      openapi_types.UUID `json:"jobId"`
+	Definition JobSpec `json:"definition"`
+
+	// JobID The id of the job.
+	JobID openapi_types.UUID `json:"jobId"`
 
 	// RestoredFrom The version that it brought back.
 	//
 	// Example: 1
 	RestoredFrom nullable.Nullable[int] `json:"restoredFrom"`
 
-	// Version Example: 3
+	// Version The number of the version.
+	//
+	// Example: 3
 	Version int `json:"version"`
 }
 
 // JobVersionPage defines model for JobVersionPage.
 type JobVersionPage struct {
-	HasMore bool                `json:"hasMore"`
-	Items   []JobVersionSummary `json:"items"`
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The versions of this page.
+	Items []JobVersionSummary `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
 	//
@@ -2437,21 +3769,27 @@ type JobVersionSummary struct {
 	// ChangedFields The fields that differ from the version before, as paths with dots, in order; empty for the first version. Paths that would take more than 4 KiB are shortened to their first two names, or to their first one.
 	//
 	// Example: ["config.url","timezone"]
-	ChangedFields []string  `json:"changedFields"`
-	CreatedAt     time.Time `json:"createdAt"`
+	ChangedFields []string `json:"changedFields"`
+
+	// CreatedAt When it was created.
+	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy The `sub` of who made it.
 	//
 	// Example: ada
-	CreatedBy string             `json:"createdBy"`
-	JobID     openapi_types.UUID `json:"jobId"`
+	CreatedBy string `json:"createdBy"`
+
+	// JobID The id of the job.
+	JobID openapi_types.UUID `json:"jobId"`
 
 	// RestoredFrom The version that it brought back.
 	//
 	// Example: 1
 	RestoredFrom nullable.Nullable[int] `json:"restoredFrom"`
 
-	// Version Example: 3
+	// Version The number of the version.
+	//
+	// Example: 3
 	Version int `json:"version"`
 }
 
@@ -2465,12 +3803,14 @@ type Lane struct {
 	// Name Of priorities 7 to 9, 3 to 6, and 0 to 2.
 	Name LaneName `json:"name"`
 
-	// OldestWaitingSeconds How long the one that waits longest could have started.
+	// OldestWaitingSeconds For how many seconds the one that waits longest could have started.
 	//
 	// Example: 0.02
 	OldestWaitingSeconds float64 `json:"oldestWaitingSeconds"`
 
-	// Running Example: 1
+	// Running Executions that run.
+	//
+	// Example: 1
 	Running int64 `json:"running"`
 
 	// Waiting That could start now: they wait for a worker or for a place.
@@ -2484,7 +3824,7 @@ type LaneName string
 
 // LimitMet The limit that a request met; absent where it met none.
 type LimitMet struct {
-	// Name As in `TenantLimits`, or `keyRequestsPerSecond`, what one API key may make of the tenant's requests, or `authenticationFailures`, or `serviceRequestsPerSecond`, what a service may ask, or `connectionsAtOnce` and `heavyRequestsAtOnce`, what one tenant's requests may do at a time in each API process.
+	// Name As in `TenantLimits`, or `keyRequestsPerSecond`, what one API key may make of the tenant's requests, or `authenticationFailures`, or `serviceRequestsPerSecond`, what a service may ask, or `connectionsAtOnce`, `heavyRequestsAtOnce` and `logFollowersAtOnce`, what one tenant's requests may do at a time in each API process.
 	//
 	// Example: maxJobs
 	Name string `json:"name"`
@@ -2492,17 +3832,85 @@ type LimitMet struct {
 	// ResetAt When it is free again by itself, in whole seconds, as `Retry-After` has it; null where waiting does not help.
 	ResetAt nullable.Nullable[time.Time] `json:"resetAt"`
 
-	// Value Example: 100
+	// Value What is allowed, in the unit of the limit.
+	//
+	// Example: 100
 	Value int64 `json:"value"`
 }
 
 // Liveness defines model for Liveness.
 type Liveness struct {
+	// Status Always `alive`: the process answers.
 	Status LivenessStatus `json:"status"`
 }
 
-// LivenessStatus defines model for Liveness.Status.
+// LivenessStatus Always `alive`: the process answers.
 type LivenessStatus string
+
+// LogDropped defines model for LogDropped.
+type LogDropped struct {
+	// Bytes Bytes of their texts.
+	//
+	// Example: 1760000
+	Bytes int64 `json:"bytes"`
+
+	// Lines Lines.
+	//
+	// Example: 40000
+	Lines int `json:"lines"`
+}
+
+// LogLine A line of output, or with `dropped` what stands in the place of lines that were not kept.
+type LogLine struct {
+	// At When it was written, by the clock of the worker.
+	At time.Time `json:"at"`
+
+	// Attempt The attempt that wrote it.
+	//
+	// Example: 1
+	Attempt int `json:"attempt"`
+
+	// Continues The line was longer and goes on in the next of its stream.
+	Continues bool `json:"continues"`
+
+	// Dropped How much was not kept up to this number; null for a line.
+	Dropped nullable.Nullable[LogDropped] `json:"dropped"`
+
+	// ID Its place among the lines of the execution; a `cursor`.
+	//
+	// Example: 1.20
+	ID string `json:"id"`
+
+	// Number Its number among the lines of the attempt; lines that were not kept count.
+	//
+	// Example: 20
+	Number int `json:"number"`
+
+	// Stream Null with `dropped`.
+	Stream nullable.Nullable[LogStream] `json:"stream"`
+
+	// Text Without the end of the line; at most 8 KiB.
+	//
+	// Example: copied 4,200 rows
+	Text string `json:"text"`
+}
+
+// LogPage defines model for LogPage.
+type LogPage struct {
+	// HasMore Whether there is another page by now.
+	HasMore bool `json:"hasMore"`
+
+	// Items The lines of this page.
+	Items []LogLine `json:"items"`
+
+	// NextCursor For the next page; null where no further line was written by now.
+	//
+	// Example: 1.200
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// LogStream `stdout` and `stderr` are those of a command. `log` holds what a function or a script logged.
+type LogStream string
 
 // Metrics defines model for Metrics.
 type Metrics struct {
@@ -2513,7 +3921,9 @@ type Metrics struct {
 
 	// DurationMs How long the last attempts of executions that completed or failed took, in milliseconds; null if there are none. See `durationMs` of `GET /executions/stats`.
 	DurationMs nullable.Nullable[struct {
-		// Avg Example: 130.5
+		// Avg The mean, in milliseconds.
+		//
+		// Example: 130.5
 		Avg float64 `json:"avg"`
 	}] `json:"durationMs"`
 
@@ -2524,13 +3934,19 @@ type Metrics struct {
 
 	// Executions What executions came to since the service began to count, up to some 15 seconds before; it only grows.
 	Executions struct {
-		// Cancelled Example: 0
+		// Cancelled How many were cancelled.
+		//
+		// Example: 0
 		Cancelled int64 `json:"cancelled"`
 
-		// Completed Example: 400
+		// Completed How many completed.
+		//
+		// Example: 400
 		Completed int64 `json:"completed"`
 
-		// Failed Example: 1
+		// Failed How many failed.
+		//
+		// Example: 1
 		Failed int64 `json:"failed"`
 
 		// Retried That took more than one attempt.
@@ -2553,14 +3969,22 @@ type Metrics struct {
 		// Example: 32
 		Total int64 `json:"total"`
 	} `json:"executions"`
+
+	// Jobs Jobs by state.
 	Jobs struct {
-		// Active Example: 118
+		// Active Jobs whose schedule fires.
+		//
+		// Example: 118
 		Active int64 `json:"active"`
 
-		// Paused Example: 2
+		// Paused Paused jobs.
+		//
+		// Example: 2
 		Paused int64 `json:"paused"`
 
-		// Total Example: 32
+		// Total All jobs, deleted ones left out.
+		//
+		// Example: 32
 		Total int64 `json:"total"`
 	} `json:"jobs"`
 
@@ -2597,13 +4021,19 @@ type MetricsCount struct {
 
 	// Executions What executions came to since the service began to count, up to some 15 seconds before; it only grows.
 	Executions struct {
-		// Cancelled Example: 0
+		// Cancelled How many were cancelled.
+		//
+		// Example: 0
 		Cancelled int64 `json:"cancelled"`
 
-		// Completed Example: 400
+		// Completed How many completed.
+		//
+		// Example: 400
 		Completed int64 `json:"completed"`
 
-		// Failed Example: 1
+		// Failed How many failed.
+		//
+		// Example: 1
 		Failed int64 `json:"failed"`
 
 		// Retried That took more than one attempt.
@@ -2626,14 +4056,22 @@ type MetricsCount struct {
 		// Example: 32
 		Total int64 `json:"total"`
 	} `json:"executions"`
+
+	// Jobs Jobs by state.
 	Jobs struct {
-		// Active Example: 118
+		// Active Jobs whose schedule fires.
+		//
+		// Example: 118
 		Active int64 `json:"active"`
 
-		// Paused Example: 2
+		// Paused Paused jobs.
+		//
+		// Example: 2
 		Paused int64 `json:"paused"`
 
-		// Total Example: 32
+		// Total All jobs, deleted ones left out.
+		//
+		// Example: 32
 		Total int64 `json:"total"`
 	} `json:"jobs"`
 
@@ -2653,6 +4091,7 @@ type MetricsCount struct {
 
 // MetricsHistory defines model for MetricsHistory.
 type MetricsHistory struct {
+	// Items The measurements, oldest first.
 	Items []MetricsCount `json:"items"`
 }
 
@@ -2661,14 +4100,19 @@ type MisfirePolicy string
 
 // NewAPIKey defines model for NewApiKey.
 type NewAPIKey struct {
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy The `sub` of who made it.
 	//
 	// Example: ada
-	CreatedBy string                       `json:"createdBy"`
+	CreatedBy string `json:"createdBy"`
+
+	// ExpiresAt When the key stops working; null: never.
 	ExpiresAt nullable.Nullable[time.Time] `json:"expiresAt"`
-	ID        openapi_types.UUID           `json:"id"`
+
+	// ID The id of the API key.
+	ID openapi_types.UUID `json:"id"`
 
 	// Key The key, shown this once; send it as `Authorization: Bearer`.
 	//
@@ -2678,7 +4122,9 @@ type NewAPIKey struct {
 	// LastUsedAt When it was used last, to the minute; null: never.
 	LastUsedAt nullable.Nullable[time.Time] `json:"lastUsedAt"`
 
-	// Name Example: nightly report
+	// Name What the key is for.
+	//
+	// Example: nightly report
 	Name string `json:"name"`
 
 	// Prefix How the key begins, to tell it by; what `rotate` makes begins the same.
@@ -2688,14 +4134,106 @@ type NewAPIKey struct {
 
 	// RotatedAt When the key was replaced last.
 	RotatedAt nullable.Nullable[time.Time] `json:"rotatedAt"`
-	Scopes    []Permission                 `json:"scopes"`
-	TenantID  openapi_types.UUID           `json:"tenantId"`
+
+	// Scopes What the key may do.
+	Scopes []Permission `json:"scopes"`
+
+	// TenantID The tenant that it belongs to.
+	TenantID openapi_types.UUID `json:"tenantId"`
+}
+
+// NewNotification defines model for NewNotification.
+type NewNotification struct {
+	// CreatedAt When it was created.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy The `sub` of who made it.
+	//
+	// Example: ada
+	CreatedBy string `json:"createdBy"`
+
+	// DisabledReason Why it was disabled by itself; empty where it was not.
+	//
+	// Example:
+	DisabledReason string `json:"disabledReason"`
+
+	// DroppedEvents How many events were not told because 10,000 messages of the tenant waited already.
+	//
+	// Example: 0
+	DroppedEvents int64 `json:"droppedEvents"`
+
+	// Enabled Whether events are told. It becomes false by itself when the receiver answers 410, or took nothing for three days.
+	Enabled bool `json:"enabled"`
+
+	// Events What is told.
+	Events []NotificationEventType `json:"events"`
+
+	// FailingSince When the first of the attempts was that failed in a row; null where the last one did not fail.
+	FailingSince nullable.Nullable[time.Time] `json:"failingSince"`
+
+	// GroupMinutes At most one message in so many minutes; 0 means a message for each event.
+	//
+	// Example: 10
+	GroupMinutes int `json:"groupMinutes"`
+
+	// ID The id of the notification.
+	ID openapi_types.UUID `json:"id"`
+
+	// JobIds Only of these jobs; none means every job.
+	JobIds []openapi_types.UUID `json:"jobIds"`
+
+	// Kind How it is told: `webhook`, a signed POST with JSON; `slack`, a POST in the form of Slack's incoming webhooks, which other chats read too; `email`, a message in plain text to the addresses of `to`, through the installation's mail server.
+	Kind NotificationKind `json:"kind"`
+
+	// Name Unique within the tenant.
+	//
+	// Example: on call
+	Name string `json:"name"`
+
+	// PreviousSecretUntil Until when messages are signed with the secret before the last rotation too; null where they are not.
+	PreviousSecretUntil nullable.Nullable[time.Time] `json:"previousSecretUntil"`
+
+	// QuietHours A time of each day in which nothing is told. Events are held and told together at its end; without it, none are held.
+	QuietHours *QuietHours `json:"quietHours,omitempty"`
+
+	// Secret What messages are signed with, shown this once, in the form of Standard Webhooks; null for kinds that are not signed.
+	//
+	// Example: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
+	Secret nullable.Nullable[string] `json:"secret"`
+
+	// Tags Only of jobs with one of these tags; none means every job.
+	Tags []string `json:"tags"`
+
+	// TenantID The tenant that it belongs to.
+	TenantID openapi_types.UUID `json:"tenantId"`
+
+	// To The addresses of kind `email`.
+	To []string `json:"to"`
+
+	// UpdatedAt When it last changed.
+	UpdatedAt time.Time `json:"updatedAt"`
+
+	// URL Where messages go; of kind `slack` without the path.
+	//
+	// Example: https://example.com/hooks/scheduler
+	URL string `json:"url"`
+
+	// Version Counts the changes; the `ETag` begins with it.
+	//
+	// Example: 3
+	Version int `json:"version"`
 }
 
 // NewTenant defines model for NewTenant.
 type NewTenant struct {
+	// AllowedHosts Hosts that jobs and other calls of the tenant may go to, redirects included: names, names with `*.` for all below, and addresses; none means any. Checked when a job is stored, and again for each call; a change holds within 5 seconds.
+	AllowedHosts *[]string `json:"allowedHosts,omitempty"`
+
 	// AllowedIps Networks (CIDR) that API calls of the tenant may come from; none means any.
 	AllowedIps *[]string `json:"allowedIps,omitempty"`
+
+	// AllowedOrigins Origins whose pages may call the API for the tenant, of those that the installation admits (`CORS_ORIGINS`); none means all of those.
+	AllowedOrigins *[]string `json:"allowedOrigins,omitempty"`
 
 	// ID As the auth service names it; a new one where it is left out.
 	ID *openapi_types.UUID `json:"id,omitempty"`
@@ -2703,14 +4241,433 @@ type NewTenant struct {
 	// Limits What a tenant may have. Null, or nothing, means what the operator configured for all.
 	Limits *TenantLimits `json:"limits,omitempty"`
 
-	// Name Example: Example Ltd
+	// Name For people.
+	//
+	// Example: Example Ltd
 	Name string `json:"name"`
+}
+
+// Notification A stored notification.
+type Notification struct {
+	// CreatedAt When it was created.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy The `sub` of who made it.
+	//
+	// Example: ada
+	CreatedBy string `json:"createdBy"`
+
+	// DisabledReason Why it was disabled by itself; empty where it was not.
+	//
+	// Example:
+	DisabledReason string `json:"disabledReason"`
+
+	// DroppedEvents How many events were not told because 10,000 messages of the tenant waited already.
+	//
+	// Example: 0
+	DroppedEvents int64 `json:"droppedEvents"`
+
+	// Enabled Whether events are told. It becomes false by itself when the receiver answers 410, or took nothing for three days.
+	Enabled bool `json:"enabled"`
+
+	// Events What is told.
+	Events []NotificationEventType `json:"events"`
+
+	// FailingSince When the first of the attempts was that failed in a row; null where the last one did not fail.
+	FailingSince nullable.Nullable[time.Time] `json:"failingSince"`
+
+	// GroupMinutes At most one message in so many minutes; 0 means a message for each event.
+	//
+	// Example: 10
+	GroupMinutes int `json:"groupMinutes"`
+
+	// ID The id of the notification.
+	ID openapi_types.UUID `json:"id"`
+
+	// JobIds Only of these jobs; none means every job.
+	JobIds []openapi_types.UUID `json:"jobIds"`
+
+	// Kind How it is told: `webhook`, a signed POST with JSON; `slack`, a POST in the form of Slack's incoming webhooks, which other chats read too; `email`, a message in plain text to the addresses of `to`, through the installation's mail server.
+	Kind NotificationKind `json:"kind"`
+
+	// Name Unique within the tenant.
+	//
+	// Example: on call
+	Name string `json:"name"`
+
+	// PreviousSecretUntil Until when messages are signed with the secret before the last rotation too; null where they are not.
+	PreviousSecretUntil nullable.Nullable[time.Time] `json:"previousSecretUntil"`
+
+	// QuietHours A time of each day in which nothing is told. Events are held and told together at its end; without it, none are held.
+	QuietHours *QuietHours `json:"quietHours,omitempty"`
+
+	// Tags Only of jobs with one of these tags; none means every job.
+	Tags []string `json:"tags"`
+
+	// TenantID The tenant that it belongs to.
+	TenantID openapi_types.UUID `json:"tenantId"`
+
+	// To The addresses of kind `email`.
+	To []string `json:"to"`
+
+	// UpdatedAt When it last changed.
+	UpdatedAt time.Time `json:"updatedAt"`
+
+	// URL Where messages go; of kind `slack` without the path.
+	//
+	// Example: https://example.com/hooks/scheduler
+	URL string `json:"url"`
+
+	// Version Counts the changes; the `ETag` begins with it.
+	//
+	// Example: 3
+	Version int `json:"version"`
+}
+
+// NotificationDelivery A message, and what became of it.
+type NotificationDelivery struct {
+	// Attempts How often it was tried.
+	//
+	// Example: 1
+	Attempts int `json:"attempts"`
+
+	// CreatedAt When it was made.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// Error Why the last attempt failed; empty where it did not.
+	//
+	// Example:
+	Error string `json:"error"`
+
+	// EventCount How many events it tells.
+	//
+	// Example: 1
+	EventCount int `json:"eventCount"`
+
+	// Events The events, at most the first 50.
+	Events []NotificationEvent `json:"events"`
+
+	// FinishedAt When it was delivered or failed; null before.
+	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
+
+	// ID The id of the delivery; the header `webhook-id` of its messages.
+	ID openapi_types.UUID `json:"id"`
+
+	// LastAttemptAt When it was tried last; null before.
+	LastAttemptAt nullable.Nullable[time.Time] `json:"lastAttemptAt"`
+
+	// NextAttemptAt When it is tried next; null once it is finished.
+	NextAttemptAt nullable.Nullable[time.Time] `json:"nextAttemptAt"`
+
+	// NotificationID The notification.
+	NotificationID openapi_types.UUID `json:"notificationId"`
+
+	// ResponseExcerpt The beginning of the last answer's body.
+	//
+	// Example: ok
+	ResponseExcerpt string `json:"responseExcerpt"`
+
+	// ResponseStatus The status of the last answer; null where there was none.
+	//
+	// Example: 200
+	ResponseStatus nullable.Nullable[int] `json:"responseStatus"`
+
+	// Status `pending`: it waits, for its first attempt or the next one; `delivered`: the receiver took it; `failed`: nothing tries it again by itself.
+	Status NotificationDeliveryStatus `json:"status"`
+}
+
+// NotificationDeliveryPage defines model for NotificationDeliveryPage.
+type NotificationDeliveryPage struct {
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The deliveries of this page.
+	Items []NotificationDelivery `json:"items"`
+
+	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// NotificationDeliveryStatus `pending`: it waits, for its first attempt or the next one; `delivered`: the receiver took it; `failed`: nothing tries it again by itself.
+type NotificationDeliveryStatus string
+
+// NotificationEvent Something that happened. The fields that do not belong to its type are absent.
+type NotificationEvent struct {
+	// At When it happened.
+	At time.Time `json:"at"`
+
+	// Attempt Which attempt was the last.
+	//
+	// Example: 3
+	Attempt *int `json:"attempt,omitempty"`
+
+	// DurationMs Milliseconds that this attempt took.
+	//
+	// Example: 1520
+	DurationMs *int64 `json:"durationMs,omitempty"`
+
+	// ErrorMessage The error, its first 1,000 characters.
+	//
+	// Example: connection refused
+	ErrorMessage *string `json:"errorMessage,omitempty"`
+
+	// ErrorType The type of the error, see executions.
+	//
+	// Example: NETWORK_ERROR
+	ErrorType *string `json:"errorType,omitempty"`
+
+	// ExecutionID The execution that it is about.
+	ExecutionID *openapi_types.UUID `json:"executionId,omitempty"`
+
+	// FailingSince When the first of these ended.
+	FailingSince *time.Time `json:"failingSince,omitempty"`
+
+	// Failures How many executions failed in a row.
+	//
+	// Example: 4
+	Failures *int64 `json:"failures,omitempty"`
+
+	// ID The same for the same event, in every message: a receiver that has seen it leaves it out.
+	ID openapi_types.UUID `json:"id"`
+
+	// JobID The job.
+	JobID *openapi_types.UUID `json:"jobId,omitempty"`
+
+	// JobName Its name, as it was told.
+	//
+	// Example: nightly report
+	JobName *string `json:"jobName,omitempty"`
+
+	// MissedCount How many scheduled times were missed.
+	//
+	// Example: 12
+	MissedCount *int64 `json:"missedCount,omitempty"`
+
+	// MissedUntil The last of them.
+	MissedUntil *time.Time `json:"missedUntil,omitempty"`
+
+	// Reason Why they were missed or skipped, or why the job was disabled.
+	//
+	// Example: 10 executions in a row failed
+	Reason *string `json:"reason,omitempty"`
+
+	// ScheduledAt The scheduled time of the execution, or the first of those that were missed.
+	ScheduledAt *time.Time `json:"scheduledAt,omitempty"`
+
+	// Type A `NotificationEventType`, or `notification.test`.
+	//
+	// Example: job.failed
+	Type string `json:"type"`
+
+	// UsualDurationMs Milliseconds that executions of this job usually take, of a slow one.
+	//
+	// Example: 410
+	UsualDurationMs *int64 `json:"usualDurationMs,omitempty"`
+}
+
+// NotificationEventType What happened. `job.failed`: an execution failed for good, and the one before it had not; `job.recovered`: one completed after that; `job.disabled`: the job became inactive by itself; `execution.failed`: each execution that failed for good; `execution.missed`: scheduled times did not run, see the misfire policy; `execution.skipped`: one did not run because of the overlap policy; `execution.slow`: an execution completed and took more than three times as long as usual, and the one before it had not.
+type NotificationEventType string
+
+// NotificationKind How it is told: `webhook`, a signed POST with JSON; `slack`, a POST in the form of Slack's incoming webhooks, which other chats read too; `email`, a message in plain text to the addresses of `to`, through the installation's mail server.
+type NotificationKind string
+
+// NotificationPage defines model for NotificationPage.
+type NotificationPage struct {
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The notifications of this page.
+	Items []Notification `json:"items"`
+
+	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// NotificationSpec What a tenant may say of a notification.
+type NotificationSpec struct {
+	// Enabled Whether events are told. What waits while it is false is sent when it is true again.
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// Events What is told.
+	Events []NotificationEventType `json:"events"`
+
+	// GroupMinutes At most one message in so many minutes: what happens after one is told together in the next, which lists the first 50 events and counts all. 0 means a message for each event.
+	//
+	// Example: 10
+	GroupMinutes *int `json:"groupMinutes,omitempty"`
+
+	// JobIds Only of these jobs; none means every job.
+	JobIds *[]openapi_types.UUID `json:"jobIds,omitempty"`
+
+	// Kind How it is told: `webhook`, a signed POST with JSON; `slack`, a POST in the form of Slack's incoming webhooks, which other chats read too; `email`, a message in plain text to the addresses of `to`, through the installation's mail server.
+	Kind NotificationKind `json:"kind"`
+
+	// Name Unique within the tenant.
+	//
+	// Example: on call
+	Name string `json:"name"`
+
+	// QuietHours A time of each day in which nothing is told. Events are held and told together at its end; without it, none are held.
+	QuietHours *QuietHours `json:"quietHours,omitempty"`
+
+	// Tags Only of jobs with one of these tags; none means every job. With `jobIds` too, a job has to fit both.
+	Tags *[]string `json:"tags,omitempty"`
+
+	// To The addresses of kind `email`.
+	To *[]string `json:"to,omitempty"`
+
+	// URL Where messages go, over https or http. Private addresses are refused unless the operator allows them, and redirects are not followed. For kind `slack` it is secret: it is stored encrypted and shown without its path.
+	//
+	// Example: https://example.com/hooks/scheduler
+	URL *string `json:"url,omitempty"`
+}
+
+// Objective An objective and how it stands: executions that ended after `windowFrom` and up to `countedTo`, counted by their records. A burn rate is how many times as many were bad as the target admits: at 1 the budget of a window lasts exactly that long. Shares and rates are null without any execution.
+type Objective struct {
+	// Bad Executions that did not.
+	//
+	// Example: 50
+	Bad int64 `json:"bad"`
+
+	// BudgetLeft The share of the error budget that is left; negative where more was bad than may be.
+	//
+	// Example: 0.5
+	BudgetLeft nullable.Nullable[float64] `json:"budgetLeft"`
+
+	// BurnRate The burn rate over the window.
+	//
+	// Example: 0.5
+	BurnRate nullable.Nullable[float64] `json:"burnRate"`
+
+	// BurnRateHour The burn rate over the last hour, in whole five minutes.
+	//
+	// Example: 0.4
+	BurnRateHour nullable.Nullable[float64] `json:"burnRateHour"`
+
+	// BurnRateSixHours The burn rate over the last six hours, likewise.
+	//
+	// Example: 0.6
+	BurnRateSixHours nullable.Nullable[float64] `json:"burnRateSixHours"`
+
+	// CountedTo Up to when executions are counted; some 30 seconds ago.
+	CountedTo time.Time `json:"countedTo"`
+
+	// CreatedAt When it was made; it counts what ended since.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy Who made it.
+	//
+	// Example: ada
+	CreatedBy string `json:"createdBy"`
+
+	// Good Executions that met the objective.
+	//
+	// Example: 99950
+	Good int64 `json:"good"`
+
+	// ID The id of the objective.
+	ID openapi_types.UUID `json:"id"`
+
+	// JobID The job whose executions count; null where it is a tag.
+	JobID nullable.Nullable[openapi_types.UUID] `json:"jobId"`
+
+	// Kind `success`: executions complete; those that neither completed nor failed do not count. `onTime`: executions of scheduled times start at most `thresholdMs` after them; a missed scheduled time counts as bad, unless the job was paused then, and one that the overlap policy skipped does not count.
+	//
+	// Example: onTime
+	Kind ObjectiveKind `json:"kind"`
+
+	// Name For people.
+	//
+	// Example: reports start on time
+	Name string `json:"name"`
+
+	// Share The share of good ones.
+	//
+	// Example: 0.9995
+	Share nullable.Nullable[float64] `json:"share"`
+
+	// Tag The tag of the jobs whose executions count; null where it is a job.
+	//
+	// Example: report
+	Tag nullable.Nullable[string] `json:"tag"`
+
+	// Target The share of executions that has to be good.
+	//
+	// Example: 0.999
+	Target float64 `json:"target"`
+
+	// ThresholdMs How late a start may be that is on time, in milliseconds; null of `success`.
+	//
+	// Example: 5000
+	ThresholdMs nullable.Nullable[int] `json:"thresholdMs"`
+
+	// WindowDays For how many days the share is computed.
+	//
+	// Example: 30
+	WindowDays int `json:"windowDays"`
+
+	// WindowFrom The beginning of the window, a whole hour, or the time when the objective was made.
+	WindowFrom time.Time `json:"windowFrom"`
+}
+
+// ObjectiveKind `success`: executions complete; those that neither completed nor failed do not count. `onTime`: executions of scheduled times start at most `thresholdMs` after them; a missed scheduled time counts as bad, unless the job was paused then, and one that the overlap policy skipped does not count.
+//
+// Example: onTime
+type ObjectiveKind string
+
+// ObjectiveList defines model for ObjectiveList.
+type ObjectiveList struct {
+	// Items The objectives.
+	Items []Objective `json:"items"`
+}
+
+// ObjectiveSpec What somebody asks for; `jobId` or `tag` says of which executions.
+type ObjectiveSpec struct {
+	// JobID The job whose executions count.
+	JobID *openapi_types.UUID `json:"jobId,omitempty"`
+
+	// Kind `success`: executions complete; those that neither completed nor failed do not count. `onTime`: executions of scheduled times start at most `thresholdMs` after them; a missed scheduled time counts as bad, unless the job was paused then, and one that the overlap policy skipped does not count.
+	//
+	// Example: onTime
+	Kind ObjectiveKind `json:"kind"`
+
+	// Name For people.
+	//
+	// Example: reports start on time
+	Name string `json:"name"`
+
+	// Tag Executions count of jobs that have this tag when they are counted.
+	//
+	// Example: report
+	Tag *string `json:"tag,omitempty"`
+
+	// Target The share of executions that has to be good.
+	//
+	// Example: 0.999
+	Target float64 `json:"target"`
+
+	// ThresholdMs How late a start may be that is on time, in milliseconds; for `onTime`, and only there.
+	//
+	// Example: 5000
+	ThresholdMs *int `json:"thresholdMs,omitempty"`
+
+	// WindowDays For how many days the share is computed.
+	//
+	// Example: 30
+	WindowDays *int `json:"windowDays,omitempty"`
 }
 
 // Occurrence A time that the schedule names, whether the job runs then or not.
 type Occurrence struct {
+	// ClockChange What a clock change does to it; null where none does.
 	ClockChange nullable.Nullable[ClockChange] `json:"clockChange"`
-	DropReason  nullable.Nullable[DropReason]  `json:"dropReason"`
+
+	// DropReason Why it does not run; null where it does.
+	DropReason nullable.Nullable[DropReason] `json:"dropReason"`
 
 	// JitterSeconds Seconds from `nominalAt` to `scheduledAt`.
 	//
@@ -2754,21 +4711,40 @@ type PauseRequest struct {
 // Example: jobs:read
 type Permission = string
 
+// ProgressReport How far an attempt is.
+type ProgressReport struct {
+	// Message With what the attempt is busy, shown as `progressMessage`; of more than 200 bytes the first are kept. Left out or empty, the last message stays.
+	//
+	// Example: copying orders
+	Message *string `json:"message,omitempty"`
+
+	// Progress In percent.
+	//
+	// Example: 40
+	Progress int `json:"progress"`
+}
+
 // Queues defines model for Queues.
 type Queues struct {
 	// Backend What workers learn from what to run.
 	Backend QueuesBackend `json:"backend"`
-	Lanes   []Lane        `json:"lanes"`
+
+	// Lanes The lanes, from the highest priority to the lowest.
+	Lanes []Lane `json:"lanes"`
 
 	// Service Of all tenants, some seconds old; null unless a platform administrator asks.
 	Service nullable.Nullable[struct {
 		// Hints Hints in Redis by lane; empty without it.
 		Hints map[string]int64 `json:"hints"`
 
-		// Running Example: 1
+		// Running Executions that run; null where it is not known.
+		//
+		// Example: 1
 		Running nullable.Nullable[int64] `json:"running"`
 
-		// Waiting Example: 4
+		// Waiting Executions that wait; null where it is not known.
+		//
+		// Example: 4
 		Waiting nullable.Nullable[int64] `json:"waiting"`
 	}] `json:"service"`
 }
@@ -2776,15 +4752,274 @@ type Queues struct {
 // QueuesBackend What workers learn from what to run.
 type QueuesBackend string
 
+// QuietHours A time of each day in which nothing is told. Events are held and told together at its end; without it, none are held.
+type QuietHours struct {
+	// From Its beginning on the clock of the zone.
+	//
+	// Example: 22:00
+	From string `json:"from"`
+
+	// Timezone IANA name of the zone.
+	//
+	// Example: Europe/Berlin
+	Timezone string `json:"timezone"`
+
+	// To Its end, on the next day where it is before `from`.
+	//
+	// Example: 07:00
+	To string `json:"to"`
+}
+
 // Readiness defines model for Readiness.
 type Readiness struct {
 	// Reasons Why it is not ready; empty where it is.
-	Reasons []string        `json:"reasons"`
-	Status  ReadinessStatus `json:"status"`
+	Reasons []string `json:"reasons"`
+
+	// Status Whether the process should get requests.
+	Status ReadinessStatus `json:"status"`
 }
 
-// ReadinessStatus defines model for Readiness.Status.
+// ReadinessStatus Whether the process should get requests.
 type ReadinessStatus string
+
+// RecentRun defines model for RecentRun.
+type RecentRun struct {
+	// DurationMs Milliseconds that its last attempt took; null where none ended.
+	//
+	// Example: 12.5
+	DurationMs nullable.Nullable[float64] `json:"durationMs"`
+
+	// ID The execution.
+	ID openapi_types.UUID `json:"id"`
+
+	// ScheduledAt Its scheduled time.
+	ScheduledAt time.Time `json:"scheduledAt"`
+
+	// Status `pending` waits for a worker, `retrying` for its next attempt. An execution that ran and whose outcome the database refuses to store is `pending` too, with `waitingOn.reason` `storage`. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
+	Status ExecutionStatus `json:"status"`
+}
+
+// RecentRuns defines model for RecentRuns.
+type RecentRuns struct {
+	// Items One for each `jobId`, in their order.
+	Items []RecentRunsOfJob `json:"items"`
+}
+
+// RecentRunsOfJob defines model for RecentRunsOfJob.
+type RecentRunsOfJob struct {
+	// JobID The job.
+	JobID openapi_types.UUID `json:"jobId"`
+
+	// Runs Newest first by `scheduledAt`.
+	Runs []RecentRun `json:"runs"`
+}
+
+// RemoteAttemptStatus `running` goes on. `cancelling`: somebody asked for its end; the worker stops it and reports any end, and the execution is `cancelled`. After `leaseSeconds` it is without. `ended`: it is no longer the worker's, for instance because it took too long; a report changes nothing.
+type RemoteAttemptStatus string
+
+// RemoteClaim What a worker asks for.
+type RemoteClaim struct {
+	// Most Executions that it has room for; it gets no more than its `slots`.
+	//
+	// Example: 4
+	Most *int `json:"most,omitempty"`
+
+	// WaitSeconds Seconds that the answer may wait for the first of them.
+	//
+	// Example: 10
+	WaitSeconds *int `json:"waitSeconds,omitempty"`
+}
+
+// RemoteClaimed defines model for RemoteClaimed.
+type RemoteClaimed struct {
+	// Executions What the worker runs now.
+	Executions []RemoteExecution `json:"executions"`
+}
+
+// RemoteConfig The `config` of a job of type `remote`. A null counts as absent. A trigger may override `parameters`, name by name. Secrets in `parameters` are put in when a worker claims the execution.
+type RemoteConfig struct {
+	// FunctionName A function that a worker of the tenant registered.
+	//
+	// Example: send-invoice
+	FunctionName string `json:"functionName"`
+
+	// Parameters Handed to the worker; at most 256 KiB, and of the function's schema.
+	//
+	// Example: {"month":"2026-03"}
+	Parameters *map[string]interface{} `json:"parameters,omitempty"`
+}
+
+// RemoteExecution An execution that was claimed.
+type RemoteExecution struct {
+	// Attempt Counts from 1.
+	//
+	// Example: 1
+	Attempt int `json:"attempt"`
+
+	// ExecutionID The id of the execution.
+	ExecutionID openapi_types.UUID `json:"executionId"`
+
+	// FunctionName What to run.
+	//
+	// Example: send-invoice
+	FunctionName string `json:"functionName"`
+
+	// IdempotencyKey The same in every attempt of the execution: de-duplicate on it.
+	//
+	// Example: 0192f0a1-7b3c-8d4e-8f5a-6b7c8d9e0f10
+	IdempotencyKey string `json:"idempotencyKey"`
+
+	// JobID The id of the job.
+	JobID openapi_types.UUID `json:"jobId"`
+
+	// JobName The name of the job.
+	//
+	// Example: invoices of the month
+	JobName string `json:"jobName"`
+
+	// MaxAttempts How many there may be.
+	//
+	// Example: 4
+	MaxAttempts int `json:"maxAttempts"`
+
+	// Parameters The parameters of the job, with those of the trigger set over them; null where there are none.
+	//
+	// Example: {"month":"2026-03"}
+	Parameters nullable.Nullable[map[string]interface{}] `json:"parameters"`
+
+	// ScheduledAt The scheduled time, the same in every attempt.
+	ScheduledAt time.Time `json:"scheduledAt"`
+
+	// TimeoutSeconds Seconds that the attempt may take from its claim on. Then it ends as `TIMEOUT`.
+	//
+	// Example: 300
+	TimeoutSeconds float64 `json:"timeoutSeconds"`
+
+	// Token Opens this attempt for reports; a secret.
+	//
+	// Example: AZLwoXs8fU6PWmt8jZ4PEAABAZLwoXs8fU6PWmt8jZ4PEA
+	Token string `json:"token"`
+
+	// TriggerType What made the execution.
+	TriggerType TriggerType `json:"triggerType"`
+}
+
+// RemoteFunction A function that a worker has.
+type RemoteFunction struct {
+	// Description For people.
+	//
+	// Example: Sends the invoice of a month.
+	Description *string `json:"description,omitempty"`
+
+	// Name By which jobs call it.
+	//
+	// Example: send-invoice
+	Name string `json:"name"`
+
+	// Parameters The JSON schema of its parameters, at most 32 KiB; left out, it takes any. Of JSON Schema these words count: `type`, `properties`, `required`, `additionalProperties` (of a map), `items`, `enum`, `format` (`date-time`), `minimum`, `maximum`, `maxLength`; others are passed over.
+	//
+	// Example: {"properties":{"month":{"type":"string"}},"required":["month"],"type":"object"}
+	Parameters *map[string]interface{} `json:"parameters,omitempty"`
+}
+
+// RemoteHeartbeat A worker's sign of life.
+type RemoteHeartbeat struct {
+	// Tokens The tokens of the attempts that it runs.
+	Tokens *[]string `json:"tokens,omitempty"`
+}
+
+// RemoteHeartbeatAnswer defines model for RemoteHeartbeatAnswer.
+type RemoteHeartbeatAnswer struct {
+	// Attempts Of each attempt, in the order of `tokens`, where it stands.
+	Attempts []RemoteAttemptStatus `json:"attempts"`
+}
+
+// RemoteWorker A worker that lives.
+type RemoteWorker struct {
+	// ExpiresAt When its lease runs out unless a sign of life comes.
+	ExpiresAt time.Time `json:"expiresAt"`
+
+	// Functions The names of the functions that it runs.
+	//
+	// Example: ["send-invoice"]
+	Functions []string `json:"functions"`
+
+	// HeartbeatAt Its last sign of life.
+	HeartbeatAt time.Time `json:"heartbeatAt"`
+
+	// HeartbeatSeconds Seconds from one heartbeat to the next, at most.
+	//
+	// Example: 10
+	HeartbeatSeconds int `json:"heartbeatSeconds"`
+
+	// ID Of this registration.
+	ID openapi_types.UUID `json:"id"`
+
+	// LeaseSeconds Seconds that it may be silent.
+	//
+	// Example: 30
+	LeaseSeconds int `json:"leaseSeconds"`
+
+	// Name For people.
+	//
+	// Example: invoices-7f9c
+	Name string `json:"name"`
+
+	// Protocol The version of the protocol.
+	//
+	// Example: 1
+	Protocol int `json:"protocol"`
+
+	// Running How many it runs, as its last heartbeat said.
+	//
+	// Example: 3
+	Running int `json:"running"`
+
+	// Slots How many executions it runs at once.
+	//
+	// Example: 10
+	Slots int `json:"slots"`
+
+	// StartedAt When it registered.
+	StartedAt time.Time `json:"startedAt"`
+}
+
+// RemoteWorkerSpec What a worker says of itself.
+type RemoteWorkerSpec struct {
+	// Functions What it runs.
+	Functions []RemoteFunction `json:"functions"`
+
+	// LeaseSeconds Seconds that it may be silent.
+	//
+	// Example: 30
+	LeaseSeconds *int `json:"leaseSeconds,omitempty"`
+
+	// Name For people; need not be unique.
+	//
+	// Example: invoices-7f9c
+	Name string `json:"name"`
+
+	// Protocol The version of the protocol that it speaks.
+	//
+	// Example: 1
+	Protocol RemoteWorkerSpecProtocol `json:"protocol"`
+
+	// Slots How many executions it runs at once. The worker claims no more than it has free.
+	//
+	// Example: 10
+	Slots *int `json:"slots,omitempty"`
+}
+
+// RemoteWorkerSpecProtocol The version of the protocol that it speaks.
+//
+// Example: 1
+type RemoteWorkerSpecProtocol int
+
+// RemoteWorkers defines model for RemoteWorkers.
+type RemoteWorkers struct {
+	// Items The workers that live.
+	Items []RemoteWorker `json:"items"`
+}
 
 // ResumeRequest defines model for ResumeRequest.
 type ResumeRequest struct {
@@ -2818,7 +5053,7 @@ type RetryConfig struct {
 
 // RotateRequest defines model for RotateRequest.
 type RotateRequest struct {
-	// GraceSeconds How long the key before goes on working.
+	// GraceSeconds For how many seconds the key before goes on working.
 	GraceSeconds *int `json:"graceSeconds,omitempty"`
 }
 
@@ -2830,13 +5065,15 @@ type SchedulePreview struct {
 	// Timezone The zone whose offset the times have.
 	//
 	// Example: Europe/Berlin
-	Timezone string            `json:"timezone"`
+	Timezone string `json:"timezone"`
+
+	// Warnings What is allowed and probably not meant; empty where there is nothing.
 	Warnings []ScheduleWarning `json:"warnings"`
 }
 
 // ScheduleWarning Something that is allowed and probably not meant.
 type ScheduleWarning struct {
-	// Code What a program branches on: `NEVER_FIRES`, `ENDS`, `SKIPS_MONTHS`, `SKIPS_YEARS`, `EITHER_DAY`, `UNEVEN_STEP`, `EVERY_SECOND`, `CLOCK_CHANGE`, `JITTER_CAPPED`, `CALENDAR_DROPS`, `STAMPEDE`, `LAST_RUNS`, `NOT_ACTIVE`; more may come.
+	// Code What a program branches on: `NEVER_FIRES`, `ENDS`, `SKIPS_MONTHS`, `SKIPS_YEARS`, `EITHER_DAY`, `UNEVEN_STEP`, `EVERY_SECOND`, `CLOCK_CHANGE`, `JITTER_CAPPED`, `CALENDAR_DROPS`, `STAMPEDE`, `LAST_RUNS`, `NOT_ACTIVE`, `RETRY_DELAY_CAPPED`, `DUPLICATE_TAGS`, `NO_EFFECT`; more may come.
 	//
 	// Example: STAMPEDE
 	Code string `json:"code"`
@@ -2849,6 +5086,7 @@ type ScheduleWarning struct {
 
 // Secret What may be shown of a secret.
 type Secret struct {
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy Who stored the first value.
@@ -2856,19 +5094,29 @@ type Secret struct {
 	// Example: ada
 	CreatedBy string `json:"createdBy"`
 
-	// Description Example: Sends the report.
-	Description string             `json:"description"`
-	ID          openapi_types.UUID `json:"id"`
+	// Description For people.
+	//
+	// Example: Sends the report.
+	Description string `json:"description"`
+
+	// ID The id of the secret.
+	ID openapi_types.UUID `json:"id"`
 
 	// KeyID The id of the operator's key that the value is encrypted with.
 	//
 	// Example: k2026
 	KeyID string `json:"keyId"`
 
-	// Name Example: billing-key
-	Name      string             `json:"name"`
-	TenantID  openapi_types.UUID `json:"tenantId"`
-	UpdatedAt time.Time          `json:"updatedAt"`
+	// Name What definitions call it.
+	//
+	// Example: billing-key
+	Name string `json:"name"`
+
+	// TenantID The tenant that it belongs to.
+	TenantID openapi_types.UUID `json:"tenantId"`
+
+	// UpdatedAt When it last changed.
+	UpdatedAt time.Time `json:"updatedAt"`
 
 	// UpdatedBy Who stored the value as it is.
 	//
@@ -2883,8 +5131,11 @@ type Secret struct {
 
 // SecretPage defines model for SecretPage.
 type SecretPage struct {
-	HasMore bool     `json:"hasMore"`
-	Items   []Secret `json:"items"`
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The secrets of this page.
+	Items []Secret `json:"items"`
 
 	// NextCursor For the next page; null on the last.
 	//
@@ -2903,17 +5154,22 @@ type SecretValue struct {
 
 // ServiceBatch What a batch made, for another service.
 type ServiceBatch struct {
+	// Data What was made.
 	Data struct {
-		// Created Example: 32
+		// Created How many jobs were created.
+		//
+		// Example: 32
 		Created int `json:"created"`
 
 		// Ids In the order of the request.
 		Ids []openapi_types.UUID `json:"ids"`
 	} `json:"data"`
+
+	// Success Always true.
 	Success ServiceBatchSuccess `json:"success"`
 }
 
-// ServiceBatchSuccess defines model for ServiceBatch.Success.
+// ServiceBatchSuccess Always true.
 type ServiceBatchSuccess bool
 
 // ServiceError The form of every error below `/internal`.
@@ -2921,7 +5177,9 @@ type ServiceError struct {
 	// Details Every wrong part of the request; absent where that is not what is wrong.
 	Details *[]ErrorDetail `json:"details,omitempty"`
 
-	// ErrorCode Example: JOB_NOT_FOUND
+	// ErrorCode What a program branches on; more codes may come.
+	//
+	// Example: JOB_NOT_FOUND
 	ErrorCode string `json:"errorCode"`
 
 	// Limit The limit that a request met; absent where it met none.
@@ -2933,22 +5191,28 @@ type ServiceError struct {
 	// ServiceName Always `scheduler-service`.
 	//
 	// Example: scheduler-service
-	ServiceName string              `json:"serviceName"`
-	Success     ServiceErrorSuccess `json:"success"`
-	Timestamp   time.Time           `json:"timestamp"`
+	ServiceName string `json:"serviceName"`
+
+	// Success Always false.
+	Success ServiceErrorSuccess `json:"success"`
+
+	// Timestamp When the error was answered.
+	Timestamp time.Time `json:"timestamp"`
 }
 
-// ServiceErrorSuccess defines model for ServiceError.Success.
+// ServiceErrorSuccess Always false.
 type ServiceErrorSuccess bool
 
 // ServiceExecution An execution, for another service.
 type ServiceExecution struct {
 	// Data One run of a job, from `pending` to a state that does not change any more.
-	Data    Execution               `json:"data"`
+	Data Execution `json:"data"`
+
+	// Success Always true.
 	Success ServiceExecutionSuccess `json:"success"`
 }
 
-// ServiceExecutionSuccess defines model for ServiceExecution.Success.
+// ServiceExecutionSuccess Always true.
 type ServiceExecutionSuccess bool
 
 // ServiceHealth defines model for ServiceHealth.
@@ -2964,22 +5228,27 @@ type ServiceHealth struct {
 	Status string `json:"status"`
 
 	// Success Whether it serves.
-	Success   bool      `json:"success"`
+	Success bool `json:"success"`
+
+	// Timestamp When the answer was given.
 	Timestamp time.Time `json:"timestamp"`
 }
 
 // ServiceJob A job, for another service.
 type ServiceJob struct {
 	// Data A stored definition and what became of it.
-	Data    Job               `json:"data"`
+	Data Job `json:"data"`
+
+	// Success Always true.
 	Success ServiceJobSuccess `json:"success"`
 }
 
-// ServiceJobSuccess defines model for ServiceJob.Success.
+// ServiceJobSuccess Always true.
 type ServiceJobSuccess bool
 
 // ServiceJobStatus How a job stands, for another service.
 type ServiceJobStatus struct {
+	// Data The job and its newest execution.
 	Data struct {
 		// Job A stored definition and what became of it.
 		Job Job `json:"job"`
@@ -2987,11 +5256,249 @@ type ServiceJobStatus struct {
 		// LastExecution The newest by `scheduledAt`; null where there is none.
 		LastExecution nullable.Nullable[Execution] `json:"lastExecution"`
 	} `json:"data"`
+
+	// Success Always true.
 	Success ServiceJobStatusSuccess `json:"success"`
 }
 
-// ServiceJobStatusSuccess defines model for ServiceJobStatus.Success.
+// ServiceJobStatusSuccess Always true.
 type ServiceJobStatusSuccess bool
+
+// SetApplication A part of a set, what is wanted there, and the plan that is applied.
+type SetApplication struct {
+	// Adopt Whether the set takes over a job of the same name that is outside of it, also one of another set.
+	Adopt *bool `json:"adopt,omitempty"`
+
+	// After The section begins behind this name; null or left out at the beginning of the set.
+	//
+	// Example: daily report
+	After nullable.Nullable[string] `json:"after,omitempty"`
+
+	// Hash The `hash` of the plan.
+	//
+	// Example: 5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef
+	Hash string `json:"hash"`
+
+	// Jobs The definitions of the section, each name once; empty where it has none.
+	Jobs []JobSpec `json:"jobs"`
+
+	// Prune Whether jobs of the set that `jobs` does not name are deleted; otherwise they are left alone.
+	Prune *bool `json:"prune,omitempty"`
+
+	// Through The last name of the section; null or left out at the end of the set.
+	//
+	// Example: weekly report
+	Through nullable.Nullable[string] `json:"through,omitempty"`
+}
+
+// SetChange defines model for SetChange.
+type SetChange struct {
+	// Action What becomes of it. `conflict`: nothing, until somebody decides.
+	//
+	// Example: change
+	Action SetChangeAction `json:"action"`
+
+	// Fields What changes of its definition, in the order of the fields. Empty for a changed job: a credential was given in full.
+	Fields []Change `json:"fields"`
+
+	// JobID The id of the job; null where there is none yet, and where several jobs outside the set have the name.
+	JobID nullable.Nullable[openapi_types.UUID] `json:"jobId"`
+
+	// Name The name of the job.
+	//
+	// Example: nightly report
+	Name string `json:"name"`
+
+	// Set The other set that it is taken over from, or that has the name; null: none.
+	//
+	// Example: billing
+	Set nullable.Nullable[string] `json:"set"`
+}
+
+// SetChangeAction What becomes of it. `conflict`: nothing, until somebody decides.
+//
+// Example: change
+type SetChangeAction string
+
+// SetOutcome defines model for SetOutcome.
+type SetOutcome struct {
+	// Adopted How many jobs were taken over by the set.
+	//
+	// Example: 0
+	Adopted int `json:"adopted"`
+
+	// Changed How many jobs were changed.
+	//
+	// Example: 2
+	Changed int `json:"changed"`
+
+	// Created How many jobs were created.
+	//
+	// Example: 1
+	Created int `json:"created"`
+
+	// Deleted How many jobs were deleted.
+	//
+	// Example: 0
+	Deleted int `json:"deleted"`
+
+	// Through As in the plan.
+	//
+	// Example: weekly report
+	Through nullable.Nullable[string] `json:"through"`
+}
+
+// SetPlan defines model for SetPlan.
+type SetPlan struct {
+	// Adopted How many jobs would be taken over by the set.
+	//
+	// Example: 0
+	Adopted int `json:"adopted"`
+
+	// Changed How many jobs would be changed.
+	//
+	// Example: 2
+	Changed int `json:"changed"`
+
+	// Changes The jobs that are not `unchanged`, by name.
+	Changes []SetChange `json:"changes"`
+
+	// Conflicts How many names have jobs outside the set.
+	//
+	// Example: 0
+	Conflicts int `json:"conflicts"`
+
+	// Created How many jobs would be created.
+	//
+	// Example: 1
+	Created int `json:"created"`
+
+	// Deleted How many jobs would be deleted.
+	//
+	// Example: 0
+	Deleted int `json:"deleted"`
+
+	// Hash What `POST /sets/{name}/apply` takes.
+	//
+	// Example: 5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef
+	Hash string `json:"hash"`
+
+	// Jobs How many jobs the tenant has, in the set or not.
+	//
+	// Example: 14
+	Jobs int64 `json:"jobs"`
+
+	// Left How many jobs of the set `jobs` does not name, without `prune`.
+	//
+	// Example: 0
+	Left int `json:"left"`
+
+	// MaxJobs How many jobs the tenant may have; null: any number.
+	//
+	// Example: 10000
+	MaxJobs nullable.Nullable[int64] `json:"maxJobs"`
+
+	// Through The last name that the plan is about; null: it goes to the end of the set. `jobs` behind it were passed over.
+	//
+	// Example: weekly report
+	Through nullable.Nullable[string] `json:"through"`
+
+	// Unchanged How many jobs are as they are wanted.
+	//
+	// Example: 12
+	Unchanged int `json:"unchanged"`
+}
+
+// SetSection A part of a set, and what is wanted there.
+type SetSection struct {
+	// Adopt Whether the set takes over a job of the same name that is outside of it, also one of another set.
+	Adopt *bool `json:"adopt,omitempty"`
+
+	// After The section begins behind this name; null or left out at the beginning of the set.
+	//
+	// Example: daily report
+	After nullable.Nullable[string] `json:"after,omitempty"`
+
+	// Jobs The definitions of the section, each name once; empty where it has none.
+	Jobs []JobSpec `json:"jobs"`
+
+	// Prune Whether jobs of the set that `jobs` does not name are deleted; otherwise they are left alone.
+	Prune *bool `json:"prune,omitempty"`
+
+	// Through The last name of the section; null or left out at the end of the set.
+	//
+	// Example: weekly report
+	Through nullable.Nullable[string] `json:"through,omitempty"`
+}
+
+// Setting A variable of the processes' environments that changes while they run.
+type Setting struct {
+	// Allowed The levels; empty for a number.
+	Allowed []string `json:"allowed"`
+
+	// ChangedAt When it was set or reset last; null if it never was.
+	ChangedAt nullable.Nullable[time.Time] `json:"changedAt"`
+
+	// ChangedBy Who did that; null if nobody did.
+	//
+	// Example: ada
+	ChangedBy nullable.Nullable[string] `json:"changedBy"`
+
+	// Default The value where nothing is said.
+	//
+	// Example: 1000000
+	Default string `json:"default"`
+
+	// Description What it is for.
+	//
+	// Example: executions of one tenant that may wait
+	Description string `json:"description"`
+
+	// Maximum The largest number; null of a level.
+	//
+	// Example: 100000000
+	Maximum nullable.Nullable[int] `json:"maximum"`
+
+	// Minimum The least number; null of a level.
+	//
+	// Example: 0
+	Minimum nullable.Nullable[int] `json:"minimum"`
+
+	// Name The name of the variable.
+	//
+	// Example: TENANT_MAX_WAITING
+	Name string `json:"name"`
+
+	// Source `database`: somebody set it here; `environment`: each process goes by its own environment, or by the default.
+	Source SettingSource `json:"source"`
+
+	// Unit What the number counts; `level` of the log level.
+	//
+	// Example: executions
+	Unit string `json:"unit"`
+
+	// Value What processes go by. Where `source` is `environment`, it is the value of the process that answers; null where that process does not read the variable.
+	//
+	// Example: 5000
+	Value nullable.Nullable[string] `json:"value"`
+}
+
+// SettingSource `database`: somebody set it here; `environment`: each process goes by its own environment, or by the default.
+type SettingSource string
+
+// SettingList defines model for SettingList.
+type SettingList struct {
+	// Items The settings.
+	Items []Setting `json:"items"`
+}
+
+// SettingValue A new value of a setting.
+type SettingValue struct {
+	// Value As the environment would have it: a whole number in digits, or a level.
+	//
+	// Example: 5000
+	Value string `json:"value"`
+}
 
 // Status defines model for Status.
 type Status struct {
@@ -2999,18 +5506,22 @@ type Status struct {
 	//
 	// Example: 4
 	ActiveWorkers int `json:"activeWorkers"`
-	Executions    struct {
+
+	// Executions The tenant's executions that are not finished.
+	Executions struct {
 		// Delayed That wait for their time, such as that of a retry.
 		//
 		// Example: 0
 		Delayed int64 `json:"delayed"`
 
-		// OldestWaitingSeconds How long the one that waits longest could have started.
+		// OldestWaitingSeconds For how many seconds the one that waits longest could have started.
 		//
 		// Example: 0.4
 		OldestWaitingSeconds float64 `json:"oldestWaitingSeconds"`
 
-		// Running Example: 1
+		// Running Executions that run.
+		//
+		// Example: 1
 		Running int64 `json:"running"`
 
 		// Waiting That could start now: they wait for a worker or for a place.
@@ -3018,21 +5529,31 @@ type Status struct {
 		// Example: 4
 		Waiting int64 `json:"waiting"`
 	} `json:"executions"`
+
+	// Jobs The tenant's jobs, by state.
 	Jobs struct {
-		// Active Example: 118
+		// Active Jobs whose schedule fires.
+		//
+		// Example: 118
 		Active int64 `json:"active"`
 
-		// Inactive Example: 4
+		// Inactive Inactive jobs.
+		//
+		// Example: 4
 		Inactive int64 `json:"inactive"`
 
-		// Paused Example: 2
+		// Paused Paused jobs.
+		//
+		// Example: 2
 		Paused int64 `json:"paused"`
 
-		// Total Example: 32
+		// Total All of them, deleted ones left out.
+		//
+		// Example: 32
 		Total int64 `json:"total"`
 	} `json:"jobs"`
 
-	// PromotionLagSeconds How late the oldest scheduled time is that has not become an execution yet; 0 where there is none.
+	// PromotionLagSeconds Seconds by which the oldest scheduled time is late that has not become an execution yet; 0 where there is none.
 	//
 	// Example: 0.02
 	PromotionLagSeconds float64 `json:"promotionLagSeconds"`
@@ -3048,7 +5569,9 @@ type Status struct {
 	// Time The clock of this process.
 	Time time.Time `json:"time"`
 
-	// UptimeSeconds Example: 86400
+	// UptimeSeconds Seconds since this process started.
+	//
+	// Example: 86400
 	UptimeSeconds float64 `json:"uptimeSeconds"`
 
 	// Version The version of the program.
@@ -3102,14 +5625,27 @@ type SuspendRequest struct {
 
 // Tenant defines model for Tenant.
 type Tenant struct {
-	AllowedIps []string           `json:"allowedIps"`
-	CreatedAt  time.Time          `json:"createdAt"`
-	ID         openapi_types.UUID `json:"id"`
+	// AllowedHosts Hosts that jobs and other calls of the tenant may go to; empty: any.
+	AllowedHosts []string `json:"allowedHosts"`
+
+	// AllowedIps Networks (CIDR) that API calls of the tenant may come from; empty: any.
+	AllowedIps []string `json:"allowedIps"`
+
+	// AllowedOrigins Origins whose pages may call the API for the tenant, of those that the installation admits; empty: all of those.
+	AllowedOrigins []string `json:"allowedOrigins"`
+
+	// CreatedAt When it was created.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// ID The id of the tenant.
+	ID openapi_types.UUID `json:"id"`
 
 	// Limits What a tenant may have. Null, or nothing, means what the operator configured for all.
 	Limits TenantLimits `json:"limits"`
 
-	// Name Example: nightly report
+	// Name For people.
+	//
+	// Example: nightly report
 	Name string `json:"name"`
 
 	// Status Nothing of a tenant runs that is not `active`; see the operations that change it.
@@ -3117,9 +5653,13 @@ type Tenant struct {
 	// Example: active
 	Status TenantStatus `json:"status"`
 
-	// StatusReason Example: the warehouse is being migrated
+	// StatusReason What an administrator gave as the reason; null where none was given.
+	//
+	// Example: the warehouse is being migrated
 	StatusReason nullable.Nullable[string] `json:"statusReason"`
-	UpdatedAt    time.Time                 `json:"updatedAt"`
+
+	// UpdatedAt When it last changed.
+	UpdatedAt time.Time `json:"updatedAt"`
 
 	// Version Counts the changes of name, limits and networks; the `ETag` begins with it.
 	//
@@ -3129,7 +5669,7 @@ type Tenant struct {
 
 // TenantLimits What a tenant may have. Null, or nothing, means what the operator configured for all.
 type TenantLimits struct {
-	// JobTypes The types that new and changed definitions may have; null means any.
+	// JobTypes The types that new and changed definitions may have; null means any but `command`, which has to be named.
 	JobTypes nullable.Nullable[[]JobType] `json:"jobTypes,omitempty"`
 
 	// MaxAPIKeys API keys; 100 where nothing is said.
@@ -3182,7 +5722,7 @@ type TenantLimits struct {
 	// Example: 100000
 	MaxWaitingPerJob nullable.Nullable[int] `json:"maxWaitingPerJob,omitempty"`
 
-	// MinIntervalSeconds The smallest distance between two scheduled times of a schedule, looked for among its next 100. Jobs that are stored already stay as they are.
+	// MinIntervalSeconds The smallest distance in seconds between two scheduled times of a schedule, looked for among its next 100. Jobs that are stored already stay as they are.
 	//
 	// Example: 60
 	MinIntervalSeconds nullable.Nullable[int] `json:"minIntervalSeconds,omitempty"`
@@ -3195,8 +5735,11 @@ type TenantLimits struct {
 
 // TenantPage defines model for TenantPage.
 type TenantPage struct {
-	HasMore bool     `json:"hasMore"`
-	Items   []Tenant `json:"items"`
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The tenants of this page.
+	Items []Tenant `json:"items"`
 
 	// NextCursor For the next page; null on the last one.
 	//
@@ -3206,13 +5749,21 @@ type TenantPage struct {
 
 // TenantSpec defines model for TenantSpec.
 type TenantSpec struct {
+	// AllowedHosts Hosts that jobs and other calls of the tenant may go to, redirects included: names, names with `*.` for all below, and addresses; none means any. Checked when a job is stored, and again for each call; a change holds within 5 seconds.
+	AllowedHosts *[]string `json:"allowedHosts,omitempty"`
+
 	// AllowedIps Networks (CIDR) that API calls of the tenant may come from; none means any.
 	AllowedIps *[]string `json:"allowedIps,omitempty"`
+
+	// AllowedOrigins Origins whose pages may call the API for the tenant, of those that the installation admits (`CORS_ORIGINS`); none means all of those.
+	AllowedOrigins *[]string `json:"allowedOrigins,omitempty"`
 
 	// Limits What a tenant may have. Null, or nothing, means what the operator configured for all.
 	Limits *TenantLimits `json:"limits,omitempty"`
 
-	// Name Example: Example Ltd
+	// Name For people.
+	//
+	// Example: Example Ltd
 	Name string `json:"name"`
 }
 
@@ -3221,20 +5772,31 @@ type TenantSpec struct {
 // Example: active
 type TenantStatus = string
 
-// TenantUsage defines model for TenantUsage.
+// TenantUsage What a tenant has now.
 type TenantUsage struct {
-	// APIKeys Example: 3
+	// APIKeys API keys.
+	//
+	// Example: 3
 	APIKeys int `json:"apiKeys"`
 
-	// Calendars Example: 2
+	// Calendars Calendars.
+	//
+	// Example: 2
 	Calendars int `json:"calendars"`
+
+	// Cancelling Jobs that were stopped or deleted and whose executions are still being cancelled, in pieces. None of these executions starts.
+	//
+	// Example: 0
+	Cancelling int `json:"cancelling"`
 
 	// ExecutionsToday Executions that were made today (UTC), as `maxExecutionsPerDay` counts them; null for a tenant without a limit on them, for which they are not counted.
 	//
 	// Example: 9120
 	ExecutionsToday nullable.Nullable[int] `json:"executionsToday"`
 
-	// Jobs Example: 120
+	// Jobs Jobs that are not deleted.
+	//
+	// Example: 120
 	Jobs int `json:"jobs"`
 
 	// Running Executions that run now.
@@ -3242,7 +5804,9 @@ type TenantUsage struct {
 	// Example: 1
 	Running int `json:"running"`
 
-	// Secrets Example: 12
+	// Secrets Secrets.
+	//
+	// Example: 12
 	Secrets int `json:"secrets"`
 
 	// Waiting Executions that wait; where they are 500 or more, as they were counted last, about a second ago.
@@ -3253,14 +5817,27 @@ type TenantUsage struct {
 
 // TenantWithUsage defines model for TenantWithUsage.
 type TenantWithUsage struct {
-	AllowedIps []string           `json:"allowedIps"`
-	CreatedAt  time.Time          `json:"createdAt"`
-	ID         openapi_types.UUID `json:"id"`
+	// AllowedHosts Hosts that jobs and other calls of the tenant may go to; empty: any.
+	AllowedHosts []string `json:"allowedHosts"`
+
+	// AllowedIps Networks (CIDR) that API calls of the tenant may come from; empty: any.
+	AllowedIps []string `json:"allowedIps"`
+
+	// AllowedOrigins Origins whose pages may call the API for the tenant, of those that the installation admits; empty: all of those.
+	AllowedOrigins []string `json:"allowedOrigins"`
+
+	// CreatedAt When it was created.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// ID The id of the tenant.
+	ID openapi_types.UUID `json:"id"`
 
 	// Limits What a tenant may have. Null, or nothing, means what the operator configured for all.
 	Limits TenantLimits `json:"limits"`
 
-	// Name Example: nightly report
+	// Name For people.
+	//
+	// Example: nightly report
 	Name string `json:"name"`
 
 	// Status Nothing of a tenant runs that is not `active`; see the operations that change it.
@@ -3268,15 +5845,90 @@ type TenantWithUsage struct {
 	// Example: active
 	Status TenantStatus `json:"status"`
 
-	// StatusReason Example: the warehouse is being migrated
+	// StatusReason What an administrator gave as the reason; null where none was given.
+	//
+	// Example: the warehouse is being migrated
 	StatusReason nullable.Nullable[string] `json:"statusReason"`
-	UpdatedAt    time.Time                 `json:"updatedAt"`
-	Usage        TenantUsage               `json:"usage"`
+
+	// UpdatedAt When it last changed.
+	UpdatedAt time.Time `json:"updatedAt"`
+
+	// Usage What a tenant has now.
+	Usage TenantUsage `json:"usage"`
 
 	// Version Counts the changes of name, limits and networks; the `ETag` begins with it.
 	//
 	// Example: 3
 	Version int `json:"version"`
+}
+
+// TimelinePhase An interval of an execution's life.
+type TimelinePhase struct {
+	// Attempt Of `attempt` its number, of `retry` that of the attempt after it.
+	//
+	// Example: 1
+	Attempt nullable.Nullable[int] `json:"attempt"`
+
+	// DurationMs Milliseconds, to the microsecond; by now where it goes on.
+	//
+	// Example: 130.25
+	DurationMs float64 `json:"durationMs"`
+
+	// EndedAt When it ended; null while it goes on.
+	EndedAt nullable.Nullable[time.Time] `json:"endedAt"`
+
+	// Kind `promotion`: it was due, and no promoter had made it yet. `delay`: it might start only later, because it was late and late executions start at a rate. It is told apart while it waits, and counts as `queue` afterwards. `limit`: as many ran as might. `backlog`: executions of the tenant that were made before it started first. `queue`: a worker had to take it. `attempt`: it ran, or its target worked and had not reported the end. `retry`: the backoff after an attempt, and the wait for a worker.
+	Kind TimelinePhaseKind `json:"kind"`
+
+	// Limit Of `limit`, which; `job_limit`, `type_limit` or `tenant_limit`.
+	Limit nullable.Nullable[WaitReason] `json:"limit"`
+
+	// StartedAt When it began.
+	StartedAt time.Time `json:"startedAt"`
+
+	// Status Of an `attempt`, how it ended; `running` while it has not.
+	Status nullable.Nullable[ExecutionStatus] `json:"status"`
+}
+
+// TimelinePhaseKind `promotion`: it was due, and no promoter had made it yet. `delay`: it might start only later, because it was late and late executions start at a rate. It is told apart while it waits, and counts as `queue` afterwards. `limit`: as many ran as might. `backlog`: executions of the tenant that were made before it started first. `queue`: a worker had to take it. `attempt`: it ran, or its target worked and had not reported the end. `retry`: the backoff after an attempt, and the wait for a worker.
+type TimelinePhaseKind string
+
+// TimelineSpent Milliseconds by what they went to.
+type TimelineSpent struct {
+	// Attempt Milliseconds of all attempts.
+	//
+	// Example: 130.25
+	Attempt float64 `json:"attempt"`
+
+	// Backlog Milliseconds behind earlier executions.
+	//
+	// Example: 0
+	Backlog float64 `json:"backlog"`
+
+	// Delay Milliseconds until it might start.
+	//
+	// Example: 0
+	Delay float64 `json:"delay"`
+
+	// Limit Milliseconds for limits.
+	//
+	// Example: 3100.5
+	Limit float64 `json:"limit"`
+
+	// Promotion Milliseconds until a promoter made it.
+	//
+	// Example: 100
+	Promotion float64 `json:"promotion"`
+
+	// Queue Milliseconds for a worker.
+	//
+	// Example: 4.2
+	Queue float64 `json:"queue"`
+
+	// Retry Milliseconds between attempts.
+	//
+	// Example: 0
+	Retry float64 `json:"retry"`
 }
 
 // TriggerRequest defines model for TriggerRequest.
@@ -3290,14 +5942,91 @@ type TriggerRequest struct {
 // TriggerType What made the execution.
 type TriggerType string
 
-// WaitReason What an execution waits for, the first of these that is in its way. `cancelling`: nothing; its job was stopped or deleted with many executions, or its tenant is suspended, and it is cancelled soon. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
+// UpcomingBucket defines model for UpcomingBucket.
+type UpcomingBucket struct {
+	// Count Runs that were counted.
+	//
+	// Example: 61
+	Count int64 `json:"count"`
+
+	// JobCount Jobs that run in it.
+	//
+	// Example: 2
+	JobCount int `json:"jobCount"`
+
+	// Jobs The first of these jobs by name.
+	Jobs []UpcomingJob `json:"jobs"`
+
+	// StartAt When it begins, with the offset of the zone; of the first one, that may be before `from`.
+	StartAt time.Time `json:"startAt"`
+}
+
+// UpcomingBucketUnit The length of a bucket of runs to come.
+type UpcomingBucketUnit string
+
+// UpcomingJob defines model for UpcomingJob.
+type UpcomingJob struct {
+	// Count Its runs in the bucket.
+	//
+	// Example: 60
+	Count int64 `json:"count"`
+
+	// FirstAt The scheduled time of the first of them.
+	FirstAt time.Time `json:"firstAt"`
+
+	// JobID The job.
+	JobID openapi_types.UUID `json:"jobId"`
+
+	// JobName Its name.
+	//
+	// Example: nightly report
+	JobName string `json:"jobName"`
+}
+
+// UpcomingRuns defines model for UpcomingRuns.
+type UpcomingRuns struct {
+	// Bucket The length of a bucket of runs to come.
+	Bucket UpcomingBucketUnit `json:"bucket"`
+
+	// Buckets Those that have a run, in order of time.
+	Buckets []UpcomingBucket `json:"buckets"`
+
+	// CompleteUntil No run before this time is missing; `to`, unless `truncated` is true.
+	CompleteUntil time.Time `json:"completeUntil"`
+
+	// From The first time that counts.
+	From time.Time `json:"from"`
+
+	// Jobs How many jobs were looked at.
+	//
+	// Example: 120
+	Jobs int `json:"jobs"`
+
+	// Timezone The zone in whose hours and days the buckets are.
+	//
+	// Example: Europe/Berlin
+	Timezone string `json:"timezone"`
+
+	// To The first time that does not count any more.
+	To time.Time `json:"to"`
+
+	// Total How many runs were counted.
+	//
+	// Example: 1440
+	Total int64 `json:"total"`
+
+	// Truncated There were more jobs than could be looked at.
+	Truncated bool `json:"truncated"`
+}
+
+// WaitReason What an execution waits for, the first of these that is in its way. `cancelling`: nothing; its job was stopped or deleted with many executions, or its tenant is suspended, and it is cancelled soon. `circuit_breaker`: the host that its job calls (`key`) fails, and calls are held back; it asks again at `until`. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type, or of type `remote` has its function. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `callback`: it runs, and its target reports the end; without a report or a heartbeat the attempt may end at `until`. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
 type WaitReason string
 
 // WaitingOn What an execution waits for, as it was when it was read.
 //
 // Example: {"key":null,"limit":2,"reason":"job_limit","until":null,"used":2}
 type WaitingOn struct {
-	// Key Of `concurrency_key`, the key.
+	// Key Of `concurrency_key`, the key; of `circuit_breaker`, the host.
 	//
 	// Example: device-7
 	Key nullable.Nullable[string] `json:"key"`
@@ -3307,10 +6036,10 @@ type WaitingOn struct {
 	// Example: 2
 	Limit nullable.Nullable[int] `json:"limit"`
 
-	// Reason What an execution waits for, the first of these that is in its way. `cancelling`: nothing; its job was stopped or deleted with many executions, or its tenant is suspended, and it is cancelled soon. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
+	// Reason What an execution waits for, the first of these that is in its way. `cancelling`: nothing; its job was stopped or deleted with many executions, or its tenant is suspended, and it is cancelled soon. `circuit_breaker`: the host that its job calls (`key`) fails, and calls are held back; it asks again at `until`. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type, or of type `remote` has its function. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `callback`: it runs, and its target reports the end; without a report or a heartbeat the attempt may end at `until`. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
 	Reason WaitReason `json:"reason"`
 
-	// Until When it may start, where that is known.
+	// Until When it may start, where that is known; of `callback`, when the wait may end next.
 	Until nullable.Nullable[time.Time] `json:"until"`
 
 	// Used Of a limit, how many executions count against it now; it may be above `limit` after that was lowered.
@@ -3319,9 +6048,32 @@ type WaitingOn struct {
 	Used nullable.Nullable[int] `json:"used"`
 }
 
+// WasmConfig The `config` of a job of type `wasm`. A null counts as absent. A trigger may override `parameters`, name by name. The module reads one JSON object with `parameters`, `executionId`, `jobId`, `attempt`, `scheduledAt` and `idempotencyKey` on standard input; what it writes on standard output is the result, as JSON, and standard error is its log.
+type WasmConfig struct {
+	// Function The name of the function; an unknown one is refused.
+	//
+	// Example: resize-images
+	Function string `json:"function"`
+
+	// Parameters Handed to the module; at most 256 KiB.
+	//
+	// Example: {"width":640}
+	Parameters *map[string]interface{} `json:"parameters,omitempty"`
+
+	// Timeout Seconds for one run; the job's own `timeout` bounds it.
+	//
+	// Example: 30
+	Timeout *float64 `json:"timeout,omitempty"`
+
+	// Version The version that runs. Without it the newest one does, at the time of each run.
+	//
+	// Example: 3
+	Version *int32 `json:"version,omitempty"`
+}
+
 // Worker defines model for Worker.
 type Worker struct {
-	// HeartbeatAgeSeconds How long ago it was last heard of.
+	// HeartbeatAgeSeconds How many seconds ago it was last heard of.
 	//
 	// Example: 1.2
 	HeartbeatAgeSeconds float64 `json:"heartbeatAgeSeconds"`
@@ -3330,7 +6082,9 @@ type Worker struct {
 	//
 	// Example: worker-7c9d
 	Host nullable.Nullable[string] `json:"host"`
-	ID   openapi_types.UUID        `json:"id"`
+
+	// ID The id of the worker.
+	ID openapi_types.UUID `json:"id"`
 
 	// JobTypes The job types that it runs.
 	JobTypes []string `json:"jobTypes"`
@@ -3348,12 +6102,15 @@ type Worker struct {
 	// Slots How many executions it runs at once.
 	//
 	// Example: 100
-	Slots     int       `json:"slots"`
+	Slots int `json:"slots"`
+
+	// StartedAt When it started.
 	StartedAt time.Time `json:"startedAt"`
 }
 
 // WorkerList defines model for WorkerList.
 type WorkerList struct {
+	// Items The workers that live.
 	Items []Worker `json:"items"`
 }
 
@@ -3369,6 +6126,12 @@ type BackfillID = openapi_types.UUID
 // CalendarID defines model for CalendarID.
 type CalendarID = openapi_types.UUID
 
+// CallbackToken defines model for CallbackToken.
+type CallbackToken = string
+
+// CircuitBreakerID defines model for CircuitBreakerID.
+type CircuitBreakerID = openapi_types.UUID
+
 // CreatedBy defines model for CreatedBy.
 type CreatedBy = string
 
@@ -3380,6 +6143,12 @@ type CreatedTo = time.Time
 
 // Cursor defines model for Cursor.
 type Cursor = string
+
+// DeadLetterErrorTypes defines model for DeadLetterErrorTypes.
+type DeadLetterErrorTypes = []ErrorType
+
+// DeadLetterID defines model for DeadLetterID.
+type DeadLetterID = openapi_types.UUID
 
 // ErrorTypes defines model for ErrorTypes.
 type ErrorTypes = []ErrorType
@@ -3393,8 +6162,20 @@ type ExecutionSort string
 // ExecutionStatuses defines model for ExecutionStatuses.
 type ExecutionStatuses = []ExecutionStatus
 
+// FailedFrom defines model for FailedFrom.
+type FailedFrom = time.Time
+
+// FailedTo defines model for FailedTo.
+type FailedTo = time.Time
+
+// Fingerprint defines model for Fingerprint.
+type Fingerprint = string
+
 // From defines model for From.
 type From = time.Time
+
+// FunctionName defines model for FunctionName.
+type FunctionName = string
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
@@ -3403,7 +6184,7 @@ type IdempotencyKey = string
 type IfMatch = string
 
 // Include defines model for Include.
-type Include = []string
+type Include = []ExecutionInclude
 
 // JobID defines model for JobID.
 type JobID = openapi_types.UUID
@@ -3420,14 +6201,32 @@ type JobTypes = []JobType
 // Limit defines model for Limit.
 type Limit = int
 
+// NotificationID defines model for NotificationID.
+type NotificationID = openapi_types.UUID
+
+// ObjectiveID defines model for ObjectiveID.
+type ObjectiveID = openapi_types.UUID
+
 // PathJobID defines model for PathJobID.
 type PathJobID = openapi_types.UUID
+
+// RemoteWorkerID defines model for RemoteWorkerID.
+type RemoteWorkerID = openapi_types.UUID
+
+// ReplayID defines model for ReplayID.
+type ReplayID = openapi_types.UUID
 
 // Scope defines model for Scope.
 type Scope string
 
 // SecretName defines model for SecretName.
 type SecretName = string
+
+// SetName defines model for SetName.
+type SetName = string
+
+// SettingName defines model for SettingName.
+type SettingName = string
 
 // TagMatch defines model for TagMatch.
 type TagMatch string
@@ -3456,14 +6255,26 @@ type AlreadyRunning = Error
 // APIKeyNotFound The form of every error.
 type APIKeyNotFound = Error
 
+// AttemptEnded The form of every error.
+type AttemptEnded = Error
+
 // BackfillNotFound The form of every error.
 type BackfillNotFound = Error
 
 // CalendarNotFound The form of every error.
 type CalendarNotFound = Error
 
+// CallbackNotFound The form of every error.
+type CallbackNotFound = Error
+
+// CircuitBreakerNotFound The form of every error.
+type CircuitBreakerNotFound = Error
+
 // Conflict The form of every error.
 type Conflict = Error
+
+// DeadLetterNotFound The form of every error.
+type DeadLetterNotFound = Error
 
 // ExecutionNotFound The form of every error.
 type ExecutionNotFound = Error
@@ -3474,11 +6285,17 @@ type ExecutionOver = Error
 // Forbidden The form of every error.
 type Forbidden = Error
 
+// FunctionNotFound The form of every error.
+type FunctionNotFound = Error
+
 // Internal The form of every error.
 type Internal = Error
 
 // Invalid The form of every error.
 type Invalid = Error
+
+// InvalidModule The form of every error.
+type InvalidModule = Error
 
 // JobNotFound The form of every error.
 type JobNotFound = Error
@@ -3492,11 +6309,23 @@ type NotAcceptable = Error
 // NotRetryable The form of every error.
 type NotRetryable = Error
 
+// NotificationNotFound The form of every error.
+type NotificationNotFound = Error
+
+// ObjectiveNotFound The form of every error.
+type ObjectiveNotFound = Error
+
+// PlanOutdated The form of every error.
+type PlanOutdated = Error
+
 // PreconditionFailed The form of every error.
 type PreconditionFailed = Error
 
 // RateLimited The form of every error.
 type RateLimited = Error
+
+// ReplayNotFound The form of every error.
+type ReplayNotFound = Error
 
 // SecretNotFound The form of every error.
 type SecretNotFound = Error
@@ -3540,6 +6369,9 @@ type ServiceUnavailable = ServiceError
 // ServiceUnsupported The form of every error below `/internal`.
 type ServiceUnsupported = ServiceError
 
+// SettingNotFound The form of every error.
+type SettingNotFound = Error
+
 // StatsRangeTooLarge The form of every error.
 type StatsRangeTooLarge = Error
 
@@ -3563,6 +6395,9 @@ type UnsupportedMediaType = Error
 
 // VersionNotFound The form of every error.
 type VersionNotFound = Error
+
+// WorkerNotFound The form of every error.
+type WorkerNotFound = Error
 
 // ListAPIKeysParams defines parameters for ListAPIKeys.
 type ListAPIKeysParams struct {
@@ -3633,10 +6468,97 @@ type ImportCalendarParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// DeleteCalendarParams defines parameters for DeleteCalendar.
+type DeleteCalendarParams struct {
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // UpdateCalendarParams defines parameters for UpdateCalendar.
 type UpdateCalendarParams struct {
 	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ImportCalendarAgainParams defines parameters for ImportCalendarAgain.
+type ImportCalendarAgainParams struct {
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListCircuitBreakersParams defines parameters for ListCircuitBreakers.
+type ListCircuitBreakersParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListDeadLetterReplaysParams defines parameters for ListDeadLetterReplays.
+type ListDeadLetterReplaysParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// CreateDeadLetterReplayParams defines parameters for CreateDeadLetterReplay.
+type CreateDeadLetterReplayParams struct {
+	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListDeadLettersParams defines parameters for ListDeadLetters.
+type ListDeadLettersParams struct {
+	// JobID Only dead letters of this job.
+	JobID *openapi_types.UUID `form:"jobId,omitempty" json:"jobId,omitempty"`
+
+	// ErrorType Only dead letters with one of these; may be repeated.
+	ErrorType *DeadLetterErrorTypes `form:"errorType,omitempty" json:"errorType,omitempty"`
+
+	// Fingerprint Only dead letters of this group.
+	Fingerprint *Fingerprint `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
+
+	// From Only dead letters with `failedAt` at or after this time.
+	From *FailedFrom `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only dead letters with `failedAt` before this time, which lies after `from`.
+	To *FailedTo `form:"to,omitempty" json:"to,omitempty"`
+
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListDeadLetterGroupsParams defines parameters for ListDeadLetterGroups.
+type ListDeadLetterGroupsParams struct {
+	// JobID Only dead letters of this job.
+	JobID *openapi_types.UUID `form:"jobId,omitempty" json:"jobId,omitempty"`
+
+	// ErrorType Only dead letters with one of these; may be repeated.
+	ErrorType *DeadLetterErrorTypes `form:"errorType,omitempty" json:"errorType,omitempty"`
+
+	// Fingerprint Only dead letters of this group.
+	Fingerprint *Fingerprint `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
+
+	// From Only dead letters with `failedAt` at or after this time.
+	From *FailedFrom `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only dead letters with `failedAt` before this time, which lies after `from`.
+	To *FailedTo `form:"to,omitempty" json:"to,omitempty"`
+
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ReplayDeadLetterParams defines parameters for ReplayDeadLetter.
+type ReplayDeadLetterParams struct {
+	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListExecutionsParams defines parameters for ListExecutions.
@@ -3674,7 +6596,7 @@ type ListExecutionsParams struct {
 	// Sort What the list is ordered by; with a minus, backwards.
 	Sort *ListExecutionsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
-	// Include What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated.
+	// Include What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated. `result`: the results of the executions. `total`: how many executions have finished that fit, see `total` of the answer.
 	Include *Include `form:"include,omitempty" json:"include,omitempty"`
 
 	// Limit How many items a page has at most.
@@ -3686,9 +6608,6 @@ type ListExecutionsParams struct {
 
 // ListExecutionsParamsSort defines parameters for ListExecutions.
 type ListExecutionsParamsSort string
-
-// ListExecutionsParamsInclude defines parameters for ListExecutions.
-type ListExecutionsParamsInclude string
 
 // BulkRetryExecutionsParams defines parameters for BulkRetryExecutions.
 type BulkRetryExecutionsParams struct {
@@ -3723,10 +6642,37 @@ type GetExecutionStatsParams struct {
 // GetExecutionStatsParamsGroupBy defines parameters for GetExecutionStats.
 type GetExecutionStatsParamsGroupBy string
 
+// ListExecutionLogsParams defines parameters for ListExecutionLogs.
+type ListExecutionLogsParams struct {
+	// Attempt Only output of this attempt.
+	Attempt *int `form:"attempt,omitempty" json:"attempt,omitempty"`
+
+	// Stream Only lines of these streams; may be repeated. A line that stands for missing ones is of every stream.
+	Stream *[]LogStream `form:"stream,omitempty" json:"stream,omitempty"`
+
+	// Follow Answers with a stream of server-sent events (`text/event-stream`) in the place of a page: `event: line` with a `LogLine` and its `id` for each line after `cursor`, or after the header `Last-Event-ID`, those that were written before and then those that come; `event: end` with the `status` once the execution has finished; `event: expired` when the token is no longer good. A comment comes every 15 seconds. `limit` does not count. A tenant may have 200 streams in each API process, and all together 2,000.
+	Follow *bool `form:"follow,omitempty" json:"follow,omitempty"`
+
+	// Limit How many lines a page has at most.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `id` of a line, after which the page begins; absent for the first page.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // RetryExecutionParams defines parameters for RetryExecution.
 type RetryExecutionParams struct {
 	// IdempotencyKey Names this request, so that it can be repeated safely: visible ASCII, best a random UUID. It is remembered for 24 hours with the answer, if the request succeeded.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListFunctionsParams defines parameters for ListFunctions.
+type ListFunctionsParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListJobsParams defines parameters for ListJobs.
@@ -3745,6 +6691,9 @@ type ListJobsParams struct {
 
 	// Q Only jobs whose name or description contains this text, whatever its case.
 	Q *JobText `form:"q,omitempty" json:"q,omitempty"`
+
+	// Set Only jobs of this set.
+	Set *string `form:"set,omitempty" json:"set,omitempty"`
 
 	// CreatedBy Only what this `sub` created.
 	CreatedBy *CreatedBy `form:"createdBy,omitempty" json:"createdBy,omitempty"`
@@ -3793,6 +6742,9 @@ type BulkTriggerJobsParams struct {
 type DeleteJobParams struct {
 	// Reason Becomes the `reason` of the executions that it cancels; without it, that is `the job was deleted`.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PatchJobParams defines parameters for PatchJob.
@@ -3854,7 +6806,7 @@ type ListJobExecutionsParams struct {
 	// Sort What the list is ordered by; with a minus, backwards.
 	Sort *ListJobExecutionsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
-	// Include What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated.
+	// Include What is heavy and left out of lists, where it is null, unless it is asked for; may be repeated. `result`: the results of the executions. `total`: how many executions have finished that fit, see `total` of the answer.
 	Include *Include `form:"include,omitempty" json:"include,omitempty"`
 
 	// Limit How many items a page has at most.
@@ -3866,9 +6818,6 @@ type ListJobExecutionsParams struct {
 
 // ListJobExecutionsParamsSort defines parameters for ListJobExecutions.
 type ListJobExecutionsParamsSort string
-
-// ListJobExecutionsParamsInclude defines parameters for ListJobExecutions.
-type ListJobExecutionsParamsInclude string
 
 // PreviewScheduleParams defines parameters for PreviewSchedule.
 type PreviewScheduleParams struct {
@@ -3927,6 +6876,48 @@ type ListMetricsParams struct {
 // ListMetricsParamsScope defines parameters for ListMetrics.
 type ListMetricsParamsScope string
 
+// ListNotificationsParams defines parameters for ListNotifications.
+type ListNotificationsParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// DeleteNotificationParams defines parameters for DeleteNotification.
+type DeleteNotificationParams struct {
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateNotificationParams defines parameters for UpdateNotification.
+type UpdateNotificationParams struct {
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListNotificationDeliveriesParams defines parameters for ListNotificationDeliveries.
+type ListNotificationDeliveriesParams struct {
+	// Status Only those with this status.
+	Status *NotificationDeliveryStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListRecentRunsParams defines parameters for ListRecentRuns.
+type ListRecentRunsParams struct {
+	// JobID Of these jobs. It may be given several times.
+	JobID []openapi_types.UUID `form:"jobId" json:"jobId"`
+
+	// Limit How many executions of each job, at most.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // ListSecretsParams defines parameters for ListSecrets.
 type ListSecretsParams struct {
 	// Limit How many items a page has at most.
@@ -3934,6 +6925,12 @@ type ListSecretsParams struct {
 
 	// Cursor The `nextCursor` of the page before; absent for the first page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// DeleteSecretParams defines parameters for DeleteSecret.
+type DeleteSecretParams struct {
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutSecretParams defines parameters for PutSecret.
@@ -3954,10 +6951,34 @@ type ListTenantsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// DeleteTenantParams defines parameters for DeleteTenant.
+type DeleteTenantParams struct {
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // UpdateTenantParams defines parameters for UpdateTenant.
 type UpdateTenantParams struct {
 	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListUpcomingRunsParams defines parameters for ListUpcomingRuns.
+type ListUpcomingRunsParams struct {
+	// From The first time that counts; now, where it is left out or has passed.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The first time that does not count any more, at most 31 days after `from`, or one day with `bucket=minute`; an hour after `from`, where it is left out.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Bucket What runs are counted by.
+	Bucket *UpcomingBucketUnit `form:"bucket,omitempty" json:"bucket,omitempty"`
+
+	// Timezone IANA name of the zone on whose clock hours and days begin.
+	Timezone *string `form:"timezone,omitempty" json:"timezone,omitempty"`
+
+	// Named How many jobs of each bucket to name.
+	Named *int `form:"named,omitempty" json:"named,omitempty"`
 }
 
 // InternalBatchCreateJobsParams defines parameters for InternalBatchCreateJobs.
@@ -4017,6 +7038,12 @@ type CreateCalendarJSONRequestBody = CalendarSpec
 // UpdateCalendarJSONRequestBody defines body for UpdateCalendar for application/json ContentType.
 type UpdateCalendarJSONRequestBody = CalendarSpec
 
+// CreateDeadLetterReplayJSONRequestBody defines body for CreateDeadLetterReplay for application/json ContentType.
+type CreateDeadLetterReplayJSONRequestBody = DeadLetterReplayRequest
+
+// DiscardDeadLettersJSONRequestBody defines body for DiscardDeadLetters for application/json ContentType.
+type DiscardDeadLettersJSONRequestBody = DiscardRequest
+
 // BulkCancelExecutionsJSONRequestBody defines body for BulkCancelExecutions for application/json ContentType.
 type BulkCancelExecutionsJSONRequestBody = ExecutionBulk
 
@@ -4028,6 +7055,9 @@ type CancelExecutionJSONRequestBody = CancelRequest
 
 // CreateJobJSONRequestBody defines body for CreateJob for application/json ContentType.
 type CreateJobJSONRequestBody = JobSpec
+
+// BulkDeleteJobsJSONRequestBody defines body for BulkDeleteJobs for application/json ContentType.
+type BulkDeleteJobsJSONRequestBody = JobBulk
 
 // BulkPauseJobsJSONRequestBody defines body for BulkPauseJobs for application/json ContentType.
 type BulkPauseJobsJSONRequestBody = JobBulk
@@ -4071,8 +7101,38 @@ type TriggerJobJSONRequestBody = TriggerRequest
 // ValidateStoredJobJSONRequestBody defines body for ValidateStoredJob for application/json ContentType.
 type ValidateStoredJobJSONRequestBody = JobSpec
 
+// CreateNotificationJSONRequestBody defines body for CreateNotification for application/json ContentType.
+type CreateNotificationJSONRequestBody = NotificationSpec
+
+// UpdateNotificationJSONRequestBody defines body for UpdateNotification for application/json ContentType.
+type UpdateNotificationJSONRequestBody = NotificationSpec
+
+// RotateNotificationSecretJSONRequestBody defines body for RotateNotificationSecret for application/json ContentType.
+type RotateNotificationSecretJSONRequestBody = RotateRequest
+
+// CreateObjectiveJSONRequestBody defines body for CreateObjective for application/json ContentType.
+type CreateObjectiveJSONRequestBody = ObjectiveSpec
+
+// RegisterRemoteWorkerJSONRequestBody defines body for RegisterRemoteWorker for application/json ContentType.
+type RegisterRemoteWorkerJSONRequestBody = RemoteWorkerSpec
+
+// ClaimRemoteExecutionsJSONRequestBody defines body for ClaimRemoteExecutions for application/json ContentType.
+type ClaimRemoteExecutionsJSONRequestBody = RemoteClaim
+
+// SendRemoteHeartbeatJSONRequestBody defines body for SendRemoteHeartbeat for application/json ContentType.
+type SendRemoteHeartbeatJSONRequestBody = RemoteHeartbeat
+
 // PutSecretJSONRequestBody defines body for PutSecret for application/json ContentType.
 type PutSecretJSONRequestBody = SecretValue
+
+// ApplySetJSONRequestBody defines body for ApplySet for application/json ContentType.
+type ApplySetJSONRequestBody = SetApplication
+
+// PlanSetJSONRequestBody defines body for PlanSet for application/json ContentType.
+type PlanSetJSONRequestBody = SetSection
+
+// PutSettingJSONRequestBody defines body for PutSetting for application/json ContentType.
+type PutSettingJSONRequestBody = SettingValue
 
 // CreateTenantJSONRequestBody defines body for CreateTenant for application/json ContentType.
 type CreateTenantJSONRequestBody = NewTenant
@@ -4082,6 +7142,12 @@ type UpdateTenantJSONRequestBody = TenantSpec
 
 // SuspendTenantJSONRequestBody defines body for SuspendTenant for application/json ContentType.
 type SuspendTenantJSONRequestBody = SuspendRequest
+
+// ReportCompletionJSONRequestBody defines body for ReportCompletion for application/json ContentType.
+type ReportCompletionJSONRequestBody = CompletionReport
+
+// ReportProgressJSONRequestBody defines body for ReportProgress for application/json ContentType.
+type ReportProgressJSONRequestBody = ProgressReport
 
 // InternalBatchCreateJobsJSONRequestBody defines body for InternalBatchCreateJobs for application/json ContentType.
 type InternalBatchCreateJobsJSONRequestBody = JobBatch
@@ -4219,6 +7285,110 @@ func (t *JobConfig) FromFunctionConfig(v FunctionConfig) error {
 
 // MergeFunctionConfig performs a merge with any union data inside the JobConfig, using the provided FunctionConfig
 func (t *JobConfig) MergeFunctionConfig(v FunctionConfig) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsJavascriptConfig returns the union data inside the JobConfig as a JavascriptConfig
+func (t JobConfig) AsJavascriptConfig() (JavascriptConfig, error) {
+	var body JavascriptConfig
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromJavascriptConfig overwrites any union data inside the JobConfig as the provided JavascriptConfig
+func (t *JobConfig) FromJavascriptConfig(v JavascriptConfig) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeJavascriptConfig performs a merge with any union data inside the JobConfig, using the provided JavascriptConfig
+func (t *JobConfig) MergeJavascriptConfig(v JavascriptConfig) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsCommandConfig returns the union data inside the JobConfig as a CommandConfig
+func (t JobConfig) AsCommandConfig() (CommandConfig, error) {
+	var body CommandConfig
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromCommandConfig overwrites any union data inside the JobConfig as the provided CommandConfig
+func (t *JobConfig) FromCommandConfig(v CommandConfig) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeCommandConfig performs a merge with any union data inside the JobConfig, using the provided CommandConfig
+func (t *JobConfig) MergeCommandConfig(v CommandConfig) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsWasmConfig returns the union data inside the JobConfig as a WasmConfig
+func (t JobConfig) AsWasmConfig() (WasmConfig, error) {
+	var body WasmConfig
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromWasmConfig overwrites any union data inside the JobConfig as the provided WasmConfig
+func (t *JobConfig) FromWasmConfig(v WasmConfig) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeWasmConfig performs a merge with any union data inside the JobConfig, using the provided WasmConfig
+func (t *JobConfig) MergeWasmConfig(v WasmConfig) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsRemoteConfig returns the union data inside the JobConfig as a RemoteConfig
+func (t JobConfig) AsRemoteConfig() (RemoteConfig, error) {
+	var body RemoteConfig
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromRemoteConfig overwrites any union data inside the JobConfig as the provided RemoteConfig
+func (t *JobConfig) FromRemoteConfig(v RemoteConfig) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeRemoteConfig performs a merge with any union data inside the JobConfig, using the provided RemoteConfig
+func (t *JobConfig) MergeRemoteConfig(v RemoteConfig) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err

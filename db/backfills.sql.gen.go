@@ -71,20 +71,20 @@ func (q *Queries) CancelBackfill(ctx context.Context, arg CancelBackfillParams) 
 	return result.RowsAffected(), nil
 }
 
-const CancelBackfillsByJob = `-- name: CancelBackfillsByJob :execrows
+const CancelBackfillsByJobs = `-- name: CancelBackfillsByJobs :execrows
 UPDATE backfills SET status = 'cancelled', held_by = '', finished_at = $1::timestamptz
-WHERE tenant_id = $2 AND job_id = $3 AND status = 'running'
+WHERE tenant_id = $2 AND job_id = ANY ($3::uuid[]) AND status = 'running'
 `
 
-type CancelBackfillsByJobParams struct {
+type CancelBackfillsByJobsParams struct {
 	Now      time.Time
 	TenantID uuid.UUID
-	JobID    uuid.UUID
+	JobIds   []uuid.UUID
 }
 
-// For a job that the caller holds locked; waits for a batch that is being made.
-func (q *Queries) CancelBackfillsByJob(ctx context.Context, arg CancelBackfillsByJobParams) (int64, error) {
-	result, err := q.db.Exec(ctx, CancelBackfillsByJob, arg.Now, arg.TenantID, arg.JobID)
+// For jobs that the caller holds locked; waits for a batch that is being made.
+func (q *Queries) CancelBackfillsByJobs(ctx context.Context, arg CancelBackfillsByJobsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, CancelBackfillsByJobs, arg.Now, arg.TenantID, arg.JobIds)
 	if err != nil {
 		return 0, err
 	}
@@ -92,7 +92,7 @@ func (q *Queries) CancelBackfillsByJob(ctx context.Context, arg CancelBackfillsB
 }
 
 const ClaimBackfills = `-- name: ClaimBackfills :many
-SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.anchor_at, b.rate_per_minute, b.parameters, b.status, b.held_by, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, v.spec, (j.deleted_at IS NOT NULL)::boolean AS deleted, j.overlap_policy, j.max_concurrent,
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.anchor_at, b.rate_per_minute, b.parameters, b.status, b.held_by, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.daily_share, v.spec, (j.deleted_at IS NOT NULL)::boolean AS deleted, j.overlap_policy, j.max_concurrent,
        coalesce(b.anchor_at, (
            SELECT max(n.created_at) FROM job_versions n
            WHERE n.job_id = b.job_id AND n.version <= b.job_version
@@ -165,6 +165,7 @@ func (q *Queries) ClaimBackfills(ctx context.Context, arg ClaimBackfillsParams) 
 			&i.Backfill.RequestedBy,
 			&i.Backfill.CreatedAt,
 			&i.Backfill.FinishedAt,
+			&i.Backfill.DailyShare,
 			&i.Spec,
 			&i.Deleted,
 			&i.OverlapPolicy,
@@ -309,7 +310,7 @@ func (q *Queries) DeleteOldBackfills(ctx context.Context, arg DeleteOldBackfills
 }
 
 const GetBackfill = `-- name: GetBackfill :one
-SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.anchor_at, b.rate_per_minute, b.parameters, b.status, b.held_by, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.anchor_at, b.rate_per_minute, b.parameters, b.status, b.held_by, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.daily_share, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
 FROM backfills b WHERE b.tenant_id = $1 AND b.job_id = $2 AND b.id = $3
 `
 
@@ -347,6 +348,7 @@ func (q *Queries) GetBackfill(ctx context.Context, arg GetBackfillParams) (GetBa
 		&i.Backfill.RequestedBy,
 		&i.Backfill.CreatedAt,
 		&i.Backfill.FinishedAt,
+		&i.Backfill.DailyShare,
 		&i.Active,
 	)
 	return i, err
@@ -371,9 +373,9 @@ func (q *Queries) HoldBackfill(ctx context.Context, arg HoldBackfillParams) erro
 }
 
 const InsertBackfill = `-- name: InsertBackfill :one
-INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, total, next_batch_at, requested_by, created_at, anchor_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $11, $13::timestamptz)
-RETURNING id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, anchor_at, rate_per_minute, parameters, status, held_by, total, created, next_batch_at, requested_by, created_at, finished_at
+INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, total, next_batch_at, requested_by, created_at, anchor_at, daily_share)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $11, $13::timestamptz, $14)
+RETURNING id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, anchor_at, rate_per_minute, parameters, status, held_by, total, created, next_batch_at, requested_by, created_at, finished_at, daily_share
 `
 
 type InsertBackfillParams struct {
@@ -390,6 +392,7 @@ type InsertBackfillParams struct {
 	Now           time.Time
 	RequestedBy   string
 	AnchorAt      time.Time
+	DailyShare    int16
 }
 
 func (q *Queries) InsertBackfill(ctx context.Context, arg InsertBackfillParams) (Backfill, error) {
@@ -407,6 +410,7 @@ func (q *Queries) InsertBackfill(ctx context.Context, arg InsertBackfillParams) 
 		arg.Now,
 		arg.RequestedBy,
 		arg.AnchorAt,
+		arg.DailyShare,
 	)
 	var i Backfill
 	err := row.Scan(
@@ -428,6 +432,7 @@ func (q *Queries) InsertBackfill(ctx context.Context, arg InsertBackfillParams) 
 		&i.RequestedBy,
 		&i.CreatedAt,
 		&i.FinishedAt,
+		&i.DailyShare,
 	)
 	return i, err
 }
@@ -482,7 +487,7 @@ func (q *Queries) InsertBackfillExecutions(ctx context.Context, arg InsertBackfi
 }
 
 const ListBackfillsByJob = `-- name: ListBackfillsByJob :many
-SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.anchor_at, b.rate_per_minute, b.parameters, b.status, b.held_by, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
+SELECT b.id, b.tenant_id, b.job_id, b.job_version, b.from_at, b.to_at, b.cursor_at, b.anchor_at, b.rate_per_minute, b.parameters, b.status, b.held_by, b.total, b.created, b.next_batch_at, b.requested_by, b.created_at, b.finished_at, b.daily_share, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = $1 AND a.job_id = b.job_id AND a.backfill_id = b.id) AS active
 FROM backfills b
 WHERE b.tenant_id = $1 AND b.job_id = $2 AND (b.created_at, b.id) < ($3::timestamptz, $4::uuid)
 ORDER BY b.created_at DESC, b.id DESC LIMIT $5
@@ -536,6 +541,7 @@ func (q *Queries) ListBackfillsByJob(ctx context.Context, arg ListBackfillsByJob
 			&i.Backfill.RequestedBy,
 			&i.Backfill.CreatedAt,
 			&i.Backfill.FinishedAt,
+			&i.Backfill.DailyShare,
 			&i.Active,
 		); err != nil {
 			return nil, err

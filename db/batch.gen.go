@@ -19,21 +19,145 @@ var (
 	ErrBatchAlreadyClosed = errors.New("batch already closed")
 )
 
+const CountActiveOfJob = `-- name: CountActiveOfJob :batchone
+SELECT coalesce(sum(c.taken), 0)::bigint AS taken, coalesce(sum(c.waiting), 0)::bigint AS waiting FROM count_active(ARRAY[$1::uuid]) c
+`
+
+type CountActiveOfJobBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type CountActiveOfJobRow struct {
+	Taken   int64
+	Waiting int64
+}
+
+// The slots of one job, whose row the caller holds locked since an earlier
+// statement, which may have travelled with this one: each sees what was committed
+// before it began. See count_active.
+func (q *Queries) CountActiveOfJob(ctx context.Context, jobID []uuid.UUID) *CountActiveOfJobBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range jobID {
+		vals := []interface{}{
+			a,
+		}
+		batch.Queue(CountActiveOfJob, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &CountActiveOfJobBatchResults{br, len(jobID), false}
+}
+
+func (b *CountActiveOfJobBatchResults) QueryRow(f func(int, CountActiveOfJobRow, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		var i CountActiveOfJobRow
+		if b.closed {
+			if f != nil {
+				f(t, i, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		row := b.br.QueryRow()
+		err := row.Scan(&i.Taken, &i.Waiting)
+		if f != nil {
+			f(t, i, err)
+		}
+	}
+}
+
+func (b *CountActiveOfJobBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
+const GetExecutionBounds = `-- name: GetExecutionBounds :batchone
+SELECT t.max_executions_per_day, t.max_waiting, t.max_waiting_per_job,
+       coalesce((SELECT w.waiting FROM waiting_counts w WHERE w.tenant_id = t.id AND w.job_id = '00000000-0000-0000-0000-000000000000'), 0)::bigint AS waiting,
+       coalesce((SELECT w.waiting FROM waiting_counts w WHERE w.tenant_id = t.id AND w.job_id = $1), 0)::bigint AS waiting_of_job
+FROM tenants t WHERE t.id = $2
+`
+
+type GetExecutionBoundsBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type GetExecutionBoundsParams struct {
+	JobID    uuid.UUID
+	TenantID uuid.UUID
+}
+
+type GetExecutionBoundsRow struct {
+	MaxExecutionsPerDay *int32
+	MaxWaiting          *int32
+	MaxWaitingPerJob    *int32
+	Waiting             int64
+	WaitingOfJob        int64
+}
+
+// How many executions a tenant may have in a day, and waiting; and how many of it
+// and of a job waited when they were counted last, where they were many.
+func (q *Queries) GetExecutionBounds(ctx context.Context, arg []GetExecutionBoundsParams) *GetExecutionBoundsBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.JobID,
+			a.TenantID,
+		}
+		batch.Queue(GetExecutionBounds, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &GetExecutionBoundsBatchResults{br, len(arg), false}
+}
+
+func (b *GetExecutionBoundsBatchResults) QueryRow(f func(int, GetExecutionBoundsRow, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		var i GetExecutionBoundsRow
+		if b.closed {
+			if f != nil {
+				f(t, i, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		row := b.br.QueryRow()
+		err := row.Scan(
+			&i.MaxExecutionsPerDay,
+			&i.MaxWaiting,
+			&i.MaxWaitingPerJob,
+			&i.Waiting,
+			&i.WaitingOfJob,
+		)
+		if f != nil {
+			f(t, i, err)
+		}
+	}
+}
+
+func (b *GetExecutionBoundsBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
 const InsertJob = `-- name: InsertJob :batchone
 INSERT INTO scheduled_jobs (
     id, tenant_id, name, description, tags, created_by, created_at, updated_at,
     cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
     job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at,
     jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, max_concurrent, overlap_policy, overlap_queue_limit,
-    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at, secret_names, concurrency_key)
+    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at, secret_names, concurrency_key,
+    execution_timeout_seconds, set_name)
 VALUES (
     $1, $2, $3, $4, $5::text[], $6, $7::timestamptz, $7::timestamptz,
     $8, $9, $10, $11, $12, $13, $14,
     $15, $16, $17, $18, $19, $20, $21, $22, $23,
     $24, $25, $26, $27, $28, $29, $30, $31,
     $32, $33, $34, $35, $6, $7::timestamptz,
-    $36::text[], $37)
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference
+    $36::text[], $37, $38, $39)
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name
 `
 
 type InsertJobBatchResults struct {
@@ -43,43 +167,45 @@ type InsertJobBatchResults struct {
 }
 
 type InsertJobParams struct {
-	ID                   uuid.UUID
-	TenantID             uuid.UUID
-	Name                 string
-	Description          string
-	Tags                 []string
-	CreatedBy            string
-	Now                  time.Time
-	CronExpression       *string
-	Timezone             string
-	IntervalMs           *int64
-	RunAt                *time.Time
-	AnchorAt             time.Time
-	StartDate            *time.Time
-	EndDate              *time.Time
-	JobType              string
-	Config               json.RawMessage
-	RetryConfig          json.RawMessage
-	MaxAttempts          int32
-	TimeoutSeconds       int32
-	Priority             int16
-	Status               string
-	StatusReason         string
-	NextExecutionAt      *time.Time
-	JitterSeconds        int32
-	DstGap               string
-	DstOverlap           string
-	Calendars            json.RawMessage
-	MaxExecutions        *int64
-	MaxConcurrent        int32
-	OverlapPolicy        string
-	OverlapQueueLimit    int32
-	MisfirePolicy        string
-	MisfireLimit         int32
-	MisfireGraceSeconds  int32
-	DisableAfterFailures *int32
-	SecretNames          []string
-	ConcurrencyKey       string
+	ID                      uuid.UUID
+	TenantID                uuid.UUID
+	Name                    string
+	Description             string
+	Tags                    []string
+	CreatedBy               string
+	Now                     time.Time
+	CronExpression          *string
+	Timezone                string
+	IntervalMs              *int64
+	RunAt                   *time.Time
+	AnchorAt                time.Time
+	StartDate               *time.Time
+	EndDate                 *time.Time
+	JobType                 string
+	Config                  json.RawMessage
+	RetryConfig             json.RawMessage
+	MaxAttempts             int32
+	TimeoutSeconds          int32
+	Priority                int16
+	Status                  string
+	StatusReason            string
+	NextExecutionAt         *time.Time
+	JitterSeconds           int32
+	DstGap                  string
+	DstOverlap              string
+	Calendars               json.RawMessage
+	MaxExecutions           *int64
+	MaxConcurrent           int32
+	OverlapPolicy           string
+	OverlapQueueLimit       int32
+	MisfirePolicy           string
+	MisfireLimit            int32
+	MisfireGraceSeconds     int32
+	DisableAfterFailures    *int32
+	SecretNames             []string
+	ConcurrencyKey          string
+	ExecutionTimeoutSeconds *int32
+	SetName                 string
 }
 
 func (q *Queries) InsertJob(ctx context.Context, arg []InsertJobParams) *InsertJobBatchResults {
@@ -123,6 +249,8 @@ func (q *Queries) InsertJob(ctx context.Context, arg []InsertJobParams) *InsertJ
 			a.DisableAfterFailures,
 			a.SecretNames,
 			a.ConcurrencyKey,
+			a.ExecutionTimeoutSeconds,
+			a.SetName,
 		}
 		batch.Queue(InsertJob, vals...)
 	}
@@ -192,6 +320,8 @@ func (b *InsertJobBatchResults) QueryRow(f func(int, ScheduledJob, error)) {
 			&i.Generation,
 			&i.AuditedAt,
 			&i.AuditDifference,
+			&i.ExecutionTimeoutSeconds,
+			&i.SetName,
 		)
 		if f != nil {
 			f(t, i, err)
@@ -262,6 +392,112 @@ func (b *InsertJobVersionBatchResults) Exec(f func(int, error)) {
 }
 
 func (b *InsertJobVersionBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
+const LockJobToRun = `-- name: LockJobToRun :batchone
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+FOR NO KEY UPDATE
+`
+
+type LockJobToRunBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type LockJobToRunParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// LockJob, for what travels with it.
+func (q *Queries) LockJobToRun(ctx context.Context, arg []LockJobToRunParams) *LockJobToRunBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.TenantID,
+			a.ID,
+		}
+		batch.Queue(LockJobToRun, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &LockJobToRunBatchResults{br, len(arg), false}
+}
+
+func (b *LockJobToRunBatchResults) QueryRow(f func(int, ScheduledJob, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		var i ScheduledJob
+		if b.closed {
+			if f != nil {
+				f(t, i, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		row := b.br.QueryRow()
+		err := row.Scan(
+			&i.ID,
+			&i.TenantID,
+			&i.Name,
+			&i.Description,
+			&i.Tags,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+			&i.Version,
+			&i.CronExpression,
+			&i.IntervalMs,
+			&i.RunAt,
+			&i.Timezone,
+			&i.AnchorAt,
+			&i.StartDate,
+			&i.EndDate,
+			&i.MaxExecutions,
+			&i.JitterSeconds,
+			&i.DstGap,
+			&i.DstOverlap,
+			&i.Calendars,
+			&i.JobType,
+			&i.Config,
+			&i.SecretNames,
+			&i.RetryConfig,
+			&i.MaxAttempts,
+			&i.TimeoutSeconds,
+			&i.Priority,
+			&i.MaxConcurrent,
+			&i.ConcurrencyKey,
+			&i.OverlapPolicy,
+			&i.OverlapQueueLimit,
+			&i.MisfirePolicy,
+			&i.MisfireLimit,
+			&i.MisfireGraceSeconds,
+			&i.DisableAfterFailures,
+			&i.Status,
+			&i.StatusReason,
+			&i.StatusBy,
+			&i.StatusAt,
+			&i.PausedUntil,
+			&i.ResumePolicy,
+			&i.NextExecutionAt,
+			&i.LastExecutionAt,
+			&i.ExecutionCount,
+			&i.CatchUpUntil,
+			&i.Generation,
+			&i.AuditedAt,
+			&i.AuditDifference,
+			&i.ExecutionTimeoutSeconds,
+			&i.SetName,
+		)
+		if f != nil {
+			f(t, i, err)
+		}
+	}
+}
+
+func (b *LockJobToRunBatchResults) Close() error {
 	b.closed = true
 	return b.br.Close()
 }

@@ -80,7 +80,7 @@ type CancelExecutionsOfBackfillParams struct {
 	BackfillID  *uuid.UUID
 }
 
-// CancelExecutionsOfJob for one backfill; a parked execution of it is tried again.
+// CancelExecutionsOfJobs for one backfill; a parked execution of it is tried again.
 func (q *Queries) CancelExecutionsOfBackfill(ctx context.Context, arg CancelExecutionsOfBackfillParams) error {
 	_, err := q.db.Exec(ctx, CancelExecutionsOfBackfill,
 		arg.Reason,
@@ -93,10 +93,10 @@ func (q *Queries) CancelExecutionsOfBackfill(ctx context.Context, arg CancelExec
 	return err
 }
 
-const CancelExecutionsOfJob = `-- name: CancelExecutionsOfJob :exec
+const CancelExecutionsOfJobs = `-- name: CancelExecutionsOfJobs :exec
 WITH locked AS MATERIALIZED (
     SELECT e.id, e.status, e.backfill_id, e.cancel_requested_at FROM active_executions e
-    WHERE e.tenant_id = $5 AND e.job_id = $6
+    WHERE e.tenant_id = $5 AND e.job_id = ANY ($6::uuid[])
     ORDER BY e.id FOR UPDATE
 ),
 asked AS (
@@ -107,30 +107,30 @@ SELECT cancel_waiting(ARRAY(SELECT l.id FROM locked l WHERE l.backfill_id IS NUL
                       $2::text, $3::text, $4::timestamptz)::bigint AS cancelled
 `
 
-type CancelExecutionsOfJobParams struct {
+type CancelExecutionsOfJobsParams struct {
 	SpareBackfills bool
 	Reason         string
 	CancelledBy    string
 	Now            time.Time
 	TenantID       uuid.UUID
-	JobID          uuid.UUID
+	JobIds         []uuid.UUID
 }
 
-// Cancels the waiting executions of one job, or with spare_backfills those that no
+// Cancels the waiting executions of jobs, or with spare_backfills those that no
 // backfill made, and asks the running ones to end: the worker, the completion and the
 // sweeper all look at the mark under the row's lock. A parked execution is not tried
-// again either. For a job with few active executions; see OrderCancellation. Everything
-// of the job is locked first, in id order, and only then asked where it stands: an
+// again either. For jobs with few active executions; see OrderCancellations. Everything
+// of the jobs is locked first, in id order, and only then asked where it stands: an
 // attempt whose failure is just being written waits after that, and one that is just
 // being claimed runs.
-func (q *Queries) CancelExecutionsOfJob(ctx context.Context, arg CancelExecutionsOfJobParams) error {
-	_, err := q.db.Exec(ctx, CancelExecutionsOfJob,
+func (q *Queries) CancelExecutionsOfJobs(ctx context.Context, arg CancelExecutionsOfJobsParams) error {
+	_, err := q.db.Exec(ctx, CancelExecutionsOfJobs,
 		arg.SpareBackfills,
 		arg.Reason,
 		arg.CancelledBy,
 		arg.Now,
 		arg.TenantID,
-		arg.JobID,
+		arg.JobIds,
 	)
 	return err
 }
@@ -278,22 +278,45 @@ func (q *Queries) CloseCancellation(ctx context.Context, arg CloseCancellationPa
 	return result.RowsAffected(), nil
 }
 
-const CountExecutionsOfJob = `-- name: CountExecutionsOfJob :one
-SELECT count(*) FROM (SELECT 1 FROM active_executions WHERE tenant_id = $1 AND job_id = $2 LIMIT $3) few
+const CountExecutionsOfJobs = `-- name: CountExecutionsOfJobs :many
+SELECT (j.id)::uuid AS job_id, few.executions::int AS executions
+FROM unnest($1::uuid[]) j(id)
+CROSS JOIN LATERAL (SELECT count(*) AS executions FROM (
+    SELECT 1 FROM active_executions e WHERE e.tenant_id = $2 AND e.job_id = j.id LIMIT $3) one) few
+ORDER BY few.executions, j.id
 `
 
-type CountExecutionsOfJobParams struct {
+type CountExecutionsOfJobsParams struct {
+	JobIds   []uuid.UUID
 	TenantID uuid.UUID
-	JobID    uuid.UUID
 	Most     int32
 }
 
-// How many of a job have not finished, of at most so many that are counted.
-func (q *Queries) CountExecutionsOfJob(ctx context.Context, arg CountExecutionsOfJobParams) (int64, error) {
-	row := q.db.QueryRow(ctx, CountExecutionsOfJob, arg.TenantID, arg.JobID, arg.Most)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+type CountExecutionsOfJobsRow struct {
+	JobID      uuid.UUID
+	Executions int32
+}
+
+// How many of each of some jobs have not finished, of at most so many that are counted
+// of one; the jobs with fewest first.
+func (q *Queries) CountExecutionsOfJobs(ctx context.Context, arg CountExecutionsOfJobsParams) ([]CountExecutionsOfJobsRow, error) {
+	rows, err := q.db.Query(ctx, CountExecutionsOfJobs, arg.JobIds, arg.TenantID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountExecutionsOfJobsRow
+	for rows.Next() {
+		var i CountExecutionsOfJobsRow
+		if err := rows.Scan(&i.JobID, &i.Executions); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const FindPieceOfJob = `-- name: FindPieceOfJob :one
@@ -446,36 +469,37 @@ func (q *Queries) LockExecutionsOfJobs(ctx context.Context, jobIds []uuid.UUID) 
 	return err
 }
 
-const OrderCancellation = `-- name: OrderCancellation :exec
+const OrderCancellations = `-- name: OrderCancellations :exec
 WITH job AS (
-    UPDATE scheduled_jobs s SET generation = s.generation + 1 WHERE s.tenant_id = $1 AND s.id = $2
+    UPDATE scheduled_jobs s SET generation = s.generation + 1 WHERE s.tenant_id = $1 AND s.id = ANY ($2::uuid[])
     RETURNING s.id, s.tenant_id, s.generation - 1 AS upto
 ),
 ordered AS (
     INSERT INTO cancellations (tenant_id, job_id, generation, spare_backfills, requested_at, reason, cancelled_by)
     SELECT j.tenant_id, j.id, j.upto, $3, $4::timestamptz, $5, $6 FROM job j
 )
-UPDATE running_counts c SET cancelling = c.cancelling + 1 FROM job j WHERE c.tenant_id = j.tenant_id
+UPDATE running_counts c SET cancelling = c.cancelling + j.orders
+FROM (SELECT o.tenant_id, count(*) AS orders FROM job o GROUP BY o.tenant_id) j WHERE c.tenant_id = j.tenant_id
 `
 
-type OrderCancellationParams struct {
+type OrderCancellationsParams struct {
 	TenantID       uuid.UUID
-	JobID          uuid.UUID
+	JobIds         []uuid.UUID
 	SpareBackfills bool
 	Now            time.Time
 	Reason         string
 	CancelledBy    string
 }
 
-// Orders that everything that a job has by now is cancelled, for a job that the
-// caller holds locked. From the commit on no claim starts any of it; it is cancelled in
-// pieces. Executions that the job gets afterwards are of the next
-// generation, and the order does not concern them. Writing the tenant's count waits for the claims
-// under way, and those after it see the order.
-func (q *Queries) OrderCancellation(ctx context.Context, arg OrderCancellationParams) error {
-	_, err := q.db.Exec(ctx, OrderCancellation,
+// Orders that everything that jobs have by now is cancelled; the caller holds the jobs
+// locked. From the commit on no claim starts any of it; it is cancelled in
+// pieces. Executions that a job gets afterwards are of the next
+// generation, and the order does not concern them. Writing the tenant's row waits for the claims
+// under way, and those after it see the orders (trigger hold_starts).
+func (q *Queries) OrderCancellations(ctx context.Context, arg OrderCancellationsParams) error {
+	_, err := q.db.Exec(ctx, OrderCancellations,
 		arg.TenantID,
-		arg.JobID,
+		arg.JobIds,
 		arg.SpareBackfills,
 		arg.Now,
 		arg.Reason,

@@ -61,7 +61,7 @@ func (q *Queries) CountActiveByPriority(ctx context.Context, arg CountActiveByPr
 }
 
 const CountActiveExecutions = `-- name: CountActiveExecutions :many
-SELECT a.job_type, a.priority, count(*) FILTER (WHERE a.status = 'running') AS running,
+SELECT a.job_type, a.priority, count(*) FILTER (WHERE a.status = 'running' AND a.awaited_until IS NULL) AS running,
        count(*) FILTER (WHERE a.status IN ('pending', 'retrying') AND a.available_at <= now()) AS waiting,
        count(*) FILTER (WHERE a.status IN ('pending', 'retrying') AND a.available_at > now()) AS delayed,
        coalesce(extract(epoch FROM now() - min(a.available_at) FILTER (WHERE a.status IN ('pending', 'retrying') AND a.available_at <= now())) * 1000, 0)::bigint AS oldest_ms
@@ -108,27 +108,49 @@ func (q *Queries) CountActiveExecutions(ctx context.Context) ([]CountActiveExecu
 	return items, nil
 }
 
-const CountActiveOfJob = `-- name: CountActiveOfJob :one
-SELECT coalesce(sum(c.taken), 0)::bigint AS taken, coalesce(sum(c.waiting), 0)::bigint AS waiting FROM count_active(ARRAY[$1::uuid]) c
+const CountDueSoon = `-- name: CountDueSoon :many
+SELECT d.job_type, count(*) AS jobs FROM (
+    SELECT j.job_type FROM scheduled_jobs j
+    WHERE j.status = 'active' AND j.next_execution_at <= now() + make_interval(secs => $1::float8)
+    ORDER BY j.next_execution_at LIMIT $2) d
+GROUP BY d.job_type
 `
 
-type CountActiveOfJobRow struct {
-	Taken   int64
-	Waiting int64
+type CountDueSoonParams struct {
+	Seconds float64
+	Most    int32
 }
 
-// The slots of one job, whose row the caller holds locked since an earlier
-// statement. See count_active.
-func (q *Queries) CountActiveOfJob(ctx context.Context, jobID uuid.UUID) (CountActiveOfJobRow, error) {
-	row := q.db.QueryRow(ctx, CountActiveOfJob, jobID)
-	var i CountActiveOfJobRow
-	err := row.Scan(&i.Taken, &i.Waiting)
-	return i, err
+type CountDueSoonRow struct {
+	JobType string
+	Jobs    int64
+}
+
+// Cross-tenant: the service's gauges. Active jobs by type that are due within so many
+// seconds, overdue ones too, of at most so many that are read in the order of their times.
+func (q *Queries) CountDueSoon(ctx context.Context, arg CountDueSoonParams) ([]CountDueSoonRow, error) {
+	rows, err := q.db.Query(ctx, CountDueSoon, arg.Seconds, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountDueSoonRow
+	for rows.Next() {
+		var i CountDueSoonRow
+		if err := rows.Scan(&i.JobType, &i.Jobs); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const CountRunsByWorker = `-- name: CountRunsByWorker :many
 SELECT worker_id::uuid AS worker_id, count(*) AS running FROM active_executions
-WHERE tenant_id = $1 AND status = 'running' AND worker_id IS NOT NULL GROUP BY 1
+WHERE tenant_id = $1 AND status = 'running' AND worker_id IS NOT NULL AND awaited_until IS NULL GROUP BY 1
 `
 
 type CountRunsByWorkerRow struct {
@@ -189,25 +211,26 @@ func (q *Queries) GetCancellation(ctx context.Context, arg GetCancellationParams
 const ListObstacles = `-- name: ListObstacles :many
 WITH clock AS (SELECT coalesce($3::timestamptz, now()) AS at),
 waiting AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.backfill_id, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.generation, e.created_at, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.started_at, e.attempt_started_at, e.deadline_at, e.worker_id, e.lease_token, e.available_at, e.sweep_at, e.pooled, e.concurrency_limit, e.concurrency_key, e.has_slot, e.awaits_slot, e.awaits_turn, e.cancel_requested_at, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome FROM active_executions e
-    WHERE e.tenant_id = $1 AND e.id = ANY ($4::uuid[]) AND e.status <> 'running'
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.backfill_id, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.generation, e.created_at, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.started_at, e.attempt_started_at, e.deadline_at, e.worker_id, e.lease_token, e.available_at, e.sweep_at, e.pooled, e.concurrency_limit, e.concurrency_key, e.has_slot, e.awaits_slot, e.awaits_turn, e.cancel_requested_at, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.awaited_until, e.heartbeat_ms, e.last_heartbeat_at, e.remote_function, e.held_until, e.held_host FROM active_executions e
+    WHERE e.tenant_id = $1 AND e.id = ANY ($4::uuid[]) AND (e.status <> 'running' OR e.awaited_until IS NOT NULL)
 ),
 slots AS MATERIALIZED (
     SELECT j.job_id, taken_slots(j.job_id) AS taken
     FROM (SELECT DISTINCT w.job_id FROM waiting w WHERE w.concurrency_limit > 0) j
 )
-SELECT w.id, w.status, w.trigger_type, w.scheduled_at, (CASE WHEN w.status = 'parked' THEN w.sweep_at ELSE w.available_at END)::timestamptz AS available_at,
+SELECT w.id, w.status, w.trigger_type, w.scheduled_at, (CASE WHEN w.status = 'parked' THEN w.sweep_at WHEN w.status = 'running' THEN w.awaited_until ELSE w.available_at END)::timestamptz AS available_at,
        (coalesce(c.suspended, false) OR EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL)))::boolean AS cancelling,
        w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
+       (CASE WHEN w.held_until = w.available_at THEN w.held_host ELSE '' END)::text AS held_host,
        coalesce((SELECT p.taken FROM slots p WHERE p.job_id = w.job_id), 0)::bigint AS taken,
        EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = $1 AND k.key = w.concurrency_key) AS key_taken,
-       is_served(w.job_type, clock.at)::boolean AS served,
+       (CASE WHEN w.remote_function IS NULL THEN is_served(w.job_type, clock.at) ELSE is_served_by(w.tenant_id, w.remote_function, clock.at) END)::boolean AS served,
        coalesce(c.running, 0)::int AS running,
        coalesce(t.max_running, nullif($2::int, 0), 1000000)::int AS max_running,
        coalesce((c.running_by_type->>w.job_type)::int, 0)::int AS type_running,
        coalesce((t.max_running_by_type->>w.job_type)::int, -1)::int AS type_limit
 FROM waiting w CROSS JOIN clock
-LEFT JOIN running_counts c ON c.tenant_id = $1
+LEFT JOIN running_totals c ON c.tenant_id = $1
 LEFT JOIN tenants t ON t.id = $1
 `
 
@@ -228,6 +251,7 @@ type ListObstaclesRow struct {
 	ConcurrencyLimit int16
 	ConcurrencyKey   *string
 	At               time.Time
+	HeldHost         string
 	Taken            int64
 	KeyTaken         bool
 	Served           bool
@@ -238,7 +262,8 @@ type ListObstaclesRow struct {
 }
 
 // Obstacles that keep executions of a page from running at present. Counts the
-// slots of each job once. A parked execution is tried again at available_at.
+// slots of each job once. A parked execution is tried again at available_at; one that
+// runs awaits a callback until then.
 func (q *Queries) ListObstacles(ctx context.Context, arg ListObstaclesParams) ([]ListObstaclesRow, error) {
 	rows, err := q.db.Query(ctx, ListObstacles,
 		arg.TenantID,
@@ -263,6 +288,7 @@ func (q *Queries) ListObstacles(ctx context.Context, arg ListObstaclesParams) ([
 			&i.ConcurrencyLimit,
 			&i.ConcurrencyKey,
 			&i.At,
+			&i.HeldHost,
 			&i.Taken,
 			&i.KeyTaken,
 			&i.Served,

@@ -17,7 +17,8 @@ const GetExecution = `-- name: GetExecution :one
 SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters, s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at, s.completed_at, s.duration_ms, s.result, s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by, s.duration_us, s.attempt_started_at,
        coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $1 AND j.id = s.job_id), '')::text AS job_name,
        coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $1 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
-       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $1 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as
+       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $1 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
+       coalesce((SELECT p.message FROM execution_progress p WHERE p.tenant_id = $1 AND p.execution_id = s.id), '')::text AS progress_message
 FROM executions s
 WHERE s.tenant_id = $1 AND s.id = $2 AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
 `
@@ -68,6 +69,7 @@ type GetExecutionRow struct {
 	JobName           string
 	RetryOf           uuid.UUID
 	RetriedAs         uuid.UUID
+	ProgressMessage   string
 }
 
 // One view over active and finished executions.
@@ -119,6 +121,48 @@ func (q *Queries) GetExecution(ctx context.Context, arg GetExecutionParams) (Get
 		&i.JobName,
 		&i.RetryOf,
 		&i.RetriedAs,
+		&i.ProgressMessage,
+	)
+	return i, err
+}
+
+const GetLimitsOfExecution = `-- name: GetLimitsOfExecution :one
+SELECT now()::timestamptz AS at,
+       coalesce((SELECT j.max_concurrent FROM scheduled_jobs j WHERE j.tenant_id = t.id AND j.id = $1 AND j.overlap_policy NOT IN ('skip', 'allow')), 0)::int AS of_job,
+       coalesce((t.max_running_by_type ->> $2::text)::int, 0)::int AS of_type,
+       coalesce(t.max_running, $3::int)::int AS of_tenant
+FROM tenants t WHERE t.id = $4
+`
+
+type GetLimitsOfExecutionParams struct {
+	JobID      uuid.UUID
+	JobType    string
+	MaxRunning int32
+	TenantID   uuid.UUID
+}
+
+type GetLimitsOfExecutionRow struct {
+	At       time.Time
+	OfJob    int32
+	OfType   int32
+	OfTenant int32
+}
+
+// How many executions may run at once of a job that waits for its own, of a type, and of
+// the tenant; 0: any number.
+func (q *Queries) GetLimitsOfExecution(ctx context.Context, arg GetLimitsOfExecutionParams) (GetLimitsOfExecutionRow, error) {
+	row := q.db.QueryRow(ctx, GetLimitsOfExecution,
+		arg.JobID,
+		arg.JobType,
+		arg.MaxRunning,
+		arg.TenantID,
+	)
+	var i GetLimitsOfExecutionRow
+	err := row.Scan(
+		&i.At,
+		&i.OfJob,
+		&i.OfType,
+		&i.OfTenant,
 	)
 	return i, err
 }
@@ -132,7 +176,7 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
        coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
        coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
-       s.number, s.fits::boolean AS fits
+       s.number, coalesce(s.fits, false)::boolean AS fits
 FROM (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, e.duration_us, e.attempt_started_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
            (($3::text[] IS NULL OR e.status = ANY ($3::text[]))
@@ -145,33 +189,45 @@ FROM (
     FROM (
         SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by, duration_us, attempt_started_at FROM executions
         WHERE tenant_id = $2
-          AND scheduled_at >= $10::timestamptz AND scheduled_at < $11::timestamptz
-          AND (scheduled_at, id) < ($12::timestamptz, $13::uuid)
-        ORDER BY scheduled_at DESC, id DESC LIMIT $14
+          AND ($10::uuid IS NULL OR job_id = $10::uuid)
+          AND (NOT $11::boolean OR status <> 'completed')
+          AND (NOT $12::boolean OR completed_at IS NULL)
+          AND scheduled_at >= $13::timestamptz AND scheduled_at < $14::timestamptz
+          AND CASE WHEN $15::boolean THEN (scheduled_at, id) > ($16::timestamptz, $17::uuid)
+                   ELSE (scheduled_at, id) < ($16::timestamptz, $17::uuid) END
+        ORDER BY CASE WHEN $15::boolean THEN scheduled_at END, CASE WHEN $15::boolean THEN id END,
+                 CASE WHEN NOT $15::boolean THEN scheduled_at END DESC, CASE WHEN NOT $15::boolean THEN id END DESC
+        LIMIT $18
     ) e
-    WINDOW listed AS (ORDER BY e.scheduled_at DESC, e.id DESC)
+    WINDOW listed AS (ORDER BY CASE WHEN $15::boolean THEN e.scheduled_at END, CASE WHEN $15::boolean THEN e.id END,
+                               CASE WHEN NOT $15::boolean THEN e.scheduled_at END DESC, CASE WHEN NOT $15::boolean THEN e.id END DESC)
 ) s
 WHERE s.fits OR s.last
-ORDER BY s.scheduled_at DESC, s.id DESC
-LIMIT $15
+ORDER BY CASE WHEN $15::boolean THEN s.scheduled_at END, CASE WHEN $15::boolean THEN s.id END,
+         CASE WHEN NOT $15::boolean THEN s.scheduled_at END DESC, CASE WHEN NOT $15::boolean THEN s.id END DESC
+LIMIT $19
 `
 
 type ListExecutionsParams struct {
-	WithResult  bool
-	TenantID    uuid.UUID
-	Statuses    []string
-	Triggers    []string
-	JobTypes    []string
-	ErrorTypes  []string
-	TriggeredBy *string
-	CreatedFrom *time.Time
-	CreatedTo   *time.Time
-	FromAt      time.Time
-	ToAt        time.Time
-	PlaceAt     time.Time
-	PlaceID     uuid.UUID
-	ScanRows    int32
-	PageSize    int32
+	WithResult   bool
+	TenantID     uuid.UUID
+	Statuses     []string
+	Triggers     []string
+	JobTypes     []string
+	ErrorTypes   []string
+	TriggeredBy  *string
+	CreatedFrom  *time.Time
+	CreatedTo    *time.Time
+	JobID        *uuid.UUID
+	Unsuccessful bool
+	Unfinished   bool
+	FromAt       time.Time
+	ToAt         time.Time
+	OldestFirst  bool
+	PlaceAt      time.Time
+	PlaceID      uuid.UUID
+	ScanRows     int32
+	PageSize     int32
 }
 
 type ListExecutionsRow struct {
@@ -217,14 +273,19 @@ type ListExecutionsRow struct {
 	Fits              bool
 }
 
-// Newest first, from the position of the last page, within one window of time:
-// the bounds on scheduled_at leave only its partitions, and lock no others where
-// the plan is made for them. Reads scan_rows rows at most, however few the filters
-// leave: the inner query walks the index of the list, and the outer ones ask the
-// filters of each row, which no index can answer under row-level security,
-// because their operators are not leakproof. The last row that was read comes
-// back although it may not fit: the next page begins after it. Of an exhausted
-// window, number tells how many rows it took.
+// From the position of the last page, within one window of time: the bounds on
+// scheduled_at leave only its partitions, and lock no others. Reads scan_rows rows at
+// most, however few the filters leave: the inner query walks the index of the list,
+// and the outer ones ask the filters of each row, which no index can answer under
+// row-level security, because their operators are not leakproof. The last row that was
+// read comes back although it may not fit: the next page begins after it. Of an
+// exhausted window, number tells how many rows it took.
+// One statement walks six indexes: the plan is made for each call (see postgres.InList),
+// and the parameters job_id, oldest_first and unsuccessful leave it one condition and
+// one order, those of the index. Most executions completed. A list without them
+// walks job_executions_unsuccessful or job_executions_job_unsuccessful. A list of unfinished
+// ones reads active_executions alone: every row of job_executions has a completed_at, so
+// the planner leaves out that table.
 func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) ([]ListExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ListExecutions,
 		arg.WithResult,
@@ -236,8 +297,12 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 		arg.TriggeredBy,
 		arg.CreatedFrom,
 		arg.CreatedTo,
+		arg.JobID,
+		arg.Unsuccessful,
+		arg.Unfinished,
 		arg.FromAt,
 		arg.ToAt,
+		arg.OldestFirst,
 		arg.PlaceAt,
 		arg.PlaceID,
 		arg.ScanRows,
@@ -302,7 +367,64 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 	return items, nil
 }
 
-const ListExecutionsByJob = `-- name: ListExecutionsByJob :many
+const ListNeighbours = `-- name: ListNeighbours :many
+SELECT id, job_id, job_type, created_at, started_at, completed_at
+FROM executions
+WHERE tenant_id = $1 AND scheduled_at >= $2::timestamptz AND scheduled_at < $3::timestamptz
+ORDER BY scheduled_at DESC, id DESC LIMIT $4
+`
+
+type ListNeighboursParams struct {
+	TenantID uuid.UUID
+	FromAt   time.Time
+	ToAt     time.Time
+	Most     int32
+}
+
+type ListNeighboursRow struct {
+	ID          uuid.UUID
+	JobID       uuid.UUID
+	JobType     string
+	CreatedAt   time.Time
+	StartedAt   *time.Time
+	CompletedAt *time.Time
+}
+
+// Executions of a tenant by scheduled time, the newest first, of one interval: some ran
+// while one of them waited, others were made before it.
+func (q *Queries) ListNeighbours(ctx context.Context, arg ListNeighboursParams) ([]ListNeighboursRow, error) {
+	rows, err := q.db.Query(ctx, ListNeighbours,
+		arg.TenantID,
+		arg.FromAt,
+		arg.ToAt,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListNeighboursRow
+	for rows.Next() {
+		var i ListNeighboursRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.JobID,
+			&i.JobType,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.CompletedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListNewestExecutions = `-- name: ListNewestExecutions :many
 SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters,
        s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
        s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
@@ -311,50 +433,28 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
        coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
        coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
-       s.number, s.fits::boolean AS fits
+       0::bigint AS number, true AS fits
 FROM (
-    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, e.duration_us, e.attempt_started_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
-           (($3::text[] IS NULL OR e.status = ANY ($3::text[]))
-            AND ($4::text[] IS NULL OR e.trigger_type = ANY ($4::text[]))
-            AND ($5::text[] IS NULL OR e.job_type = ANY ($5::text[]))
-            AND ($6::text[] IS NULL OR e.error_type = ANY ($6::text[]))
-            AND ($7::text IS NULL OR e.triggered_by = $7::text)
-            AND ($8::timestamptz IS NULL OR e.created_at >= $8::timestamptz)
-            AND ($9::timestamptz IS NULL OR e.created_at < $9::timestamptz)) AS fits
-    FROM (
-        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by, duration_us, attempt_started_at FROM executions
-        WHERE tenant_id = $2 AND job_id = $10::uuid
-          AND scheduled_at >= $11::timestamptz AND scheduled_at < $12::timestamptz
-          AND (scheduled_at, id) < ($13::timestamptz, $14::uuid)
-        ORDER BY scheduled_at DESC, id DESC LIMIT $15
-    ) e
-    WINDOW listed AS (ORDER BY e.scheduled_at DESC, e.id DESC)
+    SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by, duration_us, attempt_started_at FROM executions
+    WHERE tenant_id = $2 AND scheduled_at >= '1970-01-01 00:00:00+00'::timestamptz
+      AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
+      AND (scheduled_at, id) < ($5::timestamptz, $6::uuid)
+    ORDER BY scheduled_at DESC, id DESC LIMIT $7
 ) s
-WHERE s.fits OR s.last
 ORDER BY s.scheduled_at DESC, s.id DESC
-LIMIT $16
 `
 
-type ListExecutionsByJobParams struct {
-	WithResult  bool
-	TenantID    uuid.UUID
-	Statuses    []string
-	Triggers    []string
-	JobTypes    []string
-	ErrorTypes  []string
-	TriggeredBy *string
-	CreatedFrom *time.Time
-	CreatedTo   *time.Time
-	JobID       uuid.UUID
-	FromAt      time.Time
-	ToAt        time.Time
-	PlaceAt     time.Time
-	PlaceID     uuid.UUID
-	ScanRows    int32
-	PageSize    int32
+type ListNewestExecutionsParams struct {
+	WithResult bool
+	TenantID   uuid.UUID
+	FromAt     time.Time
+	ToAt       time.Time
+	PlaceAt    time.Time
+	PlaceID    uuid.UUID
+	PageSize   int32
 }
 
-type ListExecutionsByJobRow struct {
+type ListNewestExecutionsRow struct {
 	ID                uuid.UUID
 	ScheduledAt       time.Time
 	TenantID          uuid.UUID
@@ -397,379 +497,27 @@ type ListExecutionsByJobRow struct {
 	Fits              bool
 }
 
-// Newest first, of one job.
-func (q *Queries) ListExecutionsByJob(ctx context.Context, arg ListExecutionsByJobParams) ([]ListExecutionsByJobRow, error) {
-	rows, err := q.db.Query(ctx, ListExecutionsByJob,
+// ListExecutions of the newest window, without filters. It has one plan for all calls
+// (see postgres.InNewest) and reads the rows of the page alone. The beginning of the window
+// stands in the place of 1970 (see postgres.PagedSince), so that the plan has, and
+// locks, the partitions from there on.
+func (q *Queries) ListNewestExecutions(ctx context.Context, arg ListNewestExecutionsParams) ([]ListNewestExecutionsRow, error) {
+	rows, err := q.db.Query(ctx, ListNewestExecutions,
 		arg.WithResult,
 		arg.TenantID,
-		arg.Statuses,
-		arg.Triggers,
-		arg.JobTypes,
-		arg.ErrorTypes,
-		arg.TriggeredBy,
-		arg.CreatedFrom,
-		arg.CreatedTo,
-		arg.JobID,
 		arg.FromAt,
 		arg.ToAt,
 		arg.PlaceAt,
 		arg.PlaceID,
-		arg.ScanRows,
 		arg.PageSize,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListExecutionsByJobRow
+	var items []ListNewestExecutionsRow
 	for rows.Next() {
-		var i ListExecutionsByJobRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.ScheduledAt,
-			&i.TenantID,
-			&i.JobID,
-			&i.JobVersion,
-			&i.TriggerType,
-			&i.TriggeredBy,
-			&i.JobType,
-			&i.Priority,
-			&i.Parameters,
-			&i.Status,
-			&i.Reason,
-			&i.MissedCount,
-			&i.MissedUntil,
-			&i.Attempt,
-			&i.MaxAttempts,
-			&i.Progress,
-			&i.Attempts,
-			&i.WorkerID,
-			&i.StartedAt,
-			&i.CompletedAt,
-			&i.DurationMs,
-			&i.Result,
-			&i.ErrorType,
-			&i.ErrorMessage,
-			&i.ErrorStack,
-			&i.MemoryPeakMb,
-			&i.CpuTimeMs,
-			&i.CreatedAt,
-			&i.AvailableAt,
-			&i.CancelRequestedAt,
-			&i.BackfillID,
-			&i.CancelledBy,
-			&i.DurationUs,
-			&i.AttemptStartedAt,
-			&i.JobName,
-			&i.RetryOf,
-			&i.RetriedAs,
-			&i.Number,
-			&i.Fits,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const ListOldestExecutions = `-- name: ListOldestExecutions :many
-SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters,
-       s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
-       s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
-       s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
-       s.duration_us, s.attempt_started_at,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
-       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
-       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
-       s.number, s.fits::boolean AS fits
-FROM (
-    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, e.duration_us, e.attempt_started_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
-           (($3::text[] IS NULL OR e.status = ANY ($3::text[]))
-            AND ($4::text[] IS NULL OR e.trigger_type = ANY ($4::text[]))
-            AND ($5::text[] IS NULL OR e.job_type = ANY ($5::text[]))
-            AND ($6::text[] IS NULL OR e.error_type = ANY ($6::text[]))
-            AND ($7::text IS NULL OR e.triggered_by = $7::text)
-            AND ($8::timestamptz IS NULL OR e.created_at >= $8::timestamptz)
-            AND ($9::timestamptz IS NULL OR e.created_at < $9::timestamptz)) AS fits
-    FROM (
-        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by, duration_us, attempt_started_at FROM executions
-        WHERE tenant_id = $2
-          AND scheduled_at >= $10::timestamptz AND scheduled_at < $11::timestamptz
-          AND (scheduled_at, id) > ($12::timestamptz, $13::uuid)
-        ORDER BY scheduled_at, id LIMIT $14
-    ) e
-    WINDOW listed AS (ORDER BY e.scheduled_at, e.id)
-) s
-WHERE s.fits OR s.last
-ORDER BY s.scheduled_at, s.id
-LIMIT $15
-`
-
-type ListOldestExecutionsParams struct {
-	WithResult  bool
-	TenantID    uuid.UUID
-	Statuses    []string
-	Triggers    []string
-	JobTypes    []string
-	ErrorTypes  []string
-	TriggeredBy *string
-	CreatedFrom *time.Time
-	CreatedTo   *time.Time
-	FromAt      time.Time
-	ToAt        time.Time
-	PlaceAt     time.Time
-	PlaceID     uuid.UUID
-	ScanRows    int32
-	PageSize    int32
-}
-
-type ListOldestExecutionsRow struct {
-	ID                uuid.UUID
-	ScheduledAt       time.Time
-	TenantID          uuid.UUID
-	JobID             uuid.UUID
-	JobVersion        int32
-	TriggerType       string
-	TriggeredBy       string
-	JobType           string
-	Priority          int16
-	Parameters        json.RawMessage
-	Status            string
-	Reason            string
-	MissedCount       *int64
-	MissedUntil       *time.Time
-	Attempt           int32
-	MaxAttempts       int32
-	Progress          int16
-	Attempts          json.RawMessage
-	WorkerID          *uuid.UUID
-	StartedAt         *time.Time
-	CompletedAt       *time.Time
-	DurationMs        *int64
-	Result            json.RawMessage
-	ErrorType         *string
-	ErrorMessage      *string
-	ErrorStack        *string
-	MemoryPeakMb      *float32
-	CpuTimeMs         *int64
-	CreatedAt         time.Time
-	AvailableAt       *time.Time
-	CancelRequestedAt *time.Time
-	BackfillID        *uuid.UUID
-	CancelledBy       string
-	DurationUs        *int64
-	AttemptStartedAt  *time.Time
-	JobName           string
-	RetryOf           uuid.UUID
-	RetriedAs         uuid.UUID
-	Number            int64
-	Fits              bool
-}
-
-// The same the other way round.
-func (q *Queries) ListOldestExecutions(ctx context.Context, arg ListOldestExecutionsParams) ([]ListOldestExecutionsRow, error) {
-	rows, err := q.db.Query(ctx, ListOldestExecutions,
-		arg.WithResult,
-		arg.TenantID,
-		arg.Statuses,
-		arg.Triggers,
-		arg.JobTypes,
-		arg.ErrorTypes,
-		arg.TriggeredBy,
-		arg.CreatedFrom,
-		arg.CreatedTo,
-		arg.FromAt,
-		arg.ToAt,
-		arg.PlaceAt,
-		arg.PlaceID,
-		arg.ScanRows,
-		arg.PageSize,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ListOldestExecutionsRow
-	for rows.Next() {
-		var i ListOldestExecutionsRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.ScheduledAt,
-			&i.TenantID,
-			&i.JobID,
-			&i.JobVersion,
-			&i.TriggerType,
-			&i.TriggeredBy,
-			&i.JobType,
-			&i.Priority,
-			&i.Parameters,
-			&i.Status,
-			&i.Reason,
-			&i.MissedCount,
-			&i.MissedUntil,
-			&i.Attempt,
-			&i.MaxAttempts,
-			&i.Progress,
-			&i.Attempts,
-			&i.WorkerID,
-			&i.StartedAt,
-			&i.CompletedAt,
-			&i.DurationMs,
-			&i.Result,
-			&i.ErrorType,
-			&i.ErrorMessage,
-			&i.ErrorStack,
-			&i.MemoryPeakMb,
-			&i.CpuTimeMs,
-			&i.CreatedAt,
-			&i.AvailableAt,
-			&i.CancelRequestedAt,
-			&i.BackfillID,
-			&i.CancelledBy,
-			&i.DurationUs,
-			&i.AttemptStartedAt,
-			&i.JobName,
-			&i.RetryOf,
-			&i.RetriedAs,
-			&i.Number,
-			&i.Fits,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const ListOldestExecutionsByJob = `-- name: ListOldestExecutionsByJob :many
-SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters,
-       s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
-       s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
-       s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
-       s.duration_us, s.attempt_started_at,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
-       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
-       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
-       s.number, s.fits::boolean AS fits
-FROM (
-    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, e.duration_us, e.attempt_started_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
-           (($3::text[] IS NULL OR e.status = ANY ($3::text[]))
-            AND ($4::text[] IS NULL OR e.trigger_type = ANY ($4::text[]))
-            AND ($5::text[] IS NULL OR e.job_type = ANY ($5::text[]))
-            AND ($6::text[] IS NULL OR e.error_type = ANY ($6::text[]))
-            AND ($7::text IS NULL OR e.triggered_by = $7::text)
-            AND ($8::timestamptz IS NULL OR e.created_at >= $8::timestamptz)
-            AND ($9::timestamptz IS NULL OR e.created_at < $9::timestamptz)) AS fits
-    FROM (
-        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by, duration_us, attempt_started_at FROM executions
-        WHERE tenant_id = $2 AND job_id = $10::uuid
-          AND scheduled_at >= $11::timestamptz AND scheduled_at < $12::timestamptz
-          AND (scheduled_at, id) > ($13::timestamptz, $14::uuid)
-        ORDER BY scheduled_at, id LIMIT $15
-    ) e
-    WINDOW listed AS (ORDER BY e.scheduled_at, e.id)
-) s
-WHERE s.fits OR s.last
-ORDER BY s.scheduled_at, s.id
-LIMIT $16
-`
-
-type ListOldestExecutionsByJobParams struct {
-	WithResult  bool
-	TenantID    uuid.UUID
-	Statuses    []string
-	Triggers    []string
-	JobTypes    []string
-	ErrorTypes  []string
-	TriggeredBy *string
-	CreatedFrom *time.Time
-	CreatedTo   *time.Time
-	JobID       uuid.UUID
-	FromAt      time.Time
-	ToAt        time.Time
-	PlaceAt     time.Time
-	PlaceID     uuid.UUID
-	ScanRows    int32
-	PageSize    int32
-}
-
-type ListOldestExecutionsByJobRow struct {
-	ID                uuid.UUID
-	ScheduledAt       time.Time
-	TenantID          uuid.UUID
-	JobID             uuid.UUID
-	JobVersion        int32
-	TriggerType       string
-	TriggeredBy       string
-	JobType           string
-	Priority          int16
-	Parameters        json.RawMessage
-	Status            string
-	Reason            string
-	MissedCount       *int64
-	MissedUntil       *time.Time
-	Attempt           int32
-	MaxAttempts       int32
-	Progress          int16
-	Attempts          json.RawMessage
-	WorkerID          *uuid.UUID
-	StartedAt         *time.Time
-	CompletedAt       *time.Time
-	DurationMs        *int64
-	Result            json.RawMessage
-	ErrorType         *string
-	ErrorMessage      *string
-	ErrorStack        *string
-	MemoryPeakMb      *float32
-	CpuTimeMs         *int64
-	CreatedAt         time.Time
-	AvailableAt       *time.Time
-	CancelRequestedAt *time.Time
-	BackfillID        *uuid.UUID
-	CancelledBy       string
-	DurationUs        *int64
-	AttemptStartedAt  *time.Time
-	JobName           string
-	RetryOf           uuid.UUID
-	RetriedAs         uuid.UUID
-	Number            int64
-	Fits              bool
-}
-
-// The same the other way round.
-func (q *Queries) ListOldestExecutionsByJob(ctx context.Context, arg ListOldestExecutionsByJobParams) ([]ListOldestExecutionsByJobRow, error) {
-	rows, err := q.db.Query(ctx, ListOldestExecutionsByJob,
-		arg.WithResult,
-		arg.TenantID,
-		arg.Statuses,
-		arg.Triggers,
-		arg.JobTypes,
-		arg.ErrorTypes,
-		arg.TriggeredBy,
-		arg.CreatedFrom,
-		arg.CreatedTo,
-		arg.JobID,
-		arg.FromAt,
-		arg.ToAt,
-		arg.PlaceAt,
-		arg.PlaceID,
-		arg.ScanRows,
-		arg.PageSize,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ListOldestExecutionsByJobRow
-	for rows.Next() {
-		var i ListOldestExecutionsByJobRow
+		var i ListNewestExecutionsRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.ScheduledAt,
@@ -851,168 +599,55 @@ func (q *Queries) ListPartitionStarts(ctx context.Context) ([]time.Time, error) 
 	return items, nil
 }
 
-const ListUnsuccessfulExecutions = `-- name: ListUnsuccessfulExecutions :many
-SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters,
-       s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
-       s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
-       s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
-       s.duration_us, s.attempt_started_at,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
-       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
-       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
-       s.number, s.fits::boolean AS fits
-FROM (
-    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, e.duration_us, e.attempt_started_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
-           (($3::text[] IS NULL OR e.status = ANY ($3::text[]))
-            AND ($4::text[] IS NULL OR e.trigger_type = ANY ($4::text[]))
-            AND ($5::text[] IS NULL OR e.job_type = ANY ($5::text[]))
-            AND ($6::text[] IS NULL OR e.error_type = ANY ($6::text[]))
-            AND ($7::text IS NULL OR e.triggered_by = $7::text)
-            AND ($8::timestamptz IS NULL OR e.created_at >= $8::timestamptz)
-            AND ($9::timestamptz IS NULL OR e.created_at < $9::timestamptz)) AS fits
-    FROM (
-        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by, duration_us, attempt_started_at FROM executions
-        WHERE tenant_id = $2 AND status <> 'completed'
-          AND scheduled_at >= $10::timestamptz AND scheduled_at < $11::timestamptz
-          AND (scheduled_at, id) < ($12::timestamptz, $13::uuid)
-        ORDER BY scheduled_at DESC, id DESC LIMIT $14
-    ) e
-    WINDOW listed AS (ORDER BY e.scheduled_at DESC, e.id DESC)
-) s
-WHERE s.fits OR s.last
-ORDER BY s.scheduled_at DESC, s.id DESC
-LIMIT $15
+const ListRecentRuns = `-- name: ListRecentRuns :many
+SELECT u.job_id::uuid AS job_id, e.id, e.scheduled_at, e.status, e.duration_us
+FROM unnest($1::uuid[]) AS u(job_id)
+CROSS JOIN LATERAL (
+    SELECT r.id, r.scheduled_at, r.status, r.duration_us FROM executions r
+    WHERE r.tenant_id = $2 AND r.job_id = u.job_id AND r.scheduled_at >= $3::timestamptz AND r.scheduled_at < $4::timestamptz
+    ORDER BY r.scheduled_at DESC, r.id DESC LIMIT $5::int
+) e
 `
 
-type ListUnsuccessfulExecutionsParams struct {
-	WithResult  bool
-	TenantID    uuid.UUID
-	Statuses    []string
-	Triggers    []string
-	JobTypes    []string
-	ErrorTypes  []string
-	TriggeredBy *string
-	CreatedFrom *time.Time
-	CreatedTo   *time.Time
-	FromAt      time.Time
-	ToAt        time.Time
-	PlaceAt     time.Time
-	PlaceID     uuid.UUID
-	ScanRows    int32
-	PageSize    int32
+type ListRecentRunsParams struct {
+	JobIds   []uuid.UUID
+	TenantID uuid.UUID
+	FromAt   time.Time
+	ToAt     time.Time
+	Most     int32
 }
 
-type ListUnsuccessfulExecutionsRow struct {
-	ID                uuid.UUID
-	ScheduledAt       time.Time
-	TenantID          uuid.UUID
-	JobID             uuid.UUID
-	JobVersion        int32
-	TriggerType       string
-	TriggeredBy       string
-	JobType           string
-	Priority          int16
-	Parameters        json.RawMessage
-	Status            string
-	Reason            string
-	MissedCount       *int64
-	MissedUntil       *time.Time
-	Attempt           int32
-	MaxAttempts       int32
-	Progress          int16
-	Attempts          json.RawMessage
-	WorkerID          *uuid.UUID
-	StartedAt         *time.Time
-	CompletedAt       *time.Time
-	DurationMs        *int64
-	Result            json.RawMessage
-	ErrorType         *string
-	ErrorMessage      *string
-	ErrorStack        *string
-	MemoryPeakMb      *float32
-	CpuTimeMs         *int64
-	CreatedAt         time.Time
-	AvailableAt       *time.Time
-	CancelRequestedAt *time.Time
-	BackfillID        *uuid.UUID
-	CancelledBy       string
-	DurationUs        *int64
-	AttemptStartedAt  *time.Time
-	JobName           string
-	RetryOf           uuid.UUID
-	RetriedAs         uuid.UUID
-	Number            int64
-	Fits              bool
+type ListRecentRunsRow struct {
+	JobID       uuid.UUID
+	ID          uuid.UUID
+	ScheduledAt time.Time
+	Status      string
+	DurationUs  *int64
 }
 
-// The same without what completed, of which there is most: walks
-// job_executions_unsuccessful.
-func (q *Queries) ListUnsuccessfulExecutions(ctx context.Context, arg ListUnsuccessfulExecutionsParams) ([]ListUnsuccessfulExecutionsRow, error) {
-	rows, err := q.db.Query(ctx, ListUnsuccessfulExecutions,
-		arg.WithResult,
+// The last executions of each of some jobs. Of each it walks the indexes by job of the
+// months that are asked for, as far as the rows go.
+func (q *Queries) ListRecentRuns(ctx context.Context, arg ListRecentRunsParams) ([]ListRecentRunsRow, error) {
+	rows, err := q.db.Query(ctx, ListRecentRuns,
+		arg.JobIds,
 		arg.TenantID,
-		arg.Statuses,
-		arg.Triggers,
-		arg.JobTypes,
-		arg.ErrorTypes,
-		arg.TriggeredBy,
-		arg.CreatedFrom,
-		arg.CreatedTo,
 		arg.FromAt,
 		arg.ToAt,
-		arg.PlaceAt,
-		arg.PlaceID,
-		arg.ScanRows,
-		arg.PageSize,
+		arg.Most,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListUnsuccessfulExecutionsRow
+	var items []ListRecentRunsRow
 	for rows.Next() {
-		var i ListUnsuccessfulExecutionsRow
+		var i ListRecentRunsRow
 		if err := rows.Scan(
+			&i.JobID,
 			&i.ID,
 			&i.ScheduledAt,
-			&i.TenantID,
-			&i.JobID,
-			&i.JobVersion,
-			&i.TriggerType,
-			&i.TriggeredBy,
-			&i.JobType,
-			&i.Priority,
-			&i.Parameters,
 			&i.Status,
-			&i.Reason,
-			&i.MissedCount,
-			&i.MissedUntil,
-			&i.Attempt,
-			&i.MaxAttempts,
-			&i.Progress,
-			&i.Attempts,
-			&i.WorkerID,
-			&i.StartedAt,
-			&i.CompletedAt,
-			&i.DurationMs,
-			&i.Result,
-			&i.ErrorType,
-			&i.ErrorMessage,
-			&i.ErrorStack,
-			&i.MemoryPeakMb,
-			&i.CpuTimeMs,
-			&i.CreatedAt,
-			&i.AvailableAt,
-			&i.CancelRequestedAt,
-			&i.BackfillID,
-			&i.CancelledBy,
 			&i.DurationUs,
-			&i.AttemptStartedAt,
-			&i.JobName,
-			&i.RetryOf,
-			&i.RetriedAs,
-			&i.Number,
-			&i.Fits,
 		); err != nil {
 			return nil, err
 		}
@@ -1024,169 +659,53 @@ func (q *Queries) ListUnsuccessfulExecutions(ctx context.Context, arg ListUnsucc
 	return items, nil
 }
 
-const ListUnsuccessfulExecutionsByJob = `-- name: ListUnsuccessfulExecutionsByJob :many
-SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters,
-       s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at,
-       s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
-       s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
-       s.duration_us, s.attempt_started_at,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
-       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
-       coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
-       s.number, s.fits::boolean AS fits
-FROM (
-    SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.status, e.reason, e.missed_count, e.missed_until, e.attempt, e.max_attempts, e.progress, e.attempts, e.worker_id, e.started_at, e.completed_at, e.duration_ms, e.result, e.error_type, e.error_message, e.error_stack, e.memory_peak_mb, e.cpu_time_ms, e.created_at, e.available_at, e.cancel_requested_at, e.backfill_id, e.cancelled_by, e.duration_us, e.attempt_started_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
-           (($3::text[] IS NULL OR e.status = ANY ($3::text[]))
-            AND ($4::text[] IS NULL OR e.trigger_type = ANY ($4::text[]))
-            AND ($5::text[] IS NULL OR e.job_type = ANY ($5::text[]))
-            AND ($6::text[] IS NULL OR e.error_type = ANY ($6::text[]))
-            AND ($7::text IS NULL OR e.triggered_by = $7::text)
-            AND ($8::timestamptz IS NULL OR e.created_at >= $8::timestamptz)
-            AND ($9::timestamptz IS NULL OR e.created_at < $9::timestamptz)) AS fits
-    FROM (
-        SELECT id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, priority, parameters, status, reason, missed_count, missed_until, attempt, max_attempts, progress, attempts, worker_id, started_at, completed_at, duration_ms, result, error_type, error_message, error_stack, memory_peak_mb, cpu_time_ms, created_at, available_at, cancel_requested_at, backfill_id, cancelled_by, duration_us, attempt_started_at FROM executions
-        WHERE tenant_id = $2 AND job_id = $10::uuid AND status <> 'completed'
-          AND scheduled_at >= $11::timestamptz AND scheduled_at < $12::timestamptz
-          AND (scheduled_at, id) < ($13::timestamptz, $14::uuid)
-        ORDER BY scheduled_at DESC, id DESC LIMIT $15
-    ) e
-    WINDOW listed AS (ORDER BY e.scheduled_at DESC, e.id DESC)
-) s
-WHERE s.fits OR s.last
-ORDER BY s.scheduled_at DESC, s.id DESC
-LIMIT $16
+const ListSiblings = `-- name: ListSiblings :many
+SELECT id, job_id, job_type, created_at, started_at, completed_at
+FROM executions
+WHERE tenant_id = $1 AND job_id = $2 AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
+ORDER BY scheduled_at DESC, id DESC LIMIT $5
 `
 
-type ListUnsuccessfulExecutionsByJobParams struct {
-	WithResult  bool
-	TenantID    uuid.UUID
-	Statuses    []string
-	Triggers    []string
-	JobTypes    []string
-	ErrorTypes  []string
-	TriggeredBy *string
-	CreatedFrom *time.Time
-	CreatedTo   *time.Time
+type ListSiblingsParams struct {
+	TenantID uuid.UUID
+	JobID    uuid.UUID
+	FromAt   time.Time
+	ToAt     time.Time
+	Most     int32
+}
+
+type ListSiblingsRow struct {
+	ID          uuid.UUID
 	JobID       uuid.UUID
-	FromAt      time.Time
-	ToAt        time.Time
-	PlaceAt     time.Time
-	PlaceID     uuid.UUID
-	ScanRows    int32
-	PageSize    int32
+	JobType     string
+	CreatedAt   time.Time
+	StartedAt   *time.Time
+	CompletedAt *time.Time
 }
 
-type ListUnsuccessfulExecutionsByJobRow struct {
-	ID                uuid.UUID
-	ScheduledAt       time.Time
-	TenantID          uuid.UUID
-	JobID             uuid.UUID
-	JobVersion        int32
-	TriggerType       string
-	TriggeredBy       string
-	JobType           string
-	Priority          int16
-	Parameters        json.RawMessage
-	Status            string
-	Reason            string
-	MissedCount       *int64
-	MissedUntil       *time.Time
-	Attempt           int32
-	MaxAttempts       int32
-	Progress          int16
-	Attempts          json.RawMessage
-	WorkerID          *uuid.UUID
-	StartedAt         *time.Time
-	CompletedAt       *time.Time
-	DurationMs        *int64
-	Result            json.RawMessage
-	ErrorType         *string
-	ErrorMessage      *string
-	ErrorStack        *string
-	MemoryPeakMb      *float32
-	CpuTimeMs         *int64
-	CreatedAt         time.Time
-	AvailableAt       *time.Time
-	CancelRequestedAt *time.Time
-	BackfillID        *uuid.UUID
-	CancelledBy       string
-	DurationUs        *int64
-	AttemptStartedAt  *time.Time
-	JobName           string
-	RetryOf           uuid.UUID
-	RetriedAs         uuid.UUID
-	Number            int64
-	Fits              bool
-}
-
-// The same without what completed: walks job_executions_job_unsuccessful.
-func (q *Queries) ListUnsuccessfulExecutionsByJob(ctx context.Context, arg ListUnsuccessfulExecutionsByJobParams) ([]ListUnsuccessfulExecutionsByJobRow, error) {
-	rows, err := q.db.Query(ctx, ListUnsuccessfulExecutionsByJob,
-		arg.WithResult,
+// The same of one job. Its runs may be long, so its interval is.
+func (q *Queries) ListSiblings(ctx context.Context, arg ListSiblingsParams) ([]ListSiblingsRow, error) {
+	rows, err := q.db.Query(ctx, ListSiblings,
 		arg.TenantID,
-		arg.Statuses,
-		arg.Triggers,
-		arg.JobTypes,
-		arg.ErrorTypes,
-		arg.TriggeredBy,
-		arg.CreatedFrom,
-		arg.CreatedTo,
 		arg.JobID,
 		arg.FromAt,
 		arg.ToAt,
-		arg.PlaceAt,
-		arg.PlaceID,
-		arg.ScanRows,
-		arg.PageSize,
+		arg.Most,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListUnsuccessfulExecutionsByJobRow
+	var items []ListSiblingsRow
 	for rows.Next() {
-		var i ListUnsuccessfulExecutionsByJobRow
+		var i ListSiblingsRow
 		if err := rows.Scan(
 			&i.ID,
-			&i.ScheduledAt,
-			&i.TenantID,
 			&i.JobID,
-			&i.JobVersion,
-			&i.TriggerType,
-			&i.TriggeredBy,
 			&i.JobType,
-			&i.Priority,
-			&i.Parameters,
-			&i.Status,
-			&i.Reason,
-			&i.MissedCount,
-			&i.MissedUntil,
-			&i.Attempt,
-			&i.MaxAttempts,
-			&i.Progress,
-			&i.Attempts,
-			&i.WorkerID,
+			&i.CreatedAt,
 			&i.StartedAt,
 			&i.CompletedAt,
-			&i.DurationMs,
-			&i.Result,
-			&i.ErrorType,
-			&i.ErrorMessage,
-			&i.ErrorStack,
-			&i.MemoryPeakMb,
-			&i.CpuTimeMs,
-			&i.CreatedAt,
-			&i.AvailableAt,
-			&i.CancelRequestedAt,
-			&i.BackfillID,
-			&i.CancelledBy,
-			&i.DurationUs,
-			&i.AttemptStartedAt,
-			&i.JobName,
-			&i.RetryOf,
-			&i.RetriedAs,
-			&i.Number,
-			&i.Fits,
 		); err != nil {
 			return nil, err
 		}
@@ -1196,4 +715,16 @@ func (q *Queries) ListUnsuccessfulExecutionsByJob(ctx context.Context, arg ListU
 		return nil, err
 	}
 	return items, nil
+}
+
+const OldestUnfinished = `-- name: OldestUnfinished :one
+SELECT coalesce((SELECT a.scheduled_at FROM active_executions a WHERE a.tenant_id = $1 ORDER BY a.scheduled_at, a.id LIMIT 1), now())::timestamptz AS oldest
+`
+
+// Before this time no execution of the tenant is unfinished.
+func (q *Queries) OldestUnfinished(ctx context.Context, tenantID uuid.UUID) (time.Time, error) {
+	row := q.db.QueryRow(ctx, OldestUnfinished, tenantID)
+	var oldest time.Time
+	err := row.Scan(&oldest)
+	return oldest, err
 }

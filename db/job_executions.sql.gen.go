@@ -12,27 +12,47 @@ import (
 	"github.com/google/uuid"
 )
 
-const CountOutcomesOfJob = `-- name: CountOutcomesOfJob :one
-SELECT ((SELECT count(*) FROM job_executions h
-         WHERE h.job_id = $1 AND h.trigger_type = 'scheduled' AND h.status <> 'missed'
-           AND h.scheduled_at > $2::timestamptz AND h.scheduled_at <= $3::timestamptz)
+const CountOutcomesOfJobs = `-- name: CountOutcomesOfJobs :many
+SELECT w.job_id::uuid AS job_id,
+       ((SELECT count(*) FROM job_executions h
+         WHERE h.job_id = w.job_id AND h.trigger_type = 'scheduled' AND h.status <> 'missed'
+           AND h.scheduled_at > w.from_at AND h.scheduled_at <= w.to_at)
       + (SELECT count(*) FROM active_executions a
-         WHERE a.job_id = $1 AND a.trigger_type = 'scheduled' AND a.scheduled_at > $2::timestamptz AND a.scheduled_at <= $3::timestamptz))::bigint AS rows
+         WHERE a.job_id = w.job_id AND a.trigger_type = 'scheduled' AND a.scheduled_at > w.from_at AND a.scheduled_at <= w.to_at))::bigint AS rows
+FROM (SELECT unnest($1::uuid[]) AS job_id, unnest($2::timestamptz[]) AS from_at, unnest($3::timestamptz[]) AS to_at) w
 `
 
-type CountOutcomesOfJobParams struct {
-	JobID  uuid.UUID
-	FromAt time.Time
-	ToAt   time.Time
+type CountOutcomesOfJobsParams struct {
+	Ids   []uuid.UUID
+	Froms []time.Time
+	Tos   []time.Time
 }
 
-// Cross-tenant: the auditor. Counts the scheduled times that have a row of their
-// own, finished and active.
-func (q *Queries) CountOutcomesOfJob(ctx context.Context, arg CountOutcomesOfJobParams) (int64, error) {
-	row := q.db.QueryRow(ctx, CountOutcomesOfJob, arg.JobID, arg.FromAt, arg.ToAt)
-	var rows int64
-	err := row.Scan(&rows)
-	return rows, err
+type CountOutcomesOfJobsRow struct {
+	JobID uuid.UUID
+	Rows  int64
+}
+
+// Cross-tenant: the auditor. Counts, for some jobs and a window of each, the scheduled
+// times that have a row of their own, finished and active.
+func (q *Queries) CountOutcomesOfJobs(ctx context.Context, arg CountOutcomesOfJobsParams) ([]CountOutcomesOfJobsRow, error) {
+	rows, err := q.db.Query(ctx, CountOutcomesOfJobs, arg.Ids, arg.Froms, arg.Tos)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountOutcomesOfJobsRow
+	for rows.Next() {
+		var i CountOutcomesOfJobsRow
+		if err := rows.Scan(&i.JobID, &i.Rows); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const CreatePartition = `-- name: CreatePartition :one
@@ -161,41 +181,37 @@ func (q *Queries) ListFailingJobs(ctx context.Context, now *time.Time) ([]ListFa
 	return items, nil
 }
 
-const ListMissedRangesOfJob = `-- name: ListMissedRangesOfJob :many
-SELECT scheduled_at, coalesce(missed_until, scheduled_at)::timestamptz AS missed_until FROM job_executions
-WHERE job_id = $1 AND status = 'missed' AND scheduled_at <= $2::timestamptz
-  AND scheduled_at > $3::timestamptz AND missed_until > $4::timestamptz
+const ListMissedRangesOfJobs = `-- name: ListMissedRangesOfJobs :many
+SELECT h.job_id, h.scheduled_at, coalesce(h.missed_until, h.scheduled_at)::timestamptz AS missed_until
+FROM (SELECT unnest($1::uuid[]) AS job_id, unnest($2::timestamptz[]) AS from_at, unnest($3::timestamptz[]) AS to_at) w
+JOIN job_executions h ON h.job_id = w.job_id AND h.status = 'missed' AND h.scheduled_at <= w.to_at
+  AND h.scheduled_at > w.from_at - interval '1 year' AND h.missed_until > w.from_at
 `
 
-type ListMissedRangesOfJobParams struct {
-	JobID  uuid.UUID
-	ToAt   time.Time
-	Since  time.Time
-	FromAt time.Time
+type ListMissedRangesOfJobsParams struct {
+	Ids   []uuid.UUID
+	Froms []time.Time
+	Tos   []time.Time
 }
 
-type ListMissedRangesOfJobRow struct {
+type ListMissedRangesOfJobsRow struct {
+	JobID       uuid.UUID
 	ScheduledAt time.Time
 	MissedUntil time.Time
 }
 
-// Cross-tenant: the auditor. Missed rows that stand for times of a window;
-// such a range may have begun long before it.
-func (q *Queries) ListMissedRangesOfJob(ctx context.Context, arg ListMissedRangesOfJobParams) ([]ListMissedRangesOfJobRow, error) {
-	rows, err := q.db.Query(ctx, ListMissedRangesOfJob,
-		arg.JobID,
-		arg.ToAt,
-		arg.Since,
-		arg.FromAt,
-	)
+// Cross-tenant: the auditor. Missed rows that stand for times of the window of a job;
+// such a range may have begun up to a year before it.
+func (q *Queries) ListMissedRangesOfJobs(ctx context.Context, arg ListMissedRangesOfJobsParams) ([]ListMissedRangesOfJobsRow, error) {
+	rows, err := q.db.Query(ctx, ListMissedRangesOfJobs, arg.Ids, arg.Froms, arg.Tos)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListMissedRangesOfJobRow
+	var items []ListMissedRangesOfJobsRow
 	for rows.Next() {
-		var i ListMissedRangesOfJobRow
-		if err := rows.Scan(&i.ScheduledAt, &i.MissedUntil); err != nil {
+		var i ListMissedRangesOfJobsRow
+		if err := rows.Scan(&i.JobID, &i.ScheduledAt, &i.MissedUntil); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

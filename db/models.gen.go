@@ -65,6 +65,7 @@ type Backfill struct {
 	RequestedBy   string
 	CreatedAt     time.Time
 	FinishedAt    *time.Time
+	DailyShare    int16
 }
 
 type Calendar struct {
@@ -77,6 +78,69 @@ type Calendar struct {
 	Version     int32
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+}
+
+type CircuitBreaker struct {
+	ID           uuid.UUID
+	TenantID     uuid.UUID
+	Host         string
+	State        string
+	Failures     int64
+	FailingSince time.Time
+	FailedAt     time.Time
+	Reason       string
+	OpenedAt     *time.Time
+	RetryAt      *time.Time
+	PauseSeconds int32
+	Probe        *uuid.UUID
+	CreatedAt    time.Time
+}
+
+type DeadLetterReplay struct {
+	ID            uuid.UUID
+	TenantID      uuid.UUID
+	Selected      string
+	JobID         *uuid.UUID
+	ErrorTypes    []string
+	Fingerprint   *string
+	FromAt        time.Time
+	ToAt          time.Time
+	RatePerMinute int32
+	NoSecrets     bool
+	Status        string
+	Reason        string
+	CanaryID      *uuid.UUID
+	AfterAt       time.Time
+	AfterID       uuid.UUID
+	Total         int32
+	Replayed      int32
+	Refused       int32
+	Faults        json.RawMessage
+	NextAt        time.Time
+	RequestedBy   string
+	CreatedAt     time.Time
+	FinishedAt    *time.Time
+}
+
+type Function struct {
+	ID        uuid.UUID
+	TenantID  uuid.UUID
+	Name      string
+	Version   int32
+	Digest    string
+	SizeBytes int32
+	CreatedBy string
+	CreatedAt time.Time
+	UpdatedBy string
+	UpdatedAt time.Time
+}
+
+type JobDuration struct {
+	JobID    uuid.UUID
+	TenantID uuid.UUID
+	UsualUs  int64
+	Runs     int32
+	Slow     bool
 }
 
 type JobVersion struct {
@@ -110,63 +174,101 @@ type MetricHistory struct {
 	DurationMs int64
 }
 
-type ScheduledJob struct {
-	ID                   uuid.UUID
-	TenantID             uuid.UUID
-	Name                 string
-	Description          string
-	Tags                 []string
-	CreatedBy            string
-	CreatedAt            time.Time
-	UpdatedAt            time.Time
-	DeletedAt            *time.Time
-	Version              int32
-	CronExpression       *string
-	IntervalMs           *int64
-	RunAt                *time.Time
-	Timezone             string
-	AnchorAt             time.Time
-	StartDate            *time.Time
-	EndDate              *time.Time
-	MaxExecutions        *int64
-	JitterSeconds        int32
-	DstGap               string
-	DstOverlap           string
-	Calendars            json.RawMessage
-	JobType              string
-	Config               json.RawMessage
-	SecretNames          []string
-	RetryConfig          json.RawMessage
-	MaxAttempts          int32
-	TimeoutSeconds       int32
-	Priority             int16
-	MaxConcurrent        int32
-	ConcurrencyKey       string
-	OverlapPolicy        string
-	OverlapQueueLimit    int32
-	MisfirePolicy        string
-	MisfireLimit         int32
-	MisfireGraceSeconds  int32
-	DisableAfterFailures *int32
-	Status               string
-	StatusReason         string
-	StatusBy             string
-	StatusAt             time.Time
-	PausedUntil          *time.Time
-	ResumePolicy         *string
-	NextExecutionAt      *time.Time
-	LastExecutionAt      *time.Time
-	ExecutionCount       int64
-	CatchUpUntil         *time.Time
-	Generation           int32
-	AuditedAt            *time.Time
-	AuditDifference      *int64
+type Notification struct {
+	ID             uuid.UUID
+	TenantID       uuid.UUID
+	Name           string
+	Kind           string
+	Url            string
+	Recipients     []string
+	Events         []string
+	JobIds         []uuid.UUID
+	Tags           []string
+	Settings       json.RawMessage
+	Enabled        bool
+	DisabledReason string
+	Version        int32
+	CreatedBy      string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	Since          time.Time
+	DueAt          *time.Time
+	BusyUntil      *time.Time
+	FailingSince   *time.Time
+	Dropped        int64
 }
 
-type ServiceGauge struct {
-	Name    string
-	Value   int64
-	TakenAt time.Time
+type NotificationDelivery struct {
+	ID              uuid.UUID
+	NotificationID  uuid.UUID
+	TenantID        uuid.UUID
+	Events          json.RawMessage
+	EventCount      int32
+	Status          string
+	Attempts        int32
+	CreatedAt       time.Time
+	NextAttemptAt   time.Time
+	GiveUpAt        time.Time
+	AttemptedAt     *time.Time
+	FinishedAt      *time.Time
+	ResponseStatus  *int32
+	ResponseExcerpt string
+	Error           string
+}
+
+type ScheduledJob struct {
+	ID                      uuid.UUID
+	TenantID                uuid.UUID
+	Name                    string
+	Description             string
+	Tags                    []string
+	CreatedBy               string
+	CreatedAt               time.Time
+	UpdatedAt               time.Time
+	DeletedAt               *time.Time
+	Version                 int32
+	CronExpression          *string
+	IntervalMs              *int64
+	RunAt                   *time.Time
+	Timezone                string
+	AnchorAt                time.Time
+	StartDate               *time.Time
+	EndDate                 *time.Time
+	MaxExecutions           *int64
+	JitterSeconds           int32
+	DstGap                  string
+	DstOverlap              string
+	Calendars               json.RawMessage
+	JobType                 string
+	Config                  json.RawMessage
+	SecretNames             []string
+	RetryConfig             json.RawMessage
+	MaxAttempts             int32
+	TimeoutSeconds          int32
+	Priority                int16
+	MaxConcurrent           int32
+	ConcurrencyKey          string
+	OverlapPolicy           string
+	OverlapQueueLimit       int32
+	MisfirePolicy           string
+	MisfireLimit            int32
+	MisfireGraceSeconds     int32
+	DisableAfterFailures    *int32
+	Status                  string
+	StatusReason            string
+	StatusBy                string
+	StatusAt                time.Time
+	PausedUntil             *time.Time
+	ResumePolicy            *string
+	NextExecutionAt         *time.Time
+	LastExecutionAt         *time.Time
+	ExecutionCount          int64
+	CatchUpUntil            *time.Time
+	Generation              int32
+	AuditedAt               *time.Time
+	AuditDifference         *int64
+	ExecutionTimeoutSeconds *int32
+	SetName                 string
 }
 
 type Tenant struct {
@@ -191,4 +293,6 @@ type Tenant struct {
 	MaxPayloadBytes     *int32
 	JobTypes            []string
 	AllowedIps          []string
+	AllowedOrigins      []string
+	AllowedHosts        []string
 }

@@ -16,7 +16,7 @@ const ListNextExecutions = `-- name: ListNextExecutions :many
 WITH RECURSIVE clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
 room AS MATERIALIZED (
     SELECT c.tenant_id, coalesce(t.max_running, nullif($2::int, 0), 1000000) - c.running AS free, t.max_running_by_type, c.running_by_type
-    FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
+    FROM running_totals c LEFT JOIN tenants t ON t.id = c.tenant_id
     WHERE c.tenant_id = ANY ($3::uuid[]) AND NOT c.suspended
 ),
 pool AS (

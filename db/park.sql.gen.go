@@ -106,9 +106,9 @@ given AS (
            unnest($5::text[]) AS reason, unnest($6::text[]) AS outcome
 ),
 locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_type, e.concurrency_key, g.reason, g.outcome
+    SELECT e.id, e.tenant_id, e.job_type, e.worker_id, e.concurrency_key, g.reason, g.outcome
     FROM (SELECT id, attempt, lease_token, reason, outcome FROM given ORDER BY id) g CROSS JOIN LATERAL (
-        SELECT r.id, r.tenant_id, r.job_type, r.concurrency_key FROM active_executions r
+        SELECT r.id, r.tenant_id, r.job_type, r.worker_id, r.concurrency_key FROM active_executions r
         WHERE r.id = g.id AND r.status = 'running' AND r.attempt = g.attempt AND r.lease_token = g.lease_token
         FOR UPDATE
     ) e
@@ -122,7 +122,7 @@ parked AS (
 ),
 ended AS MATERIALIZED (
     SELECT (r.tenant)::uuid AS tenant
-    FROM end_runs(ARRAY(SELECT l.tenant_id FROM locked l), ARRAY(SELECT l.job_type FROM locked l), ARRAY(SELECT l.id FROM locked l WHERE l.concurrency_key IS NOT NULL)) r
+    FROM end_runs(ARRAY(SELECT l.tenant_id FROM locked l), ARRAY(SELECT l.job_type FROM locked l), ARRAY(SELECT l.worker_id FROM locked l), ARRAY(SELECT l.id FROM locked l WHERE l.concurrency_key IS NOT NULL)) r
 )
 SELECT l.id, l.tenant_id, l.concurrency_key FROM locked l LEFT JOIN ended n ON n.tenant = l.tenant_id
 `
@@ -177,7 +177,7 @@ const ParkLostExecutions = `-- name: ParkLostExecutions :many
 WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
 given AS (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS reason),
 lost AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_type, e.concurrency_key, e.attempt_started_at, (w.id IS NULL OR w.dead) AS worker_lost,
+    SELECT e.id, e.tenant_id, e.job_type, e.worker_id, e.concurrency_key, e.attempt_started_at, (w.id IS NULL OR w.dead) AS worker_lost,
            CASE WHEN w.id IS NULL OR w.dead THEN e.lost_count + 1 < $4::int ELSE e.attempt < e.max_attempts END AS again
     FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id, clock
     WHERE e.id = ANY ($2::uuid[]) AND e.status = 'running'
@@ -202,7 +202,7 @@ parked AS (
 ),
 ended AS MATERIALIZED (
     SELECT (r.tenant)::uuid AS tenant
-    FROM end_runs(ARRAY(SELECT l.tenant_id FROM lost l), ARRAY(SELECT l.job_type FROM lost l), ARRAY(SELECT l.id FROM lost l WHERE l.concurrency_key IS NOT NULL)) r
+    FROM end_runs(ARRAY(SELECT l.tenant_id FROM lost l), ARRAY(SELECT l.job_type FROM lost l), ARRAY(SELECT l.worker_id FROM lost l), ARRAY(SELECT l.id FROM lost l WHERE l.concurrency_key IS NOT NULL)) r
 )
 SELECT l.id, l.tenant_id, l.concurrency_key FROM lost l LEFT JOIN ended n ON n.tenant = l.tenant_id
 `
@@ -301,7 +301,7 @@ func (q *Queries) PutOffParkedExecution(ctx context.Context, arg PutOffParkedExe
 const StoreParkedExecution = `-- name: StoreParkedExecution :many
 WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
 locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.backfill_id, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.generation, e.created_at, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.started_at, e.attempt_started_at, e.deadline_at, e.worker_id, e.lease_token, e.available_at, e.sweep_at, e.pooled, e.concurrency_limit, e.concurrency_key, e.has_slot, e.awaits_slot, e.awaits_turn, e.cancel_requested_at, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
+    SELECT e.id, e.tenant_id, e.job_id, e.job_version, e.backfill_id, e.scheduled_at, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters, e.generation, e.created_at, e.status, e.attempt, e.max_attempts, e.lost_count, e.timeout_ms, e.progress, e.attempts, e.started_at, e.attempt_started_at, e.deadline_at, e.worker_id, e.lease_token, e.available_at, e.sweep_at, e.pooled, e.concurrency_limit, e.concurrency_key, e.has_slot, e.awaits_slot, e.awaits_turn, e.cancel_requested_at, e.cancel_reason, e.cancelled_by, e.parked_at, e.parked_reason, e.parked_outcome, e.awaited_until, e.heartbeat_ms, e.last_heartbeat_at, e.remote_function, e.held_until, e.held_host, CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'cancelled'
                      WHEN $2::boolean THEN 'completed'
                      WHEN $3::bigint < 0 OR e.attempt >= e.max_attempts THEN 'failed'
                      ELSE 'retrying' END AS verdict,

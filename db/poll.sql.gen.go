@@ -12,6 +12,19 @@ import (
 	"github.com/google/uuid"
 )
 
+const HasUnhintedExecutions = `-- name: HasUnhintedExecutions :one
+SELECT (EXISTS (SELECT 1 FROM active_executions WHERE pooled) OR EXISTS (SELECT 1 FROM active_executions WHERE awaits_turn))::boolean AS waits
+`
+
+// Cross-tenant: the worker, while its polls find nothing. Whether any execution is in
+// the pool or waits for a slot or key, may it start now or not. One step into an index each.
+func (q *Queries) HasUnhintedExecutions(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, HasUnhintedExecutions)
+	var waits bool
+	err := row.Scan(&waits)
+	return waits, err
+}
+
 const ListLateExecutions = `-- name: ListLateExecutions :many
 SELECT e.id, e.tenant_id, e.job_id FROM active_executions e
 CROSS JOIN (SELECT coalesce($1::timestamptz, now()) AS at) clock
@@ -86,13 +99,17 @@ lines AS MATERIALIZED (
     ) p
     WHERE p.seen > 0 AND t.job_type <> ALL ($5::text[])
       AND NOT EXISTS (
-          SELECT 1 FROM running_counts c LEFT JOIN tenants f ON f.id = c.tenant_id
+          SELECT 1 FROM running_totals c LEFT JOIN tenants f ON f.id = c.tenant_id
           WHERE c.tenant_id = t.tenant_id
-            AND (c.suspended OR c.running >= coalesce(f.max_running, nullif($6::int, 0), 1000000)
-                 OR coalesce((c.running_by_type->>t.job_type)::int, 0) >= (f.max_running_by_type->>t.job_type)::int)
+            AND (c.suspended
+                 -- Counted only where there is a limit.
+                 OR CASE WHEN coalesce(f.max_running, nullif($6::int, 0)) IS NOT NULL
+                         THEN c.running >= coalesce(f.max_running, nullif($6::int, 0)) ELSE false END
+                 OR CASE WHEN f.max_running_by_type->>t.job_type IS NOT NULL
+                         THEN coalesce((c.running_by_type->>t.job_type)::int, 0) >= (f.max_running_by_type->>t.job_type)::int ELSE false END)
       )
 ),
-depth AS MATERIALIZED (SELECT greatest(8, (SELECT 2 * c.wanted FROM clock c) / greatest(count(*), 1)) AS most FROM lines l WHERE l.seen = 8),
+depth AS MATERIALIZED (SELECT greatest(8, (SELECT c.wanted + $7::int FROM clock c) / greatest(count(*), 1)) AS most FROM lines l WHERE l.seen = 8),
 found AS (
     SELECT l.tenant_id, w.id, w.available_at - l.priority * interval '10 seconds' AS since,
            CASE WHEN l.priority >= 7 THEN 6 WHEN l.priority >= 3 THEN 3 ELSE 1 END AS weight
@@ -102,6 +119,7 @@ found AS (
           AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
         ORDER BY e.available_at
         LIMIT (SELECT d.most FROM depth d)
+        FOR UPDATE SKIP LOCKED
     ) w
     WHERE l.since IS NULL
     UNION ALL
@@ -109,12 +127,12 @@ found AS (
            CASE WHEN l.priority >= 7 THEN 6 WHEN l.priority >= 3 THEN 3 ELSE 1 END AS weight
     FROM lines l CROSS JOIN LATERAL (
         SELECT e.id, e.available_at FROM (
-            (SELECT n.id, n.tenant_id, n.job_id, n.job_version, n.backfill_id, n.scheduled_at, n.trigger_type, n.triggered_by, n.job_type, n.priority, n.parameters, n.generation, n.created_at, n.status, n.attempt, n.max_attempts, n.lost_count, n.timeout_ms, n.progress, n.attempts, n.started_at, n.attempt_started_at, n.deadline_at, n.worker_id, n.lease_token, n.available_at, n.sweep_at, n.pooled, n.concurrency_limit, n.concurrency_key, n.has_slot, n.awaits_slot, n.awaits_turn, n.cancel_requested_at, n.cancel_reason, n.cancelled_by, n.parked_at, n.parked_reason, n.parked_outcome FROM active_executions n
+            (SELECT n.id, n.tenant_id, n.job_id, n.job_version, n.backfill_id, n.scheduled_at, n.trigger_type, n.triggered_by, n.job_type, n.priority, n.parameters, n.generation, n.created_at, n.status, n.attempt, n.max_attempts, n.lost_count, n.timeout_ms, n.progress, n.attempts, n.started_at, n.attempt_started_at, n.deadline_at, n.worker_id, n.lease_token, n.available_at, n.sweep_at, n.pooled, n.concurrency_limit, n.concurrency_key, n.has_slot, n.awaits_slot, n.awaits_turn, n.cancel_requested_at, n.cancel_reason, n.cancelled_by, n.parked_at, n.parked_reason, n.parked_outcome, n.awaited_until, n.heartbeat_ms, n.last_heartbeat_at, n.remote_function, n.held_until, n.held_host FROM active_executions n
              WHERE n.pooled AND n.tenant_id = l.tenant_id AND n.priority = l.priority AND n.job_type = l.job_type
                AND n.available_at <= (SELECT at FROM clock) AND n.available_at < l.since
              ORDER BY n.available_at LIMIT 1000)
             UNION ALL
-            (SELECT n.id, n.tenant_id, n.job_id, n.job_version, n.backfill_id, n.scheduled_at, n.trigger_type, n.triggered_by, n.job_type, n.priority, n.parameters, n.generation, n.created_at, n.status, n.attempt, n.max_attempts, n.lost_count, n.timeout_ms, n.progress, n.attempts, n.started_at, n.attempt_started_at, n.deadline_at, n.worker_id, n.lease_token, n.available_at, n.sweep_at, n.pooled, n.concurrency_limit, n.concurrency_key, n.has_slot, n.awaits_slot, n.awaits_turn, n.cancel_requested_at, n.cancel_reason, n.cancelled_by, n.parked_at, n.parked_reason, n.parked_outcome FROM active_executions n
+            (SELECT n.id, n.tenant_id, n.job_id, n.job_version, n.backfill_id, n.scheduled_at, n.trigger_type, n.triggered_by, n.job_type, n.priority, n.parameters, n.generation, n.created_at, n.status, n.attempt, n.max_attempts, n.lost_count, n.timeout_ms, n.progress, n.attempts, n.started_at, n.attempt_started_at, n.deadline_at, n.worker_id, n.lease_token, n.available_at, n.sweep_at, n.pooled, n.concurrency_limit, n.concurrency_key, n.has_slot, n.awaits_slot, n.awaits_turn, n.cancel_requested_at, n.cancel_reason, n.cancelled_by, n.parked_at, n.parked_reason, n.parked_outcome, n.awaited_until, n.heartbeat_ms, n.last_heartbeat_at, n.remote_function, n.held_until, n.held_host FROM active_executions n
              WHERE n.pooled AND n.tenant_id = l.tenant_id AND n.priority = l.priority AND n.job_type = l.job_type
                AND n.available_at <= (SELECT at FROM clock) AND n.available_at >= l.since
              ORDER BY n.available_at LIMIT 1000)
@@ -164,15 +182,16 @@ type ListPooledExecutionsRow struct {
 }
 
 // Cross-tenant: the worker. Executions in the pool that may start, in the order in
-// which they should. It locks nothing, the claim decides; each position is moved by up
-// to spread, so that workers that poll at one time ask for different rows.
+// which they should. In a transaction that then claims them, they stay locked, and other
+// polls skip them. As a statement of its own it keeps no lock: each position is moved by up
+// to spread instead, so that workers that poll at one time ask for different rows.
 // It steps through the pool by tenant, priority and type: one step into
 // active_executions_pool finds the next of these lines, so a long backlog costs no more
 // than a short one. Each poll takes the next batch of lines, without the tenant in
 // which it ends, and returns where the one after it begins. It passes over tenants
 // whose limits are met, and types that the worker leaves to others.
-// Fair between tenants: each has its turns beside the others, and first those
-// of which the fewest run at this worker (busy_tenants, busy_runs).
+// Fair between tenants: they take turns. The tenants with the fewest executions
+// running at this worker come first (busy_tenants, busy_runs).
 // Fair within a tenant: lanes share 6:3:1 as they do in Redis, and within a lane
 // each step of priority counts as ten seconds of waiting.
 // A line gives what a few lines can use: 8 where many are short, all that is

@@ -70,7 +70,7 @@ lost AS MATERIALIZED (
           AND c.job_id = e.job_id AND c.generation >= e.generation AND NOT (c.spare_backfills AND e.backfill_id IS NOT NULL)
         ORDER BY c.generation LIMIT 1
     ) o ON true, clock
-    WHERE e.sweep_at <= clock.at + interval '5 seconds' AND e.status = 'running'
+    WHERE e.sweep_at BETWEEN '-infinity' AND (SELECT at FROM clock) + interval '5 seconds' AND e.status = 'running'
       AND (w.id IS NULL OR w.dead OR e.deadline_at < clock.at)
       AND ($3::uuid[] IS NULL OR e.id = ANY ($3::uuid[]))
     ORDER BY e.id
@@ -110,7 +110,7 @@ again AS (
 ),
 ended AS MATERIALIZED (
     SELECT (r.tenant)::uuid AS tenant
-    FROM end_runs(ARRAY(SELECT l.tenant_id FROM lost l), ARRAY(SELECT l.job_type FROM lost l), ARRAY(SELECT l.id FROM lost l WHERE l.concurrency_key IS NOT NULL)) r
+    FROM end_runs(ARRAY(SELECT l.tenant_id FROM lost l), ARRAY(SELECT l.job_type FROM lost l), ARRAY(SELECT l.worker_id FROM lost l), ARRAY(SELECT l.id FROM lost l WHERE l.concurrency_key IS NOT NULL)) r
 )
 SELECT l.id, l.tenant_id, l.concurrency_key, l.priority, l.job_type, l.verdict::text AS verdict, l.worker_lost::boolean AS worker_lost
 FROM lost l LEFT JOIN ended n ON n.tenant = l.tenant_id
@@ -139,7 +139,8 @@ type ReassignExecutionsRow struct {
 // them, so that one that kills its worker is bounded. Skips locked rows: a
 // completion that is under way, or another sweeper. A reassigned execution is in the
 // pool at once: the fault that took its worker may take its hint too. With ids, it takes
-// these alone: the caller divides what the database refuses.
+// these alone: the caller divides what the database refuses. Of a range with two ends the
+// planner expects few rows, and so walks active_executions_sweep however many wait.
 // The join is what has end_runs called.
 func (q *Queries) ReassignExecutions(ctx context.Context, arg ReassignExecutionsParams) ([]ReassignExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ReassignExecutions,

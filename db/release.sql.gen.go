@@ -12,6 +12,89 @@ import (
 	"github.com/google/uuid"
 )
 
+const HoldExecutions = `-- name: HoldExecutions :many
+WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
+given AS (
+    SELECT unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS lease_token, unnest($4::text[]) AS host, unnest($5::bigint[]) AS hold_ms
+),
+locked AS MATERIALIZED (
+    SELECT e.id, e.tenant_id, e.job_type, e.worker_id, e.concurrency_key, e.cancel_requested_at, g.host, g.hold_ms
+    FROM (SELECT id, lease_token, host, hold_ms FROM given ORDER BY id) g CROSS JOIN LATERAL (
+        SELECT r.id, r.tenant_id, r.job_type, r.worker_id, r.concurrency_key, r.cancel_requested_at FROM active_executions r
+        WHERE r.id = g.id AND r.status = 'running' AND r.lease_token = g.lease_token AND r.awaited_until IS NULL
+        FOR UPDATE
+    ) e
+),
+ended AS MATERIALIZED (
+    SELECT (r.tenant)::uuid AS tenant, (r.backlogged_since)::timestamptz AS backlogged_since
+    FROM end_runs(ARRAY(SELECT l.tenant_id FROM locked l WHERE l.cancel_requested_at IS NULL), ARRAY(SELECT l.job_type FROM locked l WHERE l.cancel_requested_at IS NULL), ARRAY(SELECT l.worker_id FROM locked l WHERE l.cancel_requested_at IS NULL), ARRAY(SELECT l.id FROM locked l WHERE l.cancel_requested_at IS NULL AND l.concurrency_key IS NOT NULL)) r
+),
+held AS (
+    UPDATE active_executions e SET
+        status = CASE WHEN e.cancel_requested_at IS NOT NULL THEN 'running' WHEN e.attempt > 1 THEN 'retrying' ELSE 'pending' END,
+        worker_id = NULL, lease_token = NULL, deadline_at = NULL, attempt = e.attempt - (e.cancel_requested_at IS NULL)::int,
+        started_at = CASE WHEN e.attempt > 1 OR e.cancel_requested_at IS NOT NULL THEN e.started_at END,
+        available_at = clock.at + make_interval(secs => l.hold_ms / 1000.0), held_until = clock.at + make_interval(secs => l.hold_ms / 1000.0), held_host = l.host,
+        pooled = (e.cancel_requested_at IS NULL AND e.concurrency_limit = 0 AND e.concurrency_key IS NULL),
+        sweep_at = CASE WHEN e.cancel_requested_at IS NULL THEN 'infinity' ELSE clock.at + interval '5 seconds' END
+    FROM locked l, clock WHERE e.id = ANY (ARRAY(SELECT h.id FROM locked h)) AND e.id = l.id
+    RETURNING e.id, e.tenant_id, e.concurrency_key
+)
+SELECT h.id, h.tenant_id, h.concurrency_key, coalesce(n.backlogged_since > clock.at - interval '2 minutes', false)::boolean AS backlogged
+FROM held h CROSS JOIN clock LEFT JOIN ended n ON n.tenant = h.tenant_id
+`
+
+type HoldExecutionsParams struct {
+	Now         *time.Time
+	Ids         []uuid.UUID
+	LeaseTokens []uuid.UUID
+	Hosts       []string
+	HoldsMs     []int64
+}
+
+type HoldExecutionsRow struct {
+	ID             uuid.UUID
+	TenantID       uuid.UUID
+	ConcurrencyKey *string
+	Backlogged     bool
+}
+
+// Cross-tenant: the worker. Gives back executions whose calls a circuit breaker holds back:
+// they wait in the pool for as long as the worker says. Fenced, locked and counted as in
+// ReleaseExecutions. The attempt was not made, so it is not counted either: the next one has its number
+// and another lease token.
+// The join is what has end_runs called.
+func (q *Queries) HoldExecutions(ctx context.Context, arg HoldExecutionsParams) ([]HoldExecutionsRow, error) {
+	rows, err := q.db.Query(ctx, HoldExecutions,
+		arg.Now,
+		arg.Ids,
+		arg.LeaseTokens,
+		arg.Hosts,
+		arg.HoldsMs,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HoldExecutionsRow
+	for rows.Next() {
+		var i HoldExecutionsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.TenantID,
+			&i.ConcurrencyKey,
+			&i.Backlogged,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ListCancelledRuns = `-- name: ListCancelledRuns :many
 SELECT id, lease_token FROM active_executions
 WHERE cancel_requested_at IS NOT NULL AND status = 'running' AND worker_id = $1
@@ -96,15 +179,15 @@ const ReleaseExecutions = `-- name: ReleaseExecutions :many
 WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
 given AS (SELECT unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS lease_token),
 locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_type, e.concurrency_key, e.cancel_requested_at FROM (SELECT id, lease_token FROM given ORDER BY id) g CROSS JOIN LATERAL (
-        SELECT r.id, r.tenant_id, r.job_type, r.concurrency_key, r.cancel_requested_at FROM active_executions r
-        WHERE r.id = g.id AND r.status = 'running' AND r.lease_token = g.lease_token
+    SELECT e.id, e.tenant_id, e.job_type, e.worker_id, e.concurrency_key, e.cancel_requested_at FROM (SELECT id, lease_token FROM given ORDER BY id) g CROSS JOIN LATERAL (
+        SELECT r.id, r.tenant_id, r.job_type, r.worker_id, r.concurrency_key, r.cancel_requested_at FROM active_executions r
+        WHERE r.id = g.id AND r.status = 'running' AND r.lease_token = g.lease_token AND r.awaited_until IS NULL
         FOR UPDATE
     ) e
 ),
 ended AS MATERIALIZED (
     SELECT (r.tenant)::uuid AS tenant
-    FROM end_runs(ARRAY(SELECT l.tenant_id FROM locked l WHERE l.cancel_requested_at IS NULL), ARRAY(SELECT l.job_type FROM locked l WHERE l.cancel_requested_at IS NULL), ARRAY(SELECT l.id FROM locked l WHERE l.cancel_requested_at IS NULL AND l.concurrency_key IS NOT NULL)) r
+    FROM end_runs(ARRAY(SELECT l.tenant_id FROM locked l WHERE l.cancel_requested_at IS NULL), ARRAY(SELECT l.job_type FROM locked l WHERE l.cancel_requested_at IS NULL), ARRAY(SELECT l.worker_id FROM locked l WHERE l.cancel_requested_at IS NULL), ARRAY(SELECT l.id FROM locked l WHERE l.cancel_requested_at IS NULL AND l.concurrency_key IS NOT NULL)) r
 ),
 released AS (
     UPDATE active_executions e SET
@@ -133,7 +216,8 @@ type ReleaseExecutionsRow struct {
 // rows that the database says it runs and it does not. Fenced as a completion is. The
 // attempt stays counted and one more is allowed instead. A released execution is in the
 // pool at once, as a reassigned one is. One that is to be cancelled does not wait again,
-// nobody would claim it: it runs nowhere, and the sweeper ends it.
+// nobody would claim it: it runs nowhere, and the sweeper ends it. One that awaits a
+// callback is no worker's to release.
 // The join is what has end_runs called.
 func (q *Queries) ReleaseExecutions(ctx context.Context, arg ReleaseExecutionsParams) ([]ReleaseExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ReleaseExecutions, arg.Now, arg.Ids, arg.LeaseTokens)

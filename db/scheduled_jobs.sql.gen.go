@@ -271,15 +271,20 @@ func (q *Queries) ClaimDueJobs(ctx context.Context, arg ClaimDueJobsParams) ([]C
 }
 
 const CountJobsByStatus = `-- name: CountJobsByStatus :one
-SELECT count(*) FILTER (WHERE status = 'active') AS active, count(*) FILTER (WHERE status = 'paused') AS paused,
-       count(*) FILTER (WHERE status = 'inactive') AS inactive,
-       coalesce(min(next_execution_at) FILTER (WHERE status = 'active' AND next_execution_at <= $1::timestamptz), $1::timestamptz)::timestamptz AS oldest_due_at
-FROM scheduled_jobs WHERE tenant_id = $2 AND deleted_at IS NULL
+SELECT greatest(0, coalesce((SELECT sum(c.jobs) FROM job_counts c WHERE c.tenant_id = $1), 0) - n.paused - n.inactive)::bigint AS active,
+       n.paused, n.inactive,
+       coalesce((SELECT j.next_execution_at FROM scheduled_jobs j
+                 WHERE j.tenant_id = $1 AND j.status = 'active' AND j.next_execution_at <= $2::timestamptz
+                 ORDER BY j.next_execution_at LIMIT 1), $2::timestamptz)::timestamptz AS oldest_due_at
+FROM (
+    SELECT count(*) FILTER (WHERE i.status = 'paused') AS paused, count(*) FILTER (WHERE i.status = 'inactive') AS inactive
+    FROM scheduled_jobs i WHERE i.tenant_id = $1 AND i.deleted_at IS NULL AND i.status <> 'active'
+) n
 `
 
 type CountJobsByStatusParams struct {
-	Now      time.Time
 	TenantID uuid.UUID
+	Now      time.Time
 }
 
 type CountJobsByStatusRow struct {
@@ -289,9 +294,11 @@ type CountJobsByStatusRow struct {
 	OldestDueAt time.Time
 }
 
-// And how long ago the oldest of a tenant's due times was to be promoted.
+// And how long ago the oldest of a tenant's due times was to be promoted. Counting active
+// jobs would read all of them. They are the rest of job_counts, whose trigger counts in the
+// transaction of the change, so that one statement sees both as of one time.
 func (q *Queries) CountJobsByStatus(ctx context.Context, arg CountJobsByStatusParams) (CountJobsByStatusRow, error) {
-	row := q.db.QueryRow(ctx, CountJobsByStatus, arg.Now, arg.TenantID)
+	row := q.db.QueryRow(ctx, CountJobsByStatus, arg.TenantID, arg.Now)
 	var i CountJobsByStatusRow
 	err := row.Scan(
 		&i.Active,
@@ -349,20 +356,21 @@ func (q *Queries) CountJobsToSort(ctx context.Context, arg CountJobsToSortParams
 	return count, err
 }
 
-const DeleteJob = `-- name: DeleteJob :exec
+const DeleteJobs = `-- name: DeleteJobs :exec
 UPDATE scheduled_jobs SET deleted_at = $1::timestamptz, status = 'inactive', status_reason = 'deleted', next_execution_at = NULL
-WHERE tenant_id = $2 AND id = $3
+WHERE tenant_id = $2 AND id = ANY ($3::uuid[])
 `
 
-type DeleteJobParams struct {
+type DeleteJobsParams struct {
 	Now      time.Time
 	TenantID uuid.UUID
-	ID       uuid.UUID
+	Ids      []uuid.UUID
 }
 
-// The row stays, unseen, as long as its history may be read.
-func (q *Queries) DeleteJob(ctx context.Context, arg DeleteJobParams) error {
-	_, err := q.db.Exec(ctx, DeleteJob, arg.Now, arg.TenantID, arg.ID)
+// For rows that the caller holds locked. They stay, unseen, as long as their history
+// may be read.
+func (q *Queries) DeleteJobs(ctx context.Context, arg DeleteJobsParams) error {
+	_, err := q.db.Exec(ctx, DeleteJobs, arg.Now, arg.TenantID, arg.Ids)
 	return err
 }
 
@@ -392,7 +400,7 @@ func (q *Queries) DeleteOldJobs(ctx context.Context, arg DeleteOldJobsParams) (i
 }
 
 const GetJob = `-- name: GetJob :one
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 `
 
 type GetJobParams struct {
@@ -454,6 +462,8 @@ func (q *Queries) GetJob(ctx context.Context, arg GetJobParams) (ScheduledJob, e
 		&i.Generation,
 		&i.AuditedAt,
 		&i.AuditDifference,
+		&i.ExecutionTimeoutSeconds,
+		&i.SetName,
 	)
 	return i, err
 }
@@ -511,7 +521,7 @@ func (q *Queries) ListJobNames(ctx context.Context, arg ListJobNamesParams) ([]L
 }
 
 const ListJobs = `-- name: ListJobs :many
-SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, page.number, page.fits::boolean AS fits
+SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.execution_timeout_seconds, scheduled_jobs.set_name, page.number, coalesce(page.fits, false)::boolean AS fits
 FROM (
     SELECT s.id, s.created_at, s.number, s.fits FROM (
         SELECT j.id, j.created_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
@@ -521,41 +531,51 @@ FROM (
             AND ($4::text[] IS NULL OR j.tags && $4::text[])
             AND ($5::text IS NULL OR strpos(lower(j.name), lower($5::text)) > 0
                                                     OR strpos(lower(j.description), lower($5::text)) > 0)
-            AND ($6::text IS NULL OR j.created_by = $6::text)
-            AND ($7::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= $7::timestamptz))
-            AND ($8::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < $8::timestamptz))) AS fits
+            AND ($6::text IS NULL OR j.set_name = $6::text)
+            AND ($7::text IS NULL OR j.created_by = $7::text)
+            AND ($8::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= $8::timestamptz))
+            AND ($9::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < $9::timestamptz))) AS fits
         FROM (
-            SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.interval_ms, i.run_at, i.timezone, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.calendars, i.job_type, i.config, i.secret_names, i.retry_config, i.max_attempts, i.timeout_seconds, i.priority, i.max_concurrent, i.concurrency_key, i.overlap_policy, i.overlap_queue_limit, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.disable_after_failures, i.status, i.status_reason, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.next_execution_at, i.last_execution_at, i.execution_count, i.catch_up_until, i.generation, i.audited_at, i.audit_difference FROM scheduled_jobs i
-            WHERE i.tenant_id = $9 AND i.deleted_at IS NULL
-              AND (i.created_at, i.id) < ($10::timestamptz, $11::uuid)
-              AND i.created_at >= $12::timestamptz AND i.created_at < $13::timestamptz
-            ORDER BY i.created_at DESC, i.id DESC LIMIT $14
+            SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.interval_ms, i.run_at, i.timezone, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.calendars, i.job_type, i.config, i.secret_names, i.retry_config, i.max_attempts, i.timeout_seconds, i.priority, i.max_concurrent, i.concurrency_key, i.overlap_policy, i.overlap_queue_limit, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.disable_after_failures, i.status, i.status_reason, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.next_execution_at, i.last_execution_at, i.execution_count, i.catch_up_until, i.generation, i.audited_at, i.audit_difference, i.execution_timeout_seconds, i.set_name FROM scheduled_jobs i
+            WHERE i.tenant_id = $10 AND i.deleted_at IS NULL
+              AND CASE WHEN $11::boolean THEN (i.created_at, i.id) > ($12::timestamptz, $13::uuid)
+                       ELSE (i.created_at, i.id) < ($12::timestamptz, $13::uuid) END
+              AND i.created_at >= $14::timestamptz AND i.created_at < $15::timestamptz
+            ORDER BY CASE WHEN $11::boolean THEN i.created_at END, CASE WHEN $11::boolean THEN i.id END,
+                     CASE WHEN NOT $11::boolean THEN i.created_at END DESC, CASE WHEN NOT $11::boolean THEN i.id END DESC
+            LIMIT $16
         ) j
-        WINDOW listed AS (ORDER BY j.created_at DESC, j.id DESC)
+        WINDOW listed AS (ORDER BY CASE WHEN $11::boolean THEN j.created_at END, CASE WHEN $11::boolean THEN j.id END,
+                                   CASE WHEN NOT $11::boolean THEN j.created_at END DESC, CASE WHEN NOT $11::boolean THEN j.id END DESC)
     ) s
     WHERE s.fits OR s.last
-    ORDER BY s.created_at DESC, s.id DESC LIMIT $15
+    ORDER BY CASE WHEN $11::boolean THEN s.created_at END, CASE WHEN $11::boolean THEN s.id END,
+             CASE WHEN NOT $11::boolean THEN s.created_at END DESC, CASE WHEN NOT $11::boolean THEN s.id END DESC
+    LIMIT $17
 ) page
-JOIN scheduled_jobs ON scheduled_jobs.tenant_id = $9 AND scheduled_jobs.id = page.id
-ORDER BY page.created_at DESC, page.id DESC
+JOIN scheduled_jobs ON scheduled_jobs.tenant_id = $10 AND scheduled_jobs.id = page.id
+ORDER BY CASE WHEN $11::boolean THEN page.created_at END, CASE WHEN $11::boolean THEN page.id END,
+         CASE WHEN NOT $11::boolean THEN page.created_at END DESC, CASE WHEN NOT $11::boolean THEN page.id END DESC
 `
 
 type ListJobsParams struct {
-	Statuses        []string
-	JobTypes        []string
-	AllTags         []string
-	AnyTags         []string
-	Contained       *string
-	CreatedBy       *string
-	NextFrom        *time.Time
-	NextTo          *time.Time
-	TenantID        uuid.UUID
-	BeforeCreatedAt time.Time
-	BeforeID        uuid.UUID
-	CreatedFrom     time.Time
-	CreatedTo       time.Time
-	ScanRows        int32
-	PageSize        int32
+	Statuses    []string
+	JobTypes    []string
+	AllTags     []string
+	AnyTags     []string
+	Contained   *string
+	SetName     *string
+	CreatedBy   *string
+	NextFrom    *time.Time
+	NextTo      *time.Time
+	TenantID    uuid.UUID
+	OldestFirst bool
+	PlaceAt     time.Time
+	PlaceID     uuid.UUID
+	CreatedFrom time.Time
+	CreatedTo   time.Time
+	ScanRows    int32
+	PageSize    int32
 }
 
 type ListJobsRow struct {
@@ -569,7 +589,8 @@ type ListJobsRow struct {
 // row-level security no index can answer them, because their operators are not
 // leakproof, and every further index over this table would cost each promotion a
 // write. The last row that was read comes back although it may not fit: the next
-// page begins after it.
+// page begins after it. The plan is made for each call (see postgres.InList), and
+// oldest_first leaves it one order, that of the index or the reverse.
 func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]ListJobsRow, error) {
 	rows, err := q.db.Query(ctx, ListJobs,
 		arg.Statuses,
@@ -577,12 +598,14 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]ListJobsR
 		arg.AllTags,
 		arg.AnyTags,
 		arg.Contained,
+		arg.SetName,
 		arg.CreatedBy,
 		arg.NextFrom,
 		arg.NextTo,
 		arg.TenantID,
-		arg.BeforeCreatedAt,
-		arg.BeforeID,
+		arg.OldestFirst,
+		arg.PlaceAt,
+		arg.PlaceID,
 		arg.CreatedFrom,
 		arg.CreatedTo,
 		arg.ScanRows,
@@ -646,6 +669,8 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]ListJobsR
 			&i.ScheduledJob.Generation,
 			&i.ScheduledJob.AuditedAt,
 			&i.ScheduledJob.AuditDifference,
+			&i.ScheduledJob.ExecutionTimeoutSeconds,
+			&i.ScheduledJob.SetName,
 			&i.Number,
 			&i.Fits,
 		); err != nil {
@@ -761,139 +786,88 @@ func (q *Queries) ListJobsToAudit(ctx context.Context, arg ListJobsToAuditParams
 	return items, nil
 }
 
-const ListOldestJobs = `-- name: ListOldestJobs :many
-SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, page.number, page.fits::boolean AS fits
-FROM (
-    SELECT s.id, s.created_at, s.number, s.fits FROM (
-        SELECT j.id, j.created_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
-           (($1::text[] IS NULL OR j.status = ANY ($1::text[]))
-            AND ($2::text[] IS NULL OR j.job_type = ANY ($2::text[]))
-            AND ($3::text[] IS NULL OR j.tags @> $3::text[])
-            AND ($4::text[] IS NULL OR j.tags && $4::text[])
-            AND ($5::text IS NULL OR strpos(lower(j.name), lower($5::text)) > 0
-                                                    OR strpos(lower(j.description), lower($5::text)) > 0)
-            AND ($6::text IS NULL OR j.created_by = $6::text)
-            AND ($7::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= $7::timestamptz))
-            AND ($8::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < $8::timestamptz))) AS fits
-        FROM (
-            SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.interval_ms, i.run_at, i.timezone, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.calendars, i.job_type, i.config, i.secret_names, i.retry_config, i.max_attempts, i.timeout_seconds, i.priority, i.max_concurrent, i.concurrency_key, i.overlap_policy, i.overlap_queue_limit, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.disable_after_failures, i.status, i.status_reason, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.next_execution_at, i.last_execution_at, i.execution_count, i.catch_up_until, i.generation, i.audited_at, i.audit_difference FROM scheduled_jobs i
-            WHERE i.tenant_id = $9 AND i.deleted_at IS NULL
-              AND (i.created_at, i.id) > ($10::timestamptz, $11::uuid)
-              AND i.created_at >= $12::timestamptz AND i.created_at < $13::timestamptz
-            ORDER BY i.created_at, i.id LIMIT $14
-        ) j
-        WINDOW listed AS (ORDER BY j.created_at, j.id)
-    ) s
-    WHERE s.fits OR s.last
-    ORDER BY s.created_at, s.id LIMIT $15
-) page
-JOIN scheduled_jobs ON scheduled_jobs.tenant_id = $9 AND scheduled_jobs.id = page.id
-ORDER BY page.created_at, page.id
+const ListNewestJobs = `-- name: ListNewestJobs :many
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name FROM scheduled_jobs
+WHERE tenant_id = $1 AND deleted_at IS NULL AND (created_at, id) < ($2::timestamptz, $3::uuid)
+ORDER BY created_at DESC, id DESC LIMIT $4
 `
 
-type ListOldestJobsParams struct {
-	Statuses       []string
-	JobTypes       []string
-	AllTags        []string
-	AnyTags        []string
-	Contained      *string
-	CreatedBy      *string
-	NextFrom       *time.Time
-	NextTo         *time.Time
-	TenantID       uuid.UUID
-	AfterCreatedAt time.Time
-	AfterID        uuid.UUID
-	CreatedFrom    time.Time
-	CreatedTo      time.Time
-	ScanRows       int32
-	PageSize       int32
+type ListNewestJobsParams struct {
+	TenantID uuid.UUID
+	PlaceAt  time.Time
+	PlaceID  uuid.UUID
+	PageSize int32
 }
 
-type ListOldestJobsRow struct {
-	ScheduledJob ScheduledJob
-	Number       int64
-	Fits         bool
-}
-
-// The same the other way round.
-func (q *Queries) ListOldestJobs(ctx context.Context, arg ListOldestJobsParams) ([]ListOldestJobsRow, error) {
-	rows, err := q.db.Query(ctx, ListOldestJobs,
-		arg.Statuses,
-		arg.JobTypes,
-		arg.AllTags,
-		arg.AnyTags,
-		arg.Contained,
-		arg.CreatedBy,
-		arg.NextFrom,
-		arg.NextTo,
+// ListJobs without filters. It has one plan for all calls (see postgres.InNewest) and
+// reads the rows of the page alone.
+func (q *Queries) ListNewestJobs(ctx context.Context, arg ListNewestJobsParams) ([]ScheduledJob, error) {
+	rows, err := q.db.Query(ctx, ListNewestJobs,
 		arg.TenantID,
-		arg.AfterCreatedAt,
-		arg.AfterID,
-		arg.CreatedFrom,
-		arg.CreatedTo,
-		arg.ScanRows,
+		arg.PlaceAt,
+		arg.PlaceID,
 		arg.PageSize,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListOldestJobsRow
+	var items []ScheduledJob
 	for rows.Next() {
-		var i ListOldestJobsRow
+		var i ScheduledJob
 		if err := rows.Scan(
-			&i.ScheduledJob.ID,
-			&i.ScheduledJob.TenantID,
-			&i.ScheduledJob.Name,
-			&i.ScheduledJob.Description,
-			&i.ScheduledJob.Tags,
-			&i.ScheduledJob.CreatedBy,
-			&i.ScheduledJob.CreatedAt,
-			&i.ScheduledJob.UpdatedAt,
-			&i.ScheduledJob.DeletedAt,
-			&i.ScheduledJob.Version,
-			&i.ScheduledJob.CronExpression,
-			&i.ScheduledJob.IntervalMs,
-			&i.ScheduledJob.RunAt,
-			&i.ScheduledJob.Timezone,
-			&i.ScheduledJob.AnchorAt,
-			&i.ScheduledJob.StartDate,
-			&i.ScheduledJob.EndDate,
-			&i.ScheduledJob.MaxExecutions,
-			&i.ScheduledJob.JitterSeconds,
-			&i.ScheduledJob.DstGap,
-			&i.ScheduledJob.DstOverlap,
-			&i.ScheduledJob.Calendars,
-			&i.ScheduledJob.JobType,
-			&i.ScheduledJob.Config,
-			&i.ScheduledJob.SecretNames,
-			&i.ScheduledJob.RetryConfig,
-			&i.ScheduledJob.MaxAttempts,
-			&i.ScheduledJob.TimeoutSeconds,
-			&i.ScheduledJob.Priority,
-			&i.ScheduledJob.MaxConcurrent,
-			&i.ScheduledJob.ConcurrencyKey,
-			&i.ScheduledJob.OverlapPolicy,
-			&i.ScheduledJob.OverlapQueueLimit,
-			&i.ScheduledJob.MisfirePolicy,
-			&i.ScheduledJob.MisfireLimit,
-			&i.ScheduledJob.MisfireGraceSeconds,
-			&i.ScheduledJob.DisableAfterFailures,
-			&i.ScheduledJob.Status,
-			&i.ScheduledJob.StatusReason,
-			&i.ScheduledJob.StatusBy,
-			&i.ScheduledJob.StatusAt,
-			&i.ScheduledJob.PausedUntil,
-			&i.ScheduledJob.ResumePolicy,
-			&i.ScheduledJob.NextExecutionAt,
-			&i.ScheduledJob.LastExecutionAt,
-			&i.ScheduledJob.ExecutionCount,
-			&i.ScheduledJob.CatchUpUntil,
-			&i.ScheduledJob.Generation,
-			&i.ScheduledJob.AuditedAt,
-			&i.ScheduledJob.AuditDifference,
-			&i.Number,
-			&i.Fits,
+			&i.ID,
+			&i.TenantID,
+			&i.Name,
+			&i.Description,
+			&i.Tags,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+			&i.Version,
+			&i.CronExpression,
+			&i.IntervalMs,
+			&i.RunAt,
+			&i.Timezone,
+			&i.AnchorAt,
+			&i.StartDate,
+			&i.EndDate,
+			&i.MaxExecutions,
+			&i.JitterSeconds,
+			&i.DstGap,
+			&i.DstOverlap,
+			&i.Calendars,
+			&i.JobType,
+			&i.Config,
+			&i.SecretNames,
+			&i.RetryConfig,
+			&i.MaxAttempts,
+			&i.TimeoutSeconds,
+			&i.Priority,
+			&i.MaxConcurrent,
+			&i.ConcurrencyKey,
+			&i.OverlapPolicy,
+			&i.OverlapQueueLimit,
+			&i.MisfirePolicy,
+			&i.MisfireLimit,
+			&i.MisfireGraceSeconds,
+			&i.DisableAfterFailures,
+			&i.Status,
+			&i.StatusReason,
+			&i.StatusBy,
+			&i.StatusAt,
+			&i.PausedUntil,
+			&i.ResumePolicy,
+			&i.NextExecutionAt,
+			&i.LastExecutionAt,
+			&i.ExecutionCount,
+			&i.CatchUpUntil,
+			&i.Generation,
+			&i.AuditedAt,
+			&i.AuditDifference,
+			&i.ExecutionTimeoutSeconds,
+			&i.SetName,
 		); err != nil {
 			return nil, err
 		}
@@ -906,7 +880,7 @@ func (q *Queries) ListOldestJobs(ctx context.Context, arg ListOldestJobsParams) 
 }
 
 const ListSortedJobs = `-- name: ListSortedJobs :many
-SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, k.key::text AS sort_key
+SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.execution_timeout_seconds, scheduled_jobs.set_name, k.key::text AS sort_key
 FROM scheduled_jobs
 CROSS JOIN LATERAL (SELECT (CASE $1::text
     WHEN 'name' THEN lower(name)
@@ -926,12 +900,13 @@ WHERE tenant_id = $3 AND deleted_at IS NULL
   AND ($11::text[] IS NULL OR tags && $11::text[])
   AND ($12::text IS NULL OR strpos(lower(name), lower($12::text)) > 0
                                           OR strpos(lower(description), lower($12::text)) > 0)
-  AND ($13::text IS NULL OR created_by = $13::text)
-  AND ($14::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= $14::timestamptz))
-  AND ($15::timestamptz IS NULL OR (status = 'active' AND next_execution_at < $15::timestamptz))
+  AND ($13::text IS NULL OR set_name = $13::text)
+  AND ($14::text IS NULL OR created_by = $14::text)
+  AND ($15::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= $15::timestamptz))
+  AND ($16::timestamptz IS NULL OR (status = 'active' AND next_execution_at < $16::timestamptz))
 ORDER BY CASE WHEN $2::boolean THEN k.key END DESC, CASE WHEN NOT $2::boolean THEN k.key END,
          CASE WHEN $2::boolean THEN id END DESC, id
-LIMIT $16
+LIMIT $17
 `
 
 type ListSortedJobsParams struct {
@@ -947,6 +922,7 @@ type ListSortedJobsParams struct {
 	AllTags     []string
 	AnyTags     []string
 	Contained   *string
+	SetName     *string
 	CreatedBy   *string
 	NextFrom    *time.Time
 	NextTo      *time.Time
@@ -958,9 +934,9 @@ type ListSortedJobsRow struct {
 	SortKey      string
 }
 
-// The same by another order: the tenant's jobs by scheduled_jobs_list, of which
-// the first ones by a key that is a text for every order. A job without such
-// a time stands last either way.
+// The list by another order. It reads the tenant's jobs by scheduled_jobs_list, makes a key
+// of each, and returns those with the first keys. Keys are texts: times are written so that
+// their texts sort as they do. A job without such a time stands last either way.
 func (q *Queries) ListSortedJobs(ctx context.Context, arg ListSortedJobsParams) ([]ListSortedJobsRow, error) {
 	rows, err := q.db.Query(ctx, ListSortedJobs,
 		arg.SortBy,
@@ -975,6 +951,7 @@ func (q *Queries) ListSortedJobs(ctx context.Context, arg ListSortedJobsParams) 
 		arg.AllTags,
 		arg.AnyTags,
 		arg.Contained,
+		arg.SetName,
 		arg.CreatedBy,
 		arg.NextFrom,
 		arg.NextTo,
@@ -1038,7 +1015,101 @@ func (q *Queries) ListSortedJobs(ctx context.Context, arg ListSortedJobsParams) 
 			&i.ScheduledJob.Generation,
 			&i.ScheduledJob.AuditedAt,
 			&i.ScheduledJob.AuditDifference,
+			&i.ScheduledJob.ExecutionTimeoutSeconds,
+			&i.ScheduledJob.SetName,
 			&i.SortKey,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListUpcomingJobs = `-- name: ListUpcomingJobs :many
+SELECT id, name, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
+       jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, execution_count, timeout_seconds, priority, max_concurrent, overlap_policy,
+       overlap_queue_limit, concurrency_key, misfire_policy, misfire_limit, misfire_grace_seconds,
+       coalesce(next_execution_at, '9999-01-01 00:00:00+00')::timestamptz AS next_execution_at
+FROM scheduled_jobs
+WHERE tenant_id = $1 AND status = 'active' AND next_execution_at < $2::timestamptz
+ORDER BY scheduled_jobs.next_execution_at LIMIT $3
+`
+
+type ListUpcomingJobsParams struct {
+	TenantID uuid.UUID
+	ToAt     time.Time
+	Most     int32
+}
+
+type ListUpcomingJobsRow struct {
+	ID                  uuid.UUID
+	Name                string
+	CronExpression      *string
+	Timezone            string
+	IntervalMs          *int64
+	RunAt               *time.Time
+	AnchorAt            time.Time
+	StartDate           *time.Time
+	EndDate             *time.Time
+	JitterSeconds       int32
+	DstGap              string
+	DstOverlap          string
+	Calendars           json.RawMessage
+	MaxExecutions       *int64
+	ExecutionCount      int64
+	TimeoutSeconds      int32
+	Priority            int16
+	MaxConcurrent       int32
+	OverlapPolicy       string
+	OverlapQueueLimit   int32
+	ConcurrencyKey      string
+	MisfirePolicy       string
+	MisfireLimit        int32
+	MisfireGraceSeconds int32
+	NextExecutionAt     time.Time
+}
+
+// The schedules of a tenant's active jobs that are due before a time, those that are due
+// first: walks scheduled_jobs_turns as far as the rows go.
+func (q *Queries) ListUpcomingJobs(ctx context.Context, arg ListUpcomingJobsParams) ([]ListUpcomingJobsRow, error) {
+	rows, err := q.db.Query(ctx, ListUpcomingJobs, arg.TenantID, arg.ToAt, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListUpcomingJobsRow
+	for rows.Next() {
+		var i ListUpcomingJobsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.CronExpression,
+			&i.Timezone,
+			&i.IntervalMs,
+			&i.RunAt,
+			&i.AnchorAt,
+			&i.StartDate,
+			&i.EndDate,
+			&i.JitterSeconds,
+			&i.DstGap,
+			&i.DstOverlap,
+			&i.Calendars,
+			&i.MaxExecutions,
+			&i.ExecutionCount,
+			&i.TimeoutSeconds,
+			&i.Priority,
+			&i.MaxConcurrent,
+			&i.OverlapPolicy,
+			&i.OverlapQueueLimit,
+			&i.ConcurrencyKey,
+			&i.MisfirePolicy,
+			&i.MisfireLimit,
+			&i.MisfireGraceSeconds,
+			&i.NextExecutionAt,
 		); err != nil {
 			return nil, err
 		}
@@ -1150,7 +1221,7 @@ func (q *Queries) LockDueJobsInTurns(ctx context.Context, arg LockDueJobsInTurns
 }
 
 const LockJob = `-- name: LockJob :one
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 FOR NO KEY UPDATE
 `
 
@@ -1216,6 +1287,8 @@ func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (ScheduledJob,
 		&i.Generation,
 		&i.AuditedAt,
 		&i.AuditDifference,
+		&i.ExecutionTimeoutSeconds,
+		&i.SetName,
 	)
 	return i, err
 }
@@ -1328,6 +1401,29 @@ func (q *Queries) ParkJobs(ctx context.Context, arg ParkJobsParams) ([]uuid.UUID
 	return items, nil
 }
 
+const PollDue = `-- name: PollDue :one
+SELECT now()::timestamptz AS at,
+       coalesce((SELECT next_execution_at FROM scheduled_jobs
+                 WHERE status = 'active' AND next_execution_at >= $1::timestamptz
+                 ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at,
+       EXISTS (SELECT 1 FROM backfills WHERE status = 'running' AND next_batch_at <= now())::boolean AS backfill_due
+`
+
+type PollDueRow struct {
+	At          time.Time
+	NextAt      time.Time
+	BackfillDue bool
+}
+
+// Cross-tenant: the promoter, while nothing is due. When the next job is, as NextDue
+// has it, and whether a backfill is due. One step into an index each.
+func (q *Queries) PollDue(ctx context.Context, since time.Time) (PollDueRow, error) {
+	row := q.db.QueryRow(ctx, PollDue, since)
+	var i PollDueRow
+	err := row.Scan(&i.At, &i.NextAt, &i.BackfillDue)
+	return i, err
+}
+
 const RecordAudit = `-- name: RecordAudit :exec
 UPDATE scheduled_jobs SET audited_at = u.at, audit_difference = u.difference
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS difference, coalesce($3::timestamptz, now()) AS at) u
@@ -1413,56 +1509,57 @@ UPDATE scheduled_jobs SET
     cron_expression = $5, timezone = $6, interval_ms = $7,
     run_at = $8, anchor_at = $9, start_date = $10, end_date = $11,
     job_type = $12, config = $13, retry_config = $14, max_attempts = $15,
-    timeout_seconds = $16, priority = $17,
-    jitter_seconds = $18, dst_gap = $19, dst_overlap = $20, calendars = $21,
-    max_executions = $22, max_concurrent = $23, overlap_policy = $24,
-    overlap_queue_limit = $25, misfire_policy = $26, misfire_limit = $27,
-    misfire_grace_seconds = $28, disable_after_failures = $29, concurrency_key = $30,
-    status = $31, status_reason = $32, status_by = $33, status_at = $34,
-    next_execution_at = $35, secret_names = $36::text[]
-WHERE tenant_id = $37 AND id = $38
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference
+    timeout_seconds = $16, execution_timeout_seconds = $17, priority = $18,
+    jitter_seconds = $19, dst_gap = $20, dst_overlap = $21, calendars = $22,
+    max_executions = $23, max_concurrent = $24, overlap_policy = $25,
+    overlap_queue_limit = $26, misfire_policy = $27, misfire_limit = $28,
+    misfire_grace_seconds = $29, disable_after_failures = $30, concurrency_key = $31,
+    status = $32, status_reason = $33, status_by = $34, status_at = $35,
+    next_execution_at = $36, secret_names = $37::text[]
+WHERE tenant_id = $38 AND id = $39
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name
 `
 
 type UpdateJobParams struct {
-	Name                 string
-	Description          string
-	Tags                 []string
-	Now                  time.Time
-	CronExpression       *string
-	Timezone             string
-	IntervalMs           *int64
-	RunAt                *time.Time
-	AnchorAt             time.Time
-	StartDate            *time.Time
-	EndDate              *time.Time
-	JobType              string
-	Config               json.RawMessage
-	RetryConfig          json.RawMessage
-	MaxAttempts          int32
-	TimeoutSeconds       int32
-	Priority             int16
-	JitterSeconds        int32
-	DstGap               string
-	DstOverlap           string
-	Calendars            json.RawMessage
-	MaxExecutions        *int64
-	MaxConcurrent        int32
-	OverlapPolicy        string
-	OverlapQueueLimit    int32
-	MisfirePolicy        string
-	MisfireLimit         int32
-	MisfireGraceSeconds  int32
-	DisableAfterFailures *int32
-	ConcurrencyKey       string
-	Status               string
-	StatusReason         string
-	StatusBy             string
-	StatusAt             time.Time
-	NextExecutionAt      *time.Time
-	SecretNames          []string
-	TenantID             uuid.UUID
-	ID                   uuid.UUID
+	Name                    string
+	Description             string
+	Tags                    []string
+	Now                     time.Time
+	CronExpression          *string
+	Timezone                string
+	IntervalMs              *int64
+	RunAt                   *time.Time
+	AnchorAt                time.Time
+	StartDate               *time.Time
+	EndDate                 *time.Time
+	JobType                 string
+	Config                  json.RawMessage
+	RetryConfig             json.RawMessage
+	MaxAttempts             int32
+	TimeoutSeconds          int32
+	ExecutionTimeoutSeconds *int32
+	Priority                int16
+	JitterSeconds           int32
+	DstGap                  string
+	DstOverlap              string
+	Calendars               json.RawMessage
+	MaxExecutions           *int64
+	MaxConcurrent           int32
+	OverlapPolicy           string
+	OverlapQueueLimit       int32
+	MisfirePolicy           string
+	MisfireLimit            int32
+	MisfireGraceSeconds     int32
+	DisableAfterFailures    *int32
+	ConcurrencyKey          string
+	Status                  string
+	StatusReason            string
+	StatusBy                string
+	StatusAt                time.Time
+	NextExecutionAt         *time.Time
+	SecretNames             []string
+	TenantID                uuid.UUID
+	ID                      uuid.UUID
 }
 
 func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (ScheduledJob, error) {
@@ -1483,6 +1580,7 @@ func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (Scheduled
 		arg.RetryConfig,
 		arg.MaxAttempts,
 		arg.TimeoutSeconds,
+		arg.ExecutionTimeoutSeconds,
 		arg.Priority,
 		arg.JitterSeconds,
 		arg.DstGap,
@@ -1558,6 +1656,8 @@ func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (Scheduled
 		&i.Generation,
 		&i.AuditedAt,
 		&i.AuditDifference,
+		&i.ExecutionTimeoutSeconds,
+		&i.SetName,
 	)
 	return i, err
 }
@@ -1568,7 +1668,7 @@ UPDATE scheduled_jobs SET
     paused_until = $5, resume_policy = $6,
     next_execution_at = $7, updated_at = $4::timestamptz
 WHERE tenant_id = $8 AND id = $9
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name
 `
 
 type UpdateJobStatusParams struct {
@@ -1647,6 +1747,8 @@ func (q *Queries) UpdateJobStatus(ctx context.Context, arg UpdateJobStatusParams
 		&i.Generation,
 		&i.AuditedAt,
 		&i.AuditDifference,
+		&i.ExecutionTimeoutSeconds,
+		&i.SetName,
 	)
 	return i, err
 }

@@ -31,7 +31,7 @@ func (q *Queries) CountJobsBySecret(ctx context.Context, arg CountJobsBySecretPa
 
 const CountSealedByKey = `-- name: CountSealedByKey :many
 SELECT key_id, count(*) AS sealed FROM (
-    SELECT key_id FROM secrets UNION ALL SELECT key_id FROM job_credentials
+    SELECT key_id FROM secrets UNION ALL SELECT key_id FROM job_credentials UNION ALL SELECT key_id FROM notification_secrets
 ) k GROUP BY key_id ORDER BY key_id
 `
 

@@ -7,22 +7,43 @@ package db
 
 import (
 	"context"
+	"time"
 )
 
-const ListGauges = `-- name: ListGauges :many
-SELECT name, value, taken_at FROM service_gauges ORDER BY name
+const KeepJobGauges = `-- name: KeepJobGauges :exec
+INSERT INTO service_gauges AS g (name, value, taken_at)
+SELECT 'active_jobs', h.active_jobs, now() FROM metric_history h
+WHERE h.tenant_id = '00000000-0000-0000-0000-000000000000' AND h.taken_at = $1::timestamptz
+ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value, taken_at = EXCLUDED.taken_at
 `
 
-func (q *Queries) ListGauges(ctx context.Context) ([]ServiceGauge, error) {
+// Cross-tenant: the collector of metrics. Keeps the newest numbers of jobs where every
+// process may read them.
+func (q *Queries) KeepJobGauges(ctx context.Context, slot time.Time) error {
+	_, err := q.db.Exec(ctx, KeepJobGauges, slot)
+	return err
+}
+
+const ListGauges = `-- name: ListGauges :many
+SELECT name, value, extract(epoch FROM now() - taken_at)::float8 AS age_seconds FROM service_gauges ORDER BY name
+`
+
+type ListGaugesRow struct {
+	Name       string
+	Value      int64
+	AgeSeconds float64
+}
+
+func (q *Queries) ListGauges(ctx context.Context) ([]ListGaugesRow, error) {
 	rows, err := q.db.Query(ctx, ListGauges)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ServiceGauge
+	var items []ListGaugesRow
 	for rows.Next() {
-		var i ServiceGauge
-		if err := rows.Scan(&i.Name, &i.Value, &i.TakenAt); err != nil {
+		var i ListGaugesRow
+		if err := rows.Scan(&i.Name, &i.Value, &i.AgeSeconds); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -132,41 +132,6 @@ func (q *Queries) FreeJobs(ctx context.Context, tenantID uuid.UUID) (int64, erro
 	return result.RowsAffected(), nil
 }
 
-const GetExecutionBounds = `-- name: GetExecutionBounds :one
-SELECT t.max_executions_per_day, t.max_waiting, t.max_waiting_per_job,
-       coalesce((SELECT w.waiting FROM waiting_counts w WHERE w.tenant_id = t.id AND w.job_id = '00000000-0000-0000-0000-000000000000'), 0)::bigint AS waiting,
-       coalesce((SELECT w.waiting FROM waiting_counts w WHERE w.tenant_id = t.id AND w.job_id = $1), 0)::bigint AS waiting_of_job
-FROM tenants t WHERE t.id = $2
-`
-
-type GetExecutionBoundsParams struct {
-	JobID    uuid.UUID
-	TenantID uuid.UUID
-}
-
-type GetExecutionBoundsRow struct {
-	MaxExecutionsPerDay *int32
-	MaxWaiting          *int32
-	MaxWaitingPerJob    *int32
-	Waiting             int64
-	WaitingOfJob        int64
-}
-
-// How many executions a tenant may have in a day, and waiting; and how many of it
-// and of a job waited when they were counted last, where they were many.
-func (q *Queries) GetExecutionBounds(ctx context.Context, arg GetExecutionBoundsParams) (GetExecutionBoundsRow, error) {
-	row := q.db.QueryRow(ctx, GetExecutionBounds, arg.JobID, arg.TenantID)
-	var i GetExecutionBoundsRow
-	err := row.Scan(
-		&i.MaxExecutionsPerDay,
-		&i.MaxWaiting,
-		&i.MaxWaitingPerJob,
-		&i.Waiting,
-		&i.WaitingOfJob,
-	)
-	return i, err
-}
-
 const GetJobBound = `-- name: GetJobBound :one
 SELECT max_jobs FROM tenants WHERE id = $1
 `
@@ -179,7 +144,7 @@ func (q *Queries) GetJobBound(ctx context.Context, tenantID uuid.UUID) (*int32, 
 }
 
 const GetTenant = `-- name: GetTenant :one
-SELECT id, name, status, status_reason, version, created_at, updated_at, max_running, max_running_by_type, max_jobs, max_calendars, max_secrets, max_api_keys, max_waiting, max_waiting_per_job, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips FROM tenants WHERE id = $1
+SELECT id, name, status, status_reason, version, created_at, updated_at, max_running, max_running_by_type, max_jobs, max_calendars, max_secrets, max_api_keys, max_waiting, max_waiting_per_job, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, allowed_origins, allowed_hosts FROM tenants WHERE id = $1
 `
 
 func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -207,6 +172,8 @@ func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, er
 		&i.MaxPayloadBytes,
 		&i.JobTypes,
 		&i.AllowedIps,
+		&i.AllowedOrigins,
+		&i.AllowedHosts,
 	)
 	return i, err
 }
@@ -224,7 +191,8 @@ func (q *Queries) GetTenantStatus(ctx context.Context, tenantID uuid.UUID) (stri
 
 const GetTenantUsage = `-- name: GetTenantUsage :one
 SELECT coalesce((SELECT sum(j.jobs) FROM job_counts j WHERE j.tenant_id = $1), 0)::int AS jobs,
-       coalesce((SELECT r.running FROM running_counts r WHERE r.tenant_id = $1), 0)::int AS running,
+       coalesce((SELECT r.running FROM running_totals r WHERE r.tenant_id = $1), 0)::int AS running,
+       coalesce((SELECT r.cancelling FROM running_counts r WHERE r.tenant_id = $1), 0)::int AS cancelling,
        coalesce((SELECT d.executions FROM execution_days d WHERE d.tenant_id = $1
                  AND d.day = (now() AT TIME ZONE 'UTC')::date), 0)::int AS executions_today,
        coalesce((SELECT w.waiting FROM waiting_counts w WHERE w.tenant_id = $1 AND w.job_id = '00000000-0000-0000-0000-000000000000'),
@@ -237,6 +205,7 @@ SELECT coalesce((SELECT sum(j.jobs) FROM job_counts j WHERE j.tenant_id = $1), 0
 type GetTenantUsageRow struct {
 	Jobs            int32
 	Running         int32
+	Cancelling      int32
 	ExecutionsToday int32
 	Waiting         int64
 	Calendars       int32
@@ -250,6 +219,7 @@ func (q *Queries) GetTenantUsage(ctx context.Context, tenantID uuid.UUID) (GetTe
 	err := row.Scan(
 		&i.Jobs,
 		&i.Running,
+		&i.Cancelling,
 		&i.ExecutionsToday,
 		&i.Waiting,
 		&i.Calendars,
@@ -291,6 +261,36 @@ type InsertTenantParams struct {
 func (q *Queries) InsertTenant(ctx context.Context, arg InsertTenantParams) error {
 	_, err := q.db.Exec(ctx, InsertTenant, arg.TenantID, arg.Name)
 	return err
+}
+
+const ListAllowedHosts = `-- name: ListAllowedHosts :many
+SELECT id, allowed_hosts FROM tenants WHERE allowed_hosts <> '{}'
+`
+
+type ListAllowedHostsRow struct {
+	ID           uuid.UUID
+	AllowedHosts []string
+}
+
+// Cross-tenant: each worker every few seconds, through the index tenants_allowed_hosts.
+func (q *Queries) ListAllowedHosts(ctx context.Context) ([]ListAllowedHostsRow, error) {
+	rows, err := q.db.Query(ctx, ListAllowedHosts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListAllowedHostsRow
+	for rows.Next() {
+		var i ListAllowedHostsRow
+		if err := rows.Scan(&i.ID, &i.AllowedHosts); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ListDailyBounds = `-- name: ListDailyBounds :many
@@ -356,7 +356,7 @@ func (q *Queries) ListDeletingTenants(ctx context.Context, batchSize int32) ([]u
 }
 
 const ListTenants = `-- name: ListTenants :many
-SELECT id, name, status, status_reason, version, created_at, updated_at, max_running, max_running_by_type, max_jobs, max_calendars, max_secrets, max_api_keys, max_waiting, max_waiting_per_job, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips FROM tenants
+SELECT id, name, status, status_reason, version, created_at, updated_at, max_running, max_running_by_type, max_jobs, max_calendars, max_secrets, max_api_keys, max_waiting, max_waiting_per_job, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, allowed_origins, allowed_hosts FROM tenants
 WHERE (created_at, id) < ($1::timestamptz, $2::uuid)
   AND ($3::text IS NULL OR status = $3)
 ORDER BY created_at DESC, id DESC LIMIT $4
@@ -406,6 +406,8 @@ func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]Ten
 			&i.MaxPayloadBytes,
 			&i.JobTypes,
 			&i.AllowedIps,
+			&i.AllowedOrigins,
+			&i.AllowedHosts,
 		); err != nil {
 			return nil, err
 		}
@@ -546,6 +548,21 @@ func (q *Queries) PurgeExecutionDays(ctx context.Context, tenantID uuid.UUID) (i
 	return result.RowsAffected(), nil
 }
 
+const PurgeFunctions = `-- name: PurgeFunctions :execrows
+DELETE FROM functions f USING (
+    SELECT o.id FROM functions o WHERE o.tenant_id = $1 LIMIT 20
+) old WHERE f.tenant_id = $1 AND f.id = old.id
+`
+
+// With their versions and modules.
+func (q *Queries) PurgeFunctions(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeFunctions, tenantID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const PurgeHistory = `-- name: PurgeHistory :execrows
 DELETE FROM job_executions h USING (
     SELECT o.id, o.scheduled_at FROM job_executions o WHERE o.tenant_id = $1 LIMIT 1000
@@ -602,6 +619,18 @@ func (q *Queries) PurgeJobs(ctx context.Context, tenantID uuid.UUID) (int64, err
 	return result.RowsAffected(), nil
 }
 
+const PurgeRemoteFunctions = `-- name: PurgeRemoteFunctions :execrows
+DELETE FROM remote_functions WHERE tenant_id = $1
+`
+
+func (q *Queries) PurgeRemoteFunctions(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeRemoteFunctions, tenantID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const PurgeSecrets = `-- name: PurgeSecrets :execrows
 DELETE FROM secrets WHERE tenant_id = $1
 `
@@ -648,7 +677,7 @@ func (q *Queries) ReturnExecutionsByTenants(ctx context.Context, arg ReturnExecu
 const SetTenantStatus = `-- name: SetTenantStatus :one
 UPDATE tenants SET status = $1, status_reason = $2,
        updated_at = CASE WHEN status = 'deleting' THEN updated_at ELSE now() END
-WHERE id = $3 AND status = ANY ($4::text[]) RETURNING id, name, status, status_reason, version, created_at, updated_at, max_running, max_running_by_type, max_jobs, max_calendars, max_secrets, max_api_keys, max_waiting, max_waiting_per_job, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips
+WHERE id = $3 AND status = ANY ($4::text[]) RETURNING id, name, status, status_reason, version, created_at, updated_at, max_running, max_running_by_type, max_jobs, max_calendars, max_secrets, max_api_keys, max_waiting, max_waiting_per_job, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, allowed_origins, allowed_hosts
 `
 
 type SetTenantStatusParams struct {
@@ -689,6 +718,8 @@ func (q *Queries) SetTenantStatus(ctx context.Context, arg SetTenantStatusParams
 		&i.MaxPayloadBytes,
 		&i.JobTypes,
 		&i.AllowedIps,
+		&i.AllowedOrigins,
+		&i.AllowedHosts,
 	)
 	return i, err
 }
@@ -703,7 +734,7 @@ type SetTenantSuspendedParams struct {
 }
 
 // Has every claim from the commit on refuse what the tenant has, or not; waits
-// for those under way. In the transaction that changes the tenant's status.
+// for those under way (trigger hold_starts). In the transaction that changes the tenant's status.
 func (q *Queries) SetTenantSuspended(ctx context.Context, arg SetTenantSuspendedParams) error {
 	_, err := q.db.Exec(ctx, SetTenantSuspended, arg.Suspended, arg.TenantID)
 	return err
@@ -727,8 +758,9 @@ UPDATE tenants SET name = $1, max_running = $2, max_running_by_type = $3,
        max_payload_bytes = $8, max_calendars = $9,
        max_waiting = $10, max_waiting_per_job = $11,
        max_secrets = $12, max_api_keys = $13, job_types = $14::text[], allowed_ips = $15::text[],
+       allowed_origins = $16::text[], allowed_hosts = $17::text[],
        version = version + 1, updated_at = now()
-WHERE id = $16 AND status IN ('active', 'suspended') RETURNING id, name, status, status_reason, version, created_at, updated_at, max_running, max_running_by_type, max_jobs, max_calendars, max_secrets, max_api_keys, max_waiting, max_waiting_per_job, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips
+WHERE id = $18 AND status IN ('active', 'suspended') RETURNING id, name, status, status_reason, version, created_at, updated_at, max_running, max_running_by_type, max_jobs, max_calendars, max_secrets, max_api_keys, max_waiting, max_waiting_per_job, max_executions_per_day, requests_per_second, min_interval_seconds, max_payload_bytes, job_types, allowed_ips, allowed_origins, allowed_hosts
 `
 
 type UpdateTenantParams struct {
@@ -747,6 +779,8 @@ type UpdateTenantParams struct {
 	MaxApiKeys          *int32
 	JobTypes            []string
 	AllowedIps          []string
+	AllowedOrigins      []string
+	AllowedHosts        []string
 	TenantID            uuid.UUID
 }
 
@@ -768,6 +802,8 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		arg.MaxApiKeys,
 		arg.JobTypes,
 		arg.AllowedIps,
+		arg.AllowedOrigins,
+		arg.AllowedHosts,
 		arg.TenantID,
 	)
 	var i Tenant
@@ -793,6 +829,8 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		&i.MaxPayloadBytes,
 		&i.JobTypes,
 		&i.AllowedIps,
+		&i.AllowedOrigins,
+		&i.AllowedHosts,
 	)
 	return i, err
 }

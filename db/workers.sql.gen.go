@@ -13,7 +13,7 @@ import (
 )
 
 const CountLiveWorkers = `-- name: CountLiveWorkers :one
-SELECT count(*) FROM workers WHERE NOT dead AND expires_at > coalesce($1::timestamptz, now())
+SELECT count(*) FROM workers WHERE tenant_id IS NULL AND NOT dead AND expires_at > coalesce($1::timestamptz, now())
 `
 
 func (q *Queries) CountLiveWorkers(ctx context.Context, now *time.Time) (int64, error) {
@@ -65,7 +65,7 @@ func (q *Queries) InsertWorker(ctx context.Context, arg InsertWorkerParams) erro
 
 const ListLiveWorkers = `-- name: ListLiveWorkers :many
 SELECT id, host, slots, running, job_types, started_at, heartbeat_at, now()::timestamptz AS at
-FROM workers WHERE NOT dead AND expires_at > now() ORDER BY started_at, id LIMIT $1
+FROM workers WHERE tenant_id IS NULL AND NOT dead AND expires_at > now() ORDER BY started_at, id LIMIT $1
 `
 
 type ListLiveWorkersRow struct {
@@ -112,8 +112,9 @@ const MarkDeadWorkers = `-- name: MarkDeadWorkers :many
 WITH late AS MATERIALIZED (
     SELECT id FROM workers WHERE NOT dead AND expires_at < coalesce($1::timestamptz, now()) - interval '0.5 seconds'
     FOR UPDATE SKIP LOCKED
-)
-UPDATE workers w SET dead = true FROM late l WHERE w.id = l.id RETURNING w.id, w.host, w.pid
+),
+marked AS (UPDATE workers w SET dead = true FROM late l WHERE w.id = l.id RETURNING w.id, w.host, w.pid, w.tenant_id)
+SELECT m.id, m.host, m.pid FROM marked m WHERE m.tenant_id IS NULL
 `
 
 type MarkDeadWorkersRow struct {
@@ -122,7 +123,8 @@ type MarkDeadWorkersRow struct {
 	Pid  int32
 }
 
-// Half a second of grace over the lease; skips what a heartbeat holds locked.
+// Half a second of grace over the lease; skips what a heartbeat holds locked. Returns the
+// service's own: of a tenant's the tenant sees that it is gone.
 func (q *Queries) MarkDeadWorkers(ctx context.Context, now *time.Time) ([]MarkDeadWorkersRow, error) {
 	rows, err := q.db.Query(ctx, MarkDeadWorkers, now)
 	if err != nil {

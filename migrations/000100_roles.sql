@@ -18,14 +18,19 @@
 -- +goose StatementBegin
 DO $$
 BEGIN
-    BEGIN
-        CREATE ROLE scheduler_api NOLOGIN NOSUPERUSER NOBYPASSRLS;
-    EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
-    END;
-    BEGIN
-        CREATE ROLE scheduler_engine NOLOGIN NOSUPERUSER NOBYPASSRLS;
-    EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
-    END;
+    -- An owner who may not create roles gets them from an administrator.
+    IF to_regrole('scheduler_api') IS NULL THEN
+        BEGIN
+            CREATE ROLE scheduler_api NOLOGIN NOSUPERUSER NOBYPASSRLS;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+        END;
+    END IF;
+    IF to_regrole('scheduler_engine') IS NULL THEN
+        BEGIN
+            CREATE ROLE scheduler_engine NOLOGIN NOSUPERUSER NOBYPASSRLS;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+        END;
+    END IF;
 END
 $$;
 -- +goose StatementEnd

@@ -79,11 +79,15 @@ CREATE TABLE scheduled_jobs (
 -- more is due than it takes, by turns of the tenants.
 CREATE INDEX scheduled_jobs_due ON scheduled_jobs (next_execution_at) WHERE status = 'active';
 CREATE INDEX scheduled_jobs_turns ON scheduled_jobs (tenant_id, next_execution_at) WHERE status = 'active';
+-- GET /jobs, also by another order, and bulk calls.
 CREATE INDEX scheduled_jobs_list ON scheduled_jobs (tenant_id, created_at DESC, id DESC) WHERE deleted_at IS NULL;
+-- Pauses that end by themselves.
 CREATE INDEX scheduled_jobs_paused_until ON scheduled_jobs (paused_until) WHERE status = 'paused' AND paused_until IS NOT NULL;
 -- Jobs that are paused because their tenant is suspended, to resume them with it.
 CREATE INDEX scheduled_jobs_held ON scheduled_jobs (tenant_id) WHERE status = 'paused' AND status_by = 'platform';
+-- Which jobs refer to a secret, before it is deleted.
 CREATE INDEX scheduled_jobs_secrets ON scheduled_jobs (tenant_id) WHERE secret_names <> '{}' AND deleted_at IS NULL;
+-- Retention.
 CREATE INDEX scheduled_jobs_deleted ON scheduled_jobs (deleted_at) WHERE deleted_at IS NOT NULL;
 
 ALTER TABLE scheduled_jobs ENABLE ROW LEVEL SECURITY;

@@ -75,8 +75,11 @@ CREATE TABLE active_executions (
     autovacuum_vacuum_cost_delay = 0
 );
 
+-- Four of these indexes have an entry of every execution: the key, sweep, list and job. The
+-- others have none of an execution that is hinted and waits for a worker alone.
+-- The sweep: what passed its deadline, and what waits although its hint should have come.
 CREATE INDEX active_executions_sweep ON active_executions (sweep_at);
--- The lists of a tenant and of a job, in the order of the indexes of job_executions, so
+-- GET /executions and GET /jobs/{id}/executions: the lists of a tenant and of a job, in the order of the indexes of job_executions, so
 -- that a reader of both merges them. A statement that counts which executions of a job
 -- have their slot passes over those that wait within the index.
 CREATE INDEX active_executions_list ON active_executions (tenant_id, scheduled_at DESC, id DESC);
@@ -90,7 +93,8 @@ CREATE INDEX active_executions_slot_lines ON active_executions (job_id, num_nonn
 CREATE INDEX active_executions_key_lines ON active_executions (tenant_id, concurrency_key, awaits_slot, job_type, priority, available_at)
     WHERE awaits_turn AND concurrency_key IS NOT NULL;
 CREATE INDEX active_executions_turn_lines ON active_executions (tenant_id, job_type, priority, available_at) WHERE awaits_turn;
--- Few rows stand in these.
+-- Few rows stand in these: marks that workers ask for, a backfill's bound on what waits, and
+-- parked executions that are tried again.
 CREATE INDEX active_executions_cancelling ON active_executions (id) WHERE cancel_requested_at IS NOT NULL;
 CREATE INDEX active_executions_backfill ON active_executions (backfill_id) WHERE backfill_id IS NOT NULL;
 CREATE INDEX active_executions_parked ON active_executions (tenant_id, sweep_at) WHERE parked_at IS NOT NULL;
@@ -421,7 +425,7 @@ $$;
 -- +goose Down
 DROP FUNCTION end_runs(uuid[], text[], uuid[]);
 DROP FUNCTION start_runs(uuid[], uuid[], text[], text[], integer, timestamptz);
-DROP FUNCTION start_some_runs(uuid[], integer, timestamptz);
+DROP FUNCTION IF EXISTS start_some_runs(uuid[], integer, timestamptz); -- 000202 has dropped it
 DROP FUNCTION add_by_type(jsonb, text[], integer);
 DROP FUNCTION count_active(uuid[]);
 DROP FUNCTION taken_slots(uuid);

@@ -45,15 +45,21 @@ CREATE TABLE job_executions (
     PRIMARY KEY (id, scheduled_at)
 ) PARTITION BY RANGE (scheduled_at);
 
+-- A completed execution has an entry in the key and in three of these indexes: list, job and
+-- completed.
+-- GET /executions, also of one job type.
 CREATE INDEX job_executions_list ON job_executions (tenant_id, scheduled_at DESC, id DESC);
+-- GET /jobs/{id}/executions, the failures in a row that stop a job, and reconciling.
 CREATE INDEX job_executions_job ON job_executions (job_id, scheduled_at DESC, id DESC);
 -- Executions that did not complete are few of all and most of those that people ask
--- for: a completed one costs nothing here.
+-- for: a completed one costs nothing here. The same two lists, by status.
 CREATE INDEX job_executions_unsuccessful ON job_executions (tenant_id, scheduled_at DESC, id DESC) WHERE status <> 'completed';
 CREATE INDEX job_executions_job_unsuccessful ON job_executions (job_id, scheduled_at DESC, id DESC) WHERE status <> 'completed';
+-- Jobs that failed within the last minute, which may have to stop.
 CREATE INDEX job_executions_failed ON job_executions (completed_at) WHERE status = 'failed';
 -- The collector of metrics reads what ended since it last counted. A batch shares its
--- time, so an entry is small.
+-- time, so an entry is small. No BRIN: the end of an interval is found by the order of the
+-- index, and after an outage an interval has millions of rows to sort.
 CREATE INDEX job_executions_completed ON job_executions (completed_at);
 
 ALTER TABLE job_executions ENABLE ROW LEVEL SECURITY;

@@ -10,9 +10,13 @@ import (
 	"github.com/scheduler-service/scheduler/cmd/internal/program"
 	"github.com/scheduler-service/scheduler/internal/app"
 	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/executor/sandbox"
 )
 
 func main() {
+	if code, done := sandbox.Main(os.Args, app.Entries()); done {
+		os.Exit(code)
+	}
 	os.Exit(program.Program[config.API]{
 		Name: "api", About: "serves the REST API",
 		Load: config.Load[config.API], Dump: config.Dump[config.API],

@@ -11,10 +11,16 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/scheduler-service/scheduler/internal/app"
+	"github.com/scheduler-service/scheduler/internal/executor/sandbox"
 	"github.com/scheduler-service/scheduler/internal/proof/chaos"
 )
 
 func main() {
+	// A worker starts itself anew to run scripts and commands.
+	if code, done := sandbox.Main(os.Args, app.Entries()); done {
+		os.Exit(code)
+	}
 	if code, ok := process(os.Args[1:]); ok {
 		os.Exit(code)
 	}

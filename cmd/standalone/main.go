@@ -10,9 +10,13 @@ import (
 	"github.com/scheduler-service/scheduler/cmd/internal/program"
 	"github.com/scheduler-service/scheduler/internal/app"
 	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/executor/sandbox"
 )
 
 func main() {
+	if code, done := sandbox.Main(os.Args, app.Entries()); done {
+		os.Exit(code)
+	}
 	os.Exit(program.Program[config.Standalone]{
 		Name: "standalone", About: "is the whole service in one process",
 		Load: config.Load[config.Standalone], Dump: config.Dump[config.Standalone],

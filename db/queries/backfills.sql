@@ -11,8 +11,8 @@ FOR NO KEY UPDATE OF j;
 SELECT count(*) FROM backfills WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running';
 
 -- name: InsertBackfill :one
-INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, total, next_batch_at, requested_by, created_at, anchor_at)
-VALUES (@id, @tenant_id, @job_id, @job_version, @from_at, @to_at, @cursor_at, @rate_per_minute, sqlc.narg(parameters), @total, @now, @requested_by, @now, @anchor_at::timestamptz)
+INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, cursor_at, rate_per_minute, parameters, total, next_batch_at, requested_by, created_at, anchor_at, daily_share)
+VALUES (@id, @tenant_id, @job_id, @job_version, @from_at, @to_at, @cursor_at, @rate_per_minute, sqlc.narg(parameters), @total, @now, @requested_by, @now, @anchor_at::timestamptz, @daily_share)
 RETURNING *;
 
 -- name: GetBackfill :one
@@ -103,10 +103,10 @@ WHERE id = @id;
 UPDATE backfills SET held_by = @held_by, next_batch_at = coalesce(sqlc.narg(now)::timestamptz, now()) + interval '1 minute'
 WHERE id = @id AND status = 'running';
 
--- name: CancelBackfillsByJob :execrows
--- For a job that the caller holds locked; waits for a batch that is being made.
+-- name: CancelBackfillsByJobs :execrows
+-- For jobs that the caller holds locked; waits for a batch that is being made.
 UPDATE backfills SET status = 'cancelled', held_by = '', finished_at = @now::timestamptz
-WHERE tenant_id = @tenant_id AND job_id = @job_id AND status = 'running';
+WHERE tenant_id = @tenant_id AND job_id = ANY (@job_ids::uuid[]) AND status = 'running';
 
 -- name: DeleteOldBackfills :execrows
 -- Cross-tenant: retention. Backfills that were over before the oldest month that

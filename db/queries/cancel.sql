@@ -1,6 +1,11 @@
--- name: CountExecutionsOfJob :one
--- How many of a job have not finished, of at most so many that are counted.
-SELECT count(*) FROM (SELECT 1 FROM active_executions WHERE tenant_id = @tenant_id AND job_id = @job_id LIMIT @most) few;
+-- name: CountExecutionsOfJobs :many
+-- How many of each of some jobs have not finished, of at most so many that are counted
+-- of one; the jobs with fewest first.
+SELECT (j.id)::uuid AS job_id, few.executions::int AS executions
+FROM unnest(@job_ids::uuid[]) j(id)
+CROSS JOIN LATERAL (SELECT count(*) AS executions FROM (
+    SELECT 1 FROM active_executions e WHERE e.tenant_id = @tenant_id AND e.job_id = j.id LIMIT @most) one) few
+ORDER BY few.executions, j.id;
 
 -- name: LockExecutionsOfJobs :exec
 -- Cross-tenant: the promoter, for jobs whose rows it holds, before it cancels the
@@ -8,17 +13,17 @@ SELECT count(*) FROM (SELECT 1 FROM active_executions WHERE tenant_id = @tenant_
 -- in a circle with a completion, which locks executions of many jobs in id order.
 SELECT id FROM active_executions WHERE job_id = ANY (@job_ids::uuid[]) ORDER BY id FOR UPDATE;
 
--- name: CancelExecutionsOfJob :exec
--- Cancels the waiting executions of one job, or with spare_backfills those that no
+-- name: CancelExecutionsOfJobs :exec
+-- Cancels the waiting executions of jobs, or with spare_backfills those that no
 -- backfill made, and asks the running ones to end: the worker, the completion and the
 -- sweeper all look at the mark under the row's lock. A parked execution is not tried
--- again either. For a job with few active executions; see OrderCancellation. Everything
--- of the job is locked first, in id order, and only then asked where it stands: an
+-- again either. For jobs with few active executions; see OrderCancellations. Everything
+-- of the jobs is locked first, in id order, and only then asked where it stands: an
 -- attempt whose failure is just being written waits after that, and one that is just
 -- being claimed runs.
 WITH locked AS MATERIALIZED (
     SELECT e.id, e.status, e.backfill_id, e.cancel_requested_at FROM active_executions e
-    WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id
+    WHERE e.tenant_id = @tenant_id AND e.job_id = ANY (@job_ids::uuid[])
     ORDER BY e.id FOR UPDATE
 ),
 asked AS (
@@ -29,7 +34,7 @@ SELECT cancel_waiting(ARRAY(SELECT l.id FROM locked l WHERE l.backfill_id IS NUL
                       @reason::text, @cancelled_by::text, @now::timestamptz)::bigint AS cancelled;
 
 -- name: CancelExecutionsOfBackfill :exec
--- CancelExecutionsOfJob for one backfill; a parked execution of it is tried again.
+-- CancelExecutionsOfJobs for one backfill; a parked execution of it is tried again.
 WITH locked AS MATERIALIZED (
     SELECT e.id, e.status, e.cancel_requested_at FROM active_executions e
     WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id AND e.backfill_id = @backfill_id
@@ -60,21 +65,22 @@ tried AS (
 )
 SELECT l.job_id, (cancel_waiting(ARRAY[l.id], @reason::text, @cancelled_by::text, @now::timestamptz) > 0)::boolean AS cancelled FROM locked l;
 
--- name: OrderCancellation :exec
--- Orders that everything that a job has by now is cancelled, for a job that the
--- caller holds locked. From the commit on no claim starts any of it; it is cancelled in
--- pieces. Executions that the job gets afterwards are of the next
--- generation, and the order does not concern them. Writing the tenant's count waits for the claims
--- under way, and those after it see the order.
+-- name: OrderCancellations :exec
+-- Orders that everything that jobs have by now is cancelled; the caller holds the jobs
+-- locked. From the commit on no claim starts any of it; it is cancelled in
+-- pieces. Executions that a job gets afterwards are of the next
+-- generation, and the order does not concern them. Writing the tenant's row waits for the claims
+-- under way, and those after it see the orders (trigger hold_starts).
 WITH job AS (
-    UPDATE scheduled_jobs s SET generation = s.generation + 1 WHERE s.tenant_id = @tenant_id AND s.id = @job_id
+    UPDATE scheduled_jobs s SET generation = s.generation + 1 WHERE s.tenant_id = @tenant_id AND s.id = ANY (@job_ids::uuid[])
     RETURNING s.id, s.tenant_id, s.generation - 1 AS upto
 ),
 ordered AS (
     INSERT INTO cancellations (tenant_id, job_id, generation, spare_backfills, requested_at, reason, cancelled_by)
     SELECT j.tenant_id, j.id, j.upto, @spare_backfills, @now::timestamptz, @reason, @cancelled_by FROM job j
 )
-UPDATE running_counts c SET cancelling = c.cancelling + 1 FROM job j WHERE c.tenant_id = j.tenant_id;
+UPDATE running_counts c SET cancelling = c.cancelling + j.orders
+FROM (SELECT o.tenant_id, count(*) AS orders FROM job o GROUP BY o.tenant_id) j WHERE c.tenant_id = j.tenant_id;
 
 -- name: ListCancellations :many
 -- Cross-tenant: maintenance. The oldest order of each job, tenants in turns.

@@ -37,21 +37,24 @@ WHERE (SELECT count(*) FILTER (WHERE last.status = 'failed') FROM (
            WHERE h.job_id = j.id AND h.trigger_type <> 'backfill' AND h.status IN ('completed', 'failed') AND h.completed_at > j.status_at
            ORDER BY h.scheduled_at DESC, h.id DESC LIMIT j.disable_after_failures) last) >= j.disable_after_failures;
 
--- name: CountOutcomesOfJob :one
--- Cross-tenant: the auditor. Counts the scheduled times that have a row of their
--- own, finished and active.
-SELECT ((SELECT count(*) FROM job_executions h
-         WHERE h.job_id = @job_id AND h.trigger_type = 'scheduled' AND h.status <> 'missed'
-           AND h.scheduled_at > @from_at::timestamptz AND h.scheduled_at <= @to_at::timestamptz)
+-- name: CountOutcomesOfJobs :many
+-- Cross-tenant: the auditor. Counts, for some jobs and a window of each, the scheduled
+-- times that have a row of their own, finished and active.
+SELECT w.job_id::uuid AS job_id,
+       ((SELECT count(*) FROM job_executions h
+         WHERE h.job_id = w.job_id AND h.trigger_type = 'scheduled' AND h.status <> 'missed'
+           AND h.scheduled_at > w.from_at AND h.scheduled_at <= w.to_at)
       + (SELECT count(*) FROM active_executions a
-         WHERE a.job_id = @job_id AND a.trigger_type = 'scheduled' AND a.scheduled_at > @from_at::timestamptz AND a.scheduled_at <= @to_at::timestamptz))::bigint AS rows;
+         WHERE a.job_id = w.job_id AND a.trigger_type = 'scheduled' AND a.scheduled_at > w.from_at AND a.scheduled_at <= w.to_at))::bigint AS rows
+FROM (SELECT unnest(@ids::uuid[]) AS job_id, unnest(@froms::timestamptz[]) AS from_at, unnest(@tos::timestamptz[]) AS to_at) w;
 
--- name: ListMissedRangesOfJob :many
--- Cross-tenant: the auditor. Missed rows that stand for times of a window;
--- such a range may have begun long before it.
-SELECT scheduled_at, coalesce(missed_until, scheduled_at)::timestamptz AS missed_until FROM job_executions
-WHERE job_id = @job_id AND status = 'missed' AND scheduled_at <= @to_at::timestamptz
-  AND scheduled_at > @since::timestamptz AND missed_until > @from_at::timestamptz;
+-- name: ListMissedRangesOfJobs :many
+-- Cross-tenant: the auditor. Missed rows that stand for times of the window of a job;
+-- such a range may have begun up to a year before it.
+SELECT h.job_id, h.scheduled_at, coalesce(h.missed_until, h.scheduled_at)::timestamptz AS missed_until
+FROM (SELECT unnest(@ids::uuid[]) AS job_id, unnest(@froms::timestamptz[]) AS from_at, unnest(@tos::timestamptz[]) AS to_at) w
+JOIN job_executions h ON h.job_id = w.job_id AND h.status = 'missed' AND h.scheduled_at <= w.to_at
+  AND h.scheduled_at > w.from_at - interval '1 year' AND h.missed_until > w.from_at;
 
 -- name: DetachPartition :one
 -- Cross-tenant: retention. The function refuses young ones.

@@ -9,7 +9,7 @@ queue AS (
     SELECT a.tenant_id, count(*) FILTER (WHERE a.status IN ('pending', 'retrying')) AS waiting, count(*) FILTER (WHERE a.status = 'running') AS running
     FROM active_executions a GROUP BY a.tenant_id
 ),
-fleet AS (SELECT count(*) AS workers FROM workers w WHERE NOT w.dead AND w.expires_at > now()),
+fleet AS (SELECT count(*) AS workers FROM workers w WHERE w.tenant_id IS NULL AND NOT w.dead AND w.expires_at > now()),
 noted AS (UPDATE metric_totals t SET taken_at = @slot::timestamptz WHERE t.tenant_id = '00000000-0000-0000-0000-000000000000'),
 counted AS (SELECT t.id FROM tenants t UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid)
 INSERT INTO metric_history (tenant_id, taken_at, coarse, jobs, active_jobs, paused_jobs, waiting, running, workers,

@@ -15,7 +15,7 @@
 WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 room AS MATERIALIZED (
     SELECT c.tenant_id, coalesce(t.max_running, nullif(@max_running::int, 0), 1000000) - c.running AS free, t.max_running_by_type, c.running_by_type
-    FROM running_counts c LEFT JOIN tenants t ON t.id = c.tenant_id
+    FROM running_totals c LEFT JOIN tenants t ON t.id = c.tenant_id
     WHERE c.tenant_id = ANY (@tenant_ids::uuid[]) AND NOT c.suspended
 ),
 pool AS (

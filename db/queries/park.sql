@@ -8,9 +8,9 @@ given AS (
            unnest(@reasons::text[]) AS reason, unnest(@outcomes::text[]) AS outcome
 ),
 locked AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_type, e.concurrency_key, g.reason, g.outcome
+    SELECT e.id, e.tenant_id, e.job_type, e.worker_id, e.concurrency_key, g.reason, g.outcome
     FROM (SELECT * FROM given ORDER BY id) g CROSS JOIN LATERAL (
-        SELECT r.id, r.tenant_id, r.job_type, r.concurrency_key FROM active_executions r
+        SELECT r.id, r.tenant_id, r.job_type, r.worker_id, r.concurrency_key FROM active_executions r
         WHERE r.id = g.id AND r.status = 'running' AND r.attempt = g.attempt AND r.lease_token = g.lease_token
         FOR UPDATE
     ) e
@@ -24,7 +24,7 @@ parked AS (
 ),
 ended AS MATERIALIZED (
     SELECT (r.tenant)::uuid AS tenant
-    FROM end_runs(ARRAY(SELECT l.tenant_id FROM locked l), ARRAY(SELECT l.job_type FROM locked l), ARRAY(SELECT l.id FROM locked l WHERE l.concurrency_key IS NOT NULL)) r
+    FROM end_runs(ARRAY(SELECT l.tenant_id FROM locked l), ARRAY(SELECT l.job_type FROM locked l), ARRAY(SELECT l.worker_id FROM locked l), ARRAY(SELECT l.id FROM locked l WHERE l.concurrency_key IS NOT NULL)) r
 )
 -- The join is what has end_runs called.
 SELECT l.id, l.tenant_id, l.concurrency_key FROM locked l LEFT JOIN ended n ON n.tenant = l.tenant_id;
@@ -36,7 +36,7 @@ SELECT l.id, l.tenant_id, l.concurrency_key FROM locked l LEFT JOIN ended n ON n
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 given AS (SELECT unnest(@ids::uuid[]) AS id, unnest(@reasons::text[]) AS reason),
 lost AS MATERIALIZED (
-    SELECT e.id, e.tenant_id, e.job_type, e.concurrency_key, e.attempt_started_at, (w.id IS NULL OR w.dead) AS worker_lost,
+    SELECT e.id, e.tenant_id, e.job_type, e.worker_id, e.concurrency_key, e.attempt_started_at, (w.id IS NULL OR w.dead) AS worker_lost,
            CASE WHEN w.id IS NULL OR w.dead THEN e.lost_count + 1 < @max_lost::int ELSE e.attempt < e.max_attempts END AS again
     FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id, clock
     WHERE e.id = ANY (@ids::uuid[]) AND e.status = 'running'
@@ -61,7 +61,7 @@ parked AS (
 ),
 ended AS MATERIALIZED (
     SELECT (r.tenant)::uuid AS tenant
-    FROM end_runs(ARRAY(SELECT l.tenant_id FROM lost l), ARRAY(SELECT l.job_type FROM lost l), ARRAY(SELECT l.id FROM lost l WHERE l.concurrency_key IS NOT NULL)) r
+    FROM end_runs(ARRAY(SELECT l.tenant_id FROM lost l), ARRAY(SELECT l.job_type FROM lost l), ARRAY(SELECT l.worker_id FROM lost l), ARRAY(SELECT l.id FROM lost l WHERE l.concurrency_key IS NOT NULL)) r
 )
 -- The join is what has end_runs called.
 SELECT l.id, l.tenant_id, l.concurrency_key FROM lost l LEFT JOIN ended n ON n.tenant = l.tenant_id;

@@ -5,7 +5,8 @@
 -- them, so that one that kills its worker is bounded. Skips locked rows: a
 -- completion that is under way, or another sweeper. A reassigned execution is in the
 -- pool at once: the fault that took its worker may take its hint too. With ids, it takes
--- these alone: the caller divides what the database refuses.
+-- these alone: the caller divides what the database refuses. Of a range with two ends the
+-- planner expects few rows, and so walks active_executions_sweep however many wait.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 lost AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
@@ -22,7 +23,7 @@ lost AS MATERIALIZED (
           AND c.job_id = e.job_id AND c.generation >= e.generation AND NOT (c.spare_backfills AND e.backfill_id IS NOT NULL)
         ORDER BY c.generation LIMIT 1
     ) o ON true, clock
-    WHERE e.sweep_at <= clock.at + interval '5 seconds' AND e.status = 'running'
+    WHERE e.sweep_at BETWEEN '-infinity' AND (SELECT at FROM clock) + interval '5 seconds' AND e.status = 'running'
       AND (w.id IS NULL OR w.dead OR e.deadline_at < clock.at)
       AND (sqlc.narg(ids)::uuid[] IS NULL OR e.id = ANY (sqlc.narg(ids)::uuid[]))
     ORDER BY e.id
@@ -62,7 +63,7 @@ again AS (
 ),
 ended AS MATERIALIZED (
     SELECT (r.tenant)::uuid AS tenant
-    FROM end_runs(ARRAY(SELECT l.tenant_id FROM lost l), ARRAY(SELECT l.job_type FROM lost l), ARRAY(SELECT l.id FROM lost l WHERE l.concurrency_key IS NOT NULL)) r
+    FROM end_runs(ARRAY(SELECT l.tenant_id FROM lost l), ARRAY(SELECT l.job_type FROM lost l), ARRAY(SELECT l.worker_id FROM lost l), ARRAY(SELECT l.id FROM lost l WHERE l.concurrency_key IS NOT NULL)) r
 )
 -- The join is what has end_runs called.
 SELECT l.id, l.tenant_id, l.concurrency_key, l.priority, l.job_type, l.verdict::text AS verdict, l.worker_lost::boolean AS worker_lost

@@ -4,14 +4,15 @@ INSERT INTO scheduled_jobs (
     cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
     job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at,
     jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, max_concurrent, overlap_policy, overlap_queue_limit,
-    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at, secret_names, concurrency_key)
+    misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at, secret_names, concurrency_key,
+    execution_timeout_seconds, set_name)
 VALUES (
     @id, @tenant_id, @name, @description, @tags::text[], @created_by, @now::timestamptz, @now::timestamptz,
     sqlc.narg(cron_expression), @timezone, sqlc.narg(interval_ms), sqlc.narg(run_at), @anchor_at, sqlc.narg(start_date), sqlc.narg(end_date),
     @job_type, @config, @retry_config, @max_attempts, @timeout_seconds, @priority, @status, @status_reason, sqlc.narg(next_execution_at),
     @jitter_seconds, @dst_gap, @dst_overlap, @calendars, sqlc.narg(max_executions), @max_concurrent, @overlap_policy, @overlap_queue_limit,
     @misfire_policy, @misfire_limit, @misfire_grace_seconds, sqlc.narg(disable_after_failures), @created_by, @now::timestamptz,
-    @secret_names::text[], @concurrency_key)
+    @secret_names::text[], @concurrency_key, sqlc.narg(execution_timeout_seconds), @set_name)
 RETURNING *;
 
 -- name: GetJob :one
@@ -24,14 +25,27 @@ SELECT * FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND delet
 SELECT * FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL
 FOR NO KEY UPDATE;
 
+-- name: LockJobToRun :batchone
+-- LockJob, for what travels with it.
+SELECT * FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL
+FOR NO KEY UPDATE;
+
+-- name: ListNewestJobs :many
+-- ListJobs without filters. It has one plan for all calls (see postgres.InNewest) and
+-- reads the rows of the page alone.
+SELECT * FROM scheduled_jobs
+WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND (created_at, id) < (@place_at::timestamptz, @place_id::uuid)
+ORDER BY created_at DESC, id DESC LIMIT @page_size;
+
 -- name: ListJobs :many
 -- Walks scheduled_jobs_list from the position of the last page, over scan_rows
 -- rows at most, however few the filters leave. Each row is filtered: under
 -- row-level security no index can answer them, because their operators are not
 -- leakproof, and every further index over this table would cost each promotion a
 -- write. The last row that was read comes back although it may not fit: the next
--- page begins after it.
-SELECT sqlc.embed(scheduled_jobs), page.number, page.fits::boolean AS fits
+-- page begins after it. The plan is made for each call (see postgres.InList), and
+-- oldest_first leaves it one order, that of the index or the reverse.
+SELECT sqlc.embed(scheduled_jobs), page.number, coalesce(page.fits, false)::boolean AS fits
 FROM (
     SELECT s.id, s.created_at, s.number, s.fits FROM (
         SELECT j.id, j.created_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
@@ -41,53 +55,31 @@ FROM (
             AND (sqlc.narg(any_tags)::text[] IS NULL OR j.tags && sqlc.narg(any_tags)::text[])
             AND (sqlc.narg(contained)::text IS NULL OR strpos(lower(j.name), lower(sqlc.narg(contained)::text)) > 0
                                                     OR strpos(lower(j.description), lower(sqlc.narg(contained)::text)) > 0)
+            AND (sqlc.narg(set_name)::text IS NULL OR j.set_name = sqlc.narg(set_name)::text)
             AND (sqlc.narg(created_by)::text IS NULL OR j.created_by = sqlc.narg(created_by)::text)
             AND (sqlc.narg(next_from)::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= sqlc.narg(next_from)::timestamptz))
             AND (sqlc.narg(next_to)::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < sqlc.narg(next_to)::timestamptz))) AS fits
         FROM (
             SELECT i.* FROM scheduled_jobs i
             WHERE i.tenant_id = @tenant_id AND i.deleted_at IS NULL
-              AND (i.created_at, i.id) < (@before_created_at::timestamptz, @before_id::uuid)
+              AND CASE WHEN @oldest_first::boolean THEN (i.created_at, i.id) > (@place_at::timestamptz, @place_id::uuid)
+                       ELSE (i.created_at, i.id) < (@place_at::timestamptz, @place_id::uuid) END
               AND i.created_at >= @created_from::timestamptz AND i.created_at < @created_to::timestamptz
-            ORDER BY i.created_at DESC, i.id DESC LIMIT @scan_rows
+            ORDER BY CASE WHEN @oldest_first::boolean THEN i.created_at END, CASE WHEN @oldest_first::boolean THEN i.id END,
+                     CASE WHEN NOT @oldest_first::boolean THEN i.created_at END DESC, CASE WHEN NOT @oldest_first::boolean THEN i.id END DESC
+            LIMIT @scan_rows
         ) j
-        WINDOW listed AS (ORDER BY j.created_at DESC, j.id DESC)
+        WINDOW listed AS (ORDER BY CASE WHEN @oldest_first::boolean THEN j.created_at END, CASE WHEN @oldest_first::boolean THEN j.id END,
+                                   CASE WHEN NOT @oldest_first::boolean THEN j.created_at END DESC, CASE WHEN NOT @oldest_first::boolean THEN j.id END DESC)
     ) s
     WHERE s.fits OR s.last
-    ORDER BY s.created_at DESC, s.id DESC LIMIT @page_size
+    ORDER BY CASE WHEN @oldest_first::boolean THEN s.created_at END, CASE WHEN @oldest_first::boolean THEN s.id END,
+             CASE WHEN NOT @oldest_first::boolean THEN s.created_at END DESC, CASE WHEN NOT @oldest_first::boolean THEN s.id END DESC
+    LIMIT @page_size
 ) page
 JOIN scheduled_jobs ON scheduled_jobs.tenant_id = @tenant_id AND scheduled_jobs.id = page.id
-ORDER BY page.created_at DESC, page.id DESC;
-
--- name: ListOldestJobs :many
--- The same the other way round.
-SELECT sqlc.embed(scheduled_jobs), page.number, page.fits::boolean AS fits
-FROM (
-    SELECT s.id, s.created_at, s.number, s.fits FROM (
-        SELECT j.id, j.created_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
-           ((sqlc.narg(statuses)::text[] IS NULL OR j.status = ANY (sqlc.narg(statuses)::text[]))
-            AND (sqlc.narg(job_types)::text[] IS NULL OR j.job_type = ANY (sqlc.narg(job_types)::text[]))
-            AND (sqlc.narg(all_tags)::text[] IS NULL OR j.tags @> sqlc.narg(all_tags)::text[])
-            AND (sqlc.narg(any_tags)::text[] IS NULL OR j.tags && sqlc.narg(any_tags)::text[])
-            AND (sqlc.narg(contained)::text IS NULL OR strpos(lower(j.name), lower(sqlc.narg(contained)::text)) > 0
-                                                    OR strpos(lower(j.description), lower(sqlc.narg(contained)::text)) > 0)
-            AND (sqlc.narg(created_by)::text IS NULL OR j.created_by = sqlc.narg(created_by)::text)
-            AND (sqlc.narg(next_from)::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= sqlc.narg(next_from)::timestamptz))
-            AND (sqlc.narg(next_to)::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < sqlc.narg(next_to)::timestamptz))) AS fits
-        FROM (
-            SELECT i.* FROM scheduled_jobs i
-            WHERE i.tenant_id = @tenant_id AND i.deleted_at IS NULL
-              AND (i.created_at, i.id) > (@after_created_at::timestamptz, @after_id::uuid)
-              AND i.created_at >= @created_from::timestamptz AND i.created_at < @created_to::timestamptz
-            ORDER BY i.created_at, i.id LIMIT @scan_rows
-        ) j
-        WINDOW listed AS (ORDER BY j.created_at, j.id)
-    ) s
-    WHERE s.fits OR s.last
-    ORDER BY s.created_at, s.id LIMIT @page_size
-) page
-JOIN scheduled_jobs ON scheduled_jobs.tenant_id = @tenant_id AND scheduled_jobs.id = page.id
-ORDER BY page.created_at, page.id;
+ORDER BY CASE WHEN @oldest_first::boolean THEN page.created_at END, CASE WHEN @oldest_first::boolean THEN page.id END,
+         CASE WHEN NOT @oldest_first::boolean THEN page.created_at END DESC, CASE WHEN NOT @oldest_first::boolean THEN page.id END DESC;
 
 -- name: CountJobsToSort :one
 -- How many jobs another order than that of the list has to read; counts so many at
@@ -99,9 +91,9 @@ SELECT count(*) FROM (
 ) j;
 
 -- name: ListSortedJobs :many
--- The same by another order: the tenant's jobs by scheduled_jobs_list, of which
--- the first ones by a key that is a text for every order. A job without such
--- a time stands last either way.
+-- The list by another order. It reads the tenant's jobs by scheduled_jobs_list, makes a key
+-- of each, and returns those with the first keys. Keys are texts: times are written so that
+-- their texts sort as they do. A job without such a time stands last either way.
 SELECT sqlc.embed(scheduled_jobs), k.key::text AS sort_key
 FROM scheduled_jobs
 CROSS JOIN LATERAL (SELECT (CASE @sort_by::text
@@ -122,6 +114,7 @@ WHERE tenant_id = @tenant_id AND deleted_at IS NULL
   AND (sqlc.narg(any_tags)::text[] IS NULL OR tags && sqlc.narg(any_tags)::text[])
   AND (sqlc.narg(contained)::text IS NULL OR strpos(lower(name), lower(sqlc.narg(contained)::text)) > 0
                                           OR strpos(lower(description), lower(sqlc.narg(contained)::text)) > 0)
+  AND (sqlc.narg(set_name)::text IS NULL OR set_name = sqlc.narg(set_name)::text)
   AND (sqlc.narg(created_by)::text IS NULL OR created_by = sqlc.narg(created_by)::text)
   AND (sqlc.narg(next_from)::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= sqlc.narg(next_from)::timestamptz))
   AND (sqlc.narg(next_to)::timestamptz IS NULL OR (status = 'active' AND next_execution_at < sqlc.narg(next_to)::timestamptz))
@@ -135,7 +128,7 @@ UPDATE scheduled_jobs SET
     cron_expression = sqlc.narg(cron_expression), timezone = @timezone, interval_ms = sqlc.narg(interval_ms),
     run_at = sqlc.narg(run_at), anchor_at = @anchor_at, start_date = sqlc.narg(start_date), end_date = sqlc.narg(end_date),
     job_type = @job_type, config = @config, retry_config = @retry_config, max_attempts = @max_attempts,
-    timeout_seconds = @timeout_seconds, priority = @priority,
+    timeout_seconds = @timeout_seconds, execution_timeout_seconds = sqlc.narg(execution_timeout_seconds), priority = @priority,
     jitter_seconds = @jitter_seconds, dst_gap = @dst_gap, dst_overlap = @dst_overlap, calendars = @calendars,
     max_executions = sqlc.narg(max_executions), max_concurrent = @max_concurrent, overlap_policy = @overlap_policy,
     overlap_queue_limit = @overlap_queue_limit, misfire_policy = @misfire_policy, misfire_limit = @misfire_limit,
@@ -153,10 +146,11 @@ UPDATE scheduled_jobs SET
 WHERE tenant_id = @tenant_id AND id = @id
 RETURNING *;
 
--- name: DeleteJob :exec
--- The row stays, unseen, as long as its history may be read.
+-- name: DeleteJobs :exec
+-- For rows that the caller holds locked. They stay, unseen, as long as their history
+-- may be read.
 UPDATE scheduled_jobs SET deleted_at = @now::timestamptz, status = 'inactive', status_reason = 'deleted', next_execution_at = NULL
-WHERE tenant_id = @tenant_id AND id = @id;
+WHERE tenant_id = @tenant_id AND id = ANY (@ids::uuid[]);
 
 -- name: JobExists :one
 -- Also for a deleted job, whose history stays readable.
@@ -326,6 +320,15 @@ SELECT coalesce((SELECT next_execution_at FROM scheduled_jobs
                  WHERE status = 'active' AND next_execution_at >= @since::timestamptz
                  ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at;
 
+-- name: PollDue :one
+-- Cross-tenant: the promoter, while nothing is due. When the next job is, as NextDue
+-- has it, and whether a backfill is due. One step into an index each.
+SELECT now()::timestamptz AS at,
+       coalesce((SELECT next_execution_at FROM scheduled_jobs
+                 WHERE status = 'active' AND next_execution_at >= @since::timestamptz
+                 ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at,
+       EXISTS (SELECT 1 FROM backfills WHERE status = 'running' AND next_batch_at <= now())::boolean AS backfill_due;
+
 -- name: OldestDue :one
 -- Cross-tenant: maintenance of partitions. The oldest scheduled time that may still be written.
 SELECT coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at,
@@ -393,11 +396,29 @@ DELETE FROM scheduled_jobs j USING (
 ) old WHERE j.id = old.id;
 
 -- name: CountJobsByStatus :one
--- And how long ago the oldest of a tenant's due times was to be promoted.
-SELECT count(*) FILTER (WHERE status = 'active') AS active, count(*) FILTER (WHERE status = 'paused') AS paused,
-       count(*) FILTER (WHERE status = 'inactive') AS inactive,
-       coalesce(min(next_execution_at) FILTER (WHERE status = 'active' AND next_execution_at <= @now::timestamptz), @now::timestamptz)::timestamptz AS oldest_due_at
-FROM scheduled_jobs WHERE tenant_id = @tenant_id AND deleted_at IS NULL;
+-- And how long ago the oldest of a tenant's due times was to be promoted. Counting active
+-- jobs would read all of them. They are the rest of job_counts, whose trigger counts in the
+-- transaction of the change, so that one statement sees both as of one time.
+SELECT greatest(0, coalesce((SELECT sum(c.jobs) FROM job_counts c WHERE c.tenant_id = @tenant_id), 0) - n.paused - n.inactive)::bigint AS active,
+       n.paused, n.inactive,
+       coalesce((SELECT j.next_execution_at FROM scheduled_jobs j
+                 WHERE j.tenant_id = @tenant_id AND j.status = 'active' AND j.next_execution_at <= @now::timestamptz
+                 ORDER BY j.next_execution_at LIMIT 1), @now::timestamptz)::timestamptz AS oldest_due_at
+FROM (
+    SELECT count(*) FILTER (WHERE i.status = 'paused') AS paused, count(*) FILTER (WHERE i.status = 'inactive') AS inactive
+    FROM scheduled_jobs i WHERE i.tenant_id = @tenant_id AND i.deleted_at IS NULL AND i.status <> 'active'
+) n;
+
+-- name: ListUpcomingJobs :many
+-- The schedules of a tenant's active jobs that are due before a time, those that are due
+-- first: walks scheduled_jobs_turns as far as the rows go.
+SELECT id, name, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
+       jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, execution_count, timeout_seconds, priority, max_concurrent, overlap_policy,
+       overlap_queue_limit, concurrency_key, misfire_policy, misfire_limit, misfire_grace_seconds,
+       coalesce(next_execution_at, '9999-01-01 00:00:00+00')::timestamptz AS next_execution_at
+FROM scheduled_jobs
+WHERE tenant_id = @tenant_id AND status = 'active' AND next_execution_at < @to_at::timestamptz
+ORDER BY scheduled_jobs.next_execution_at LIMIT @most;
 
 -- name: ListJobNames :many
 -- Deleted jobs keep theirs as long as their executions are kept.

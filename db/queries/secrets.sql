@@ -69,5 +69,5 @@ WHERE s.id = u.id;
 -- name: CountSealedByKey :many
 -- Cross-tenant: the rotation, which says what is left under which key.
 SELECT key_id, count(*) AS sealed FROM (
-    SELECT key_id FROM secrets UNION ALL SELECT key_id FROM job_credentials
+    SELECT key_id FROM secrets UNION ALL SELECT key_id FROM job_credentials UNION ALL SELECT key_id FROM notification_secrets
 ) k GROUP BY key_id ORDER BY key_id;

@@ -37,6 +37,7 @@ UPDATE tenants SET name = @name, max_running = sqlc.narg(max_running), max_runni
        max_payload_bytes = sqlc.narg(max_payload_bytes), max_calendars = sqlc.narg(max_calendars),
        max_waiting = sqlc.narg(max_waiting), max_waiting_per_job = sqlc.narg(max_waiting_per_job),
        max_secrets = sqlc.narg(max_secrets), max_api_keys = sqlc.narg(max_api_keys), job_types = sqlc.narg(job_types)::text[], allowed_ips = @allowed_ips::text[],
+       allowed_origins = @allowed_origins::text[], allowed_hosts = @allowed_hosts::text[],
        version = version + 1, updated_at = now()
 WHERE id = sqlc.arg(tenant_id) AND status IN ('active', 'suspended') RETURNING *;
 
@@ -48,7 +49,8 @@ WHERE id = sqlc.arg(tenant_id) AND status = ANY (@before::text[]) RETURNING *;
 
 -- name: GetTenantUsage :one
 SELECT coalesce((SELECT sum(j.jobs) FROM job_counts j WHERE j.tenant_id = sqlc.arg(tenant_id)), 0)::int AS jobs,
-       coalesce((SELECT r.running FROM running_counts r WHERE r.tenant_id = sqlc.arg(tenant_id)), 0)::int AS running,
+       coalesce((SELECT r.running FROM running_totals r WHERE r.tenant_id = sqlc.arg(tenant_id)), 0)::int AS running,
+       coalesce((SELECT r.cancelling FROM running_counts r WHERE r.tenant_id = sqlc.arg(tenant_id)), 0)::int AS cancelling,
        coalesce((SELECT d.executions FROM execution_days d WHERE d.tenant_id = sqlc.arg(tenant_id)
                  AND d.day = (now() AT TIME ZONE 'UTC')::date), 0)::int AS executions_today,
        coalesce((SELECT w.waiting FROM waiting_counts w WHERE w.tenant_id = sqlc.arg(tenant_id) AND w.job_id = '00000000-0000-0000-0000-000000000000'),
@@ -65,7 +67,7 @@ SELECT max_jobs FROM tenants WHERE id = sqlc.arg(tenant_id);
 -- each request that added jobs and counted them held it too. The trigger of scheduled_jobs counts.
 SELECT coalesce(sum(jobs), 0)::bigint FROM job_counts WHERE tenant_id = @tenant_id;
 
--- name: GetExecutionBounds :one
+-- name: GetExecutionBounds :batchone
 -- How many executions a tenant may have in a day, and waiting; and how many of it
 -- and of a job waited when they were counted last, where they were many.
 SELECT t.max_executions_per_day, t.max_waiting, t.max_waiting_per_job,
@@ -105,9 +107,13 @@ WHERE d.tenant_id = u.tenant_id;
 -- Cross-tenant: promoters look every few seconds which tenants they count for.
 SELECT id, max_executions_per_day::int AS bound FROM tenants WHERE max_executions_per_day IS NOT NULL;
 
+-- name: ListAllowedHosts :many
+-- Cross-tenant: each worker every few seconds, through the index tenants_allowed_hosts.
+SELECT id, allowed_hosts FROM tenants WHERE allowed_hosts <> '{}';
+
 -- name: SetTenantSuspended :exec
 -- Has every claim from the commit on refuse what the tenant has, or not; waits
--- for those under way. In the transaction that changes the tenant's status.
+-- for those under way (trigger hold_starts). In the transaction that changes the tenant's status.
 UPDATE running_counts SET suspended = @suspended WHERE tenant_id = @tenant_id;
 
 -- name: ListTenantsToHold :many
@@ -186,6 +192,15 @@ DELETE FROM calendars WHERE tenant_id = @tenant_id;
 
 -- name: PurgeSecrets :execrows
 DELETE FROM secrets WHERE tenant_id = @tenant_id;
+
+-- name: PurgeFunctions :execrows
+-- With their versions and modules.
+DELETE FROM functions f USING (
+    SELECT o.id FROM functions o WHERE o.tenant_id = @tenant_id LIMIT 20
+) old WHERE f.tenant_id = @tenant_id AND f.id = old.id;
+
+-- name: PurgeRemoteFunctions :execrows
+DELETE FROM remote_functions WHERE tenant_id = @tenant_id;
 
 -- name: PurgeExecutionDays :execrows
 DELETE FROM execution_days WHERE tenant_id = @tenant_id;

@@ -1,6 +1,6 @@
 -- name: CountWaiting :one
--- Cross-tenant: one promoter at a time. Counts what waits of the next tenants, in
--- all and by job, but for what is being cancelled, and keeps the numbers of those
+-- Cross-tenant: one promoter at a time. Counts what waits of the next tenants, for a
+-- worker or a callback, in all and by job, but for what is being cancelled, and keeps the numbers of those
 -- that have many: at_least, or a limit of the tenant that is smaller. Answers the
 -- last of these tenants; the nil id where they were the last of all.
 WITH RECURSIVE walk AS (
@@ -16,7 +16,7 @@ ending AS MATERIALIZED (
 counted AS MATERIALIZED (
     SELECT e.tenant_id, coalesce(e.job_id, '00000000-0000-0000-0000-000000000000') AS job_id, count(*) AS waiting
     FROM active_executions e
-    WHERE e.tenant_id = ANY (ARRAY(SELECT s.tenant_id FROM seen s WHERE s.tenant_id IS NOT NULL)) AND e.status IN ('pending', 'retrying')
+    WHERE e.tenant_id = ANY (ARRAY(SELECT s.tenant_id FROM seen s WHERE s.tenant_id IS NOT NULL)) AND (e.status IN ('pending', 'retrying') OR e.awaited_until IS NOT NULL)
       AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
     GROUP BY GROUPING SETS ((e.tenant_id, e.job_id), (e.tenant_id))
     HAVING count(*) >= least(@at_least::bigint, (SELECT least(t.max_waiting, t.max_waiting_per_job) FROM tenants t WHERE t.id = e.tenant_id))
@@ -48,11 +48,11 @@ WHERE f.waiting >= f.most;
 -- that are counted of each.
 SELECT (SELECT count(*) FROM (
             SELECT 1 FROM active_executions e
-            WHERE e.tenant_id = @tenant_id AND e.status IN ('pending', 'retrying')
+            WHERE e.tenant_id = @tenant_id AND (e.status IN ('pending', 'retrying') OR e.awaited_until IS NOT NULL)
               AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
             LIMIT @most) few)::bigint AS of_tenant,
        (SELECT count(*) FROM (
             SELECT 1 FROM active_executions e
-            WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id AND e.status IN ('pending', 'retrying')
+            WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id AND (e.status IN ('pending', 'retrying') OR e.awaited_until IS NOT NULL)
               AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
             LIMIT @most_of_job) few)::bigint AS of_job;

@@ -14,19 +14,21 @@ WHERE id = @id AND NOT dead AND expires_at > coalesce(sqlc.narg(now)::timestampt
 UPDATE workers SET drained = true, dead = true WHERE id = @id;
 
 -- name: MarkDeadWorkers :many
--- Half a second of grace over the lease; skips what a heartbeat holds locked.
+-- Half a second of grace over the lease; skips what a heartbeat holds locked. Returns the
+-- service's own: of a tenant's the tenant sees that it is gone.
 WITH late AS MATERIALIZED (
     SELECT id FROM workers WHERE NOT dead AND expires_at < coalesce(sqlc.narg(now)::timestamptz, now()) - interval '0.5 seconds'
     FOR UPDATE SKIP LOCKED
-)
-UPDATE workers w SET dead = true FROM late l WHERE w.id = l.id RETURNING w.id, w.host, w.pid;
+),
+marked AS (UPDATE workers w SET dead = true FROM late l WHERE w.id = l.id RETURNING w.id, w.host, w.pid, w.tenant_id)
+SELECT m.id, m.host, m.pid FROM marked m WHERE m.tenant_id IS NULL;
 
 -- name: DeleteDeadWorkers :execrows
 DELETE FROM workers WHERE dead AND heartbeat_at < coalesce(sqlc.narg(now)::timestamptz, now()) - interval '1 day';
 
 -- name: CountLiveWorkers :one
-SELECT count(*) FROM workers WHERE NOT dead AND expires_at > coalesce(sqlc.narg(now)::timestamptz, now());
+SELECT count(*) FROM workers WHERE tenant_id IS NULL AND NOT dead AND expires_at > coalesce(sqlc.narg(now)::timestamptz, now());
 
 -- name: ListLiveWorkers :many
 SELECT id, host, slots, running, job_types, started_at, heartbeat_at, now()::timestamptz AS at
-FROM workers WHERE NOT dead AND expires_at > now() ORDER BY started_at, id LIMIT @page_size;
+FROM workers WHERE tenant_id IS NULL AND NOT dead AND expires_at > now() ORDER BY started_at, id LIMIT @page_size;

@@ -62,7 +62,7 @@ func Validate(spec Spec, who identity.Principal, now time.Time) []fault.Field {
 		path := fmt.Sprintf("scopes[%d]", i)
 		switch {
 		case !scope.Known():
-			fields = append(fields, fault.Field{Path: path, Rule: "enum", Message: "is no permission, such as jobs:read; /docs lists them"})
+			fields = append(fields, fault.Field{Path: path, Rule: "enum", Message: fmt.Sprintf("%.60q is not a permission, such as jobs:read; /docs lists them", scope)})
 		case withheld(scope):
 			fields = append(fields, fault.Field{Path: path, Rule: "withheld", Message: "cannot be given to a key: making keys and administering tenants is for people"})
 		case !who.May(scope):

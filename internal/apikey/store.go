@@ -196,6 +196,23 @@ func (s *Store) authenticate(ctx context.Context, text string) (identity.Princip
 	return found.who, nil
 }
 
+// Costs says that the header has an API key for which Before has to ask the database
+// and that was not good before: each costs a look. A key that was good stays known
+// by its hash, which no guess has.
+func (s *Store) Costs(h http.Header) bool {
+	token, err := identity.Bearer(h)
+	if err != nil || !strings.HasPrefix(token, mark) {
+		return false
+	}
+	if _, _, ok := read(token); !ok {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, known := s.believed[string(hash(token))]
+	return !known
+}
+
 // believe decides whether a row's key is the one that was sent.
 func believe(row db.ApiKey, sum []byte, now time.Time) (remembered, error) {
 	key := fromRow(row)

@@ -3,33 +3,54 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"strconv"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/apikey"
 	"github.com/scheduler-service/scheduler/internal/audit"
 	"github.com/scheduler-service/scheduler/internal/backfill"
+	"github.com/scheduler-service/scheduler/internal/breaker"
 	"github.com/scheduler-service/scheduler/internal/calendar"
+	"github.com/scheduler-service/scheduler/internal/catalogue"
 	"github.com/scheduler-service/scheduler/internal/certificate"
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/deadletter"
+	"github.com/scheduler-service/scheduler/internal/deadletter/replay"
+	"github.com/scheduler-service/scheduler/internal/egress"
 	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/executor/command"
 	"github.com/scheduler-service/scheduler/internal/executor/function"
+	remotes "github.com/scheduler-service/scheduler/internal/executor/remote"
+	"github.com/scheduler-service/scheduler/internal/executor/runner"
+	"github.com/scheduler-service/scheduler/internal/executor/wasm"
+	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/forecast"
+	functions "github.com/scheduler-service/scheduler/internal/function"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/identity/jwks"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/live"
 	"github.com/scheduler-service/scheduler/internal/loop"
+	"github.com/scheduler-service/scheduler/internal/notification"
+	"github.com/scheduler-service/scheduler/internal/objective"
+	"github.com/scheduler-service/scheduler/internal/output"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/ratelimit"
+	"github.com/scheduler-service/scheduler/internal/remote"
 	"github.com/scheduler-service/scheduler/internal/rest"
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/statistics"
 	"github.com/scheduler-service/scheduler/internal/statistics/collect"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -37,21 +58,43 @@ import (
 // the process was told to stop.
 const requestDrain = 10 * time.Second
 
+// checkMemory is what the processes may take together that check tenants' code before it
+// is stored: two at a time.
+const checkMemory = 256 << 20
+
+// gcPercent is GOGC of an API process where the environment says nothing else. Little of
+// what a request makes is kept, so the heap is small and would be collected thousands
+// of times a minute; with this it takes some 40 MB more.
+const gcPercent = 400
+
 // API serves the REST API until ctx is cancelled.
 func API(ctx context.Context, c config.API, log *slog.Logger, functions map[string]function.Module) error {
-	p := newProcess(log)
+	if set := debug.SetGCPercent(gcPercent); set != 100 {
+		debug.SetGCPercent(set) // the environment's
+	}
+	p := newProcess(log, config.Settings(c))
 	p.functions = functions
 	listener, err := net.Listen("tcp", c.HTTPAddr)
 	if err != nil {
 		return fmt.Errorf("HTTP_ADDR: %w", err)
 	}
 	defer listener.Close() // closed by then, unless the start failed
-	return p.observed(ctx, c.MetricsAddr(), func(ctx context.Context) error { return p.api(ctx, c, listener, nil) })
+	p, flush, err := p.traced(ctx, c.Process, "api")
+	if err != nil {
+		return err
+	}
+	defer flush()
+	return p.observed(ctx, c.MetricsAddr(), func(ctx context.Context) error { return p.api(ctx, c, listener, opening{}) })
 }
 
-// api serves on a listener; jobs may reach the endpoints beside what the
-// configuration allows.
-func (p process) api(ctx context.Context, c config.API, listener net.Listener, endpoints []netip.AddrPort) error {
+// opening is what the standalone program opens beside what the configuration allows.
+type opening struct {
+	endpoints []netip.AddrPort // that jobs may reach
+	signIn    func(code string) (token string, ok bool)
+}
+
+// api serves on a listener.
+func (p process) api(ctx context.Context, c config.API, listener net.Listener, open opening) error {
 	p = p.named("api")
 	db, hints, err := p.stores(ctx, c.Stores, postgres.Config{Role: postgres.API, Name: "api", MaxConns: apiConns, PerTenant: c.TenantMaxConns})
 	if err != nil {
@@ -63,56 +106,84 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, e
 	if err != nil {
 		return err
 	}
-	executors, closeExecutors, err := p.executors(c.EgressAllow, endpoints)
-	if err != nil {
-		return err
-	}
-	defer closeExecutors()
 	ring, err := newRing(c.SecretsKeys)
 	if err != nil {
 		return err
 	}
-	buckets, err := ratelimit.New(ratelimit.Config{URL: c.Redis(), Log: p.log})
+	p = p.callbacksIn(c.PublicURL, ring)
+	executors, learns, err := p.checkers(c, db, open)
+	if err != nil {
+		return err
+	}
+	defer executors.close()
+	hub, programs, uploaded, workers, roots := output.NewHub(db), apikey.NewStore(db), functions.NewStore(db), remote.NewStore(db), p.roots(db)
+	desks, err := p.desks(ctx, c, hints, ring, roots.Finished)
+	if err != nil {
+		return err
+	}
+	defer desks.close()
+	buckets, err := ratelimit.New(ratelimit.Config{URL: c.Redis(), Log: p.log, Spans: p.traces != nil})
 	if err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
 	defer buckets.Close()
-	programs, backlog := apikey.NewStore(db), tenant.Backlog{Max: c.TenantMaxWaiting, MaxPerJob: c.JobMaxWaiting}
+	if c.Redis() != "" {
+		p.metrics.WatchPool("redis", "scheduler-api-rate-limits", func() (pool telemetry.Pool) {
+			pool.InUse, pool.Max, pool.Timeouts = buckets.Connections()
+			return pool
+		})
+	}
 	serve, reload, err := p.handlers(c, listener, rest.Deps{
-		Jobs: job.NewStore(db, job.Config{Keys: ring, MaxJobs: c.TenantMaxJobs, Versions: c.VersionsKept, Changed: rest.ChangedFields}), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
-		Executions: execution.NewStore(db, execution.Config{TenantMaxRunning: c.TenantMaxRunning, Backlog: backlog}), Backfills: backfill.NewStore(db, backfill.Config{Months: c.RetentionMonths, Backlog: backlog}), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
-		Monitor: statistics.NewStore(db), Numbers: collect.NewStore(db),
-		Buckets: buckets, Limits: defaultLimits(c), TrustedProxies: c.TrustedProxies, FailuresPerMinute: c.FailuresPerMin,
-		Services: identity.NewPeerTokens(peers(c)...),
-		Keys:     programs, Authenticate: programs.Before(tokens.Authenticate), CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
-		Hint: hintOne(hints, p.log), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL), advice: p.advice},
-		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.Cursors()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics,
+		Jobs: job.NewStore(db, job.Config{Keys: ring, MaxJobs: p.live.Int("TENANT_MAX_JOBS"), Versions: p.live.Int("JOB_VERSIONS_KEPT"), Changed: rest.ChangedFields}), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
+		Executions: execution.NewStore(db, execution.Config{TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING"), Backlog: p.backlog()}), Output: output.NewStore(db), Hub: hub, Backfills: backfill.NewStore(db, backfill.Config{Months: p.live.Int("RETENTION_MONTHS"), Backlog: p.backlog()}), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
+		DeadLetters: deadletter.NewStore(db), Replays: replay.NewStore(db), Notifications: notification.NewStore(db, ring), CheckTarget: checkTarget(executors.Validate),
+		Monitor: statistics.NewStore(db), Numbers: collect.NewStore(db), Forecasts: forecast.NewStore(db),
+		Buckets: buckets, Limits: p.defaultLimits(), Origins: c.CORSOrigins, TrustedProxies: c.TrustedProxies, FailuresPerMinute: p.live.Int("AUTH_FAILURES_PER_MINUTE"),
+		Services:  identity.NewPeerTokens(peers(c)...),
+		Callbacks: desks.callbacks, Breakers: breaker.NewStore(db), Settings: live.NewStore(db, p.live), Objectives: objective.NewStore(db), Claims: desks.claims, Remote: workers,
+		Keys: programs, Authenticate: programs.Before(tokens.Authenticate), SignIn: open.signIn, CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
+		CheckUse: checkUse(uploaded, workers), CheckModule: executors.modules.CheckModule, Functions: uploaded, HostOf: executors.HostOf, WellKnown: executors.documents,
+		Hint: hintOne(hints, p.log), CallPromoters: caller(hints, queue.CallDue), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL), advice: p.advice},
+		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.Cursors()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics, Traces: p.traces, Finished: roots.Finished,
 	})
 	if err != nil {
 		return err
 	}
 	p.ready.add(func() error { return nil }) // it has its own answer, on its own port
 	p.log.InfoContext(ctx, "api listens", "address", listener.Addr().String())
-	runner := loop.Runner{Metrics: p.metrics, Log: p.log}
-	return together(ctx, append(serve, func(ctx context.Context) error { return runner.Run(ctx, append(passes, reload...)) })...)
+	runner, every := loop.Runner{Metrics: p.metrics, Log: p.log}, append(append(passes, learns, hub.Pass(), desks.claims.Pass(), p.live.Pass(db)), reload...)
+	return together(ctx, append(serve, desks.listen, roots.Run, func(ctx context.Context) error { return runner.Run(ctx, every) })...)
 }
 
-// defaultLimits are those of tenants that have none of their own.
-func defaultLimits(c config.API) tenant.Limits {
-	limits := tenant.Limits{RequestsPerSecond: &c.TenantRequests}.WithDefaults(tenant.DefaultQuotas())
-	if c.TenantMaxJobs > 0 {
-		limits.MaxJobs = &c.TenantMaxJobs
+// checkers are the job types, for checking definitions alone, and the pass by which they
+// learn what functions workers have.
+func (p process) checkers(c config.API, db *postgres.DB, open opening) (jobTypes, loop.Pass, error) {
+	published := catalogue.NewKnown(catalogue.NewStore(db))
+	all, err := p.executors(executorConfig{
+		publicURL: c.PublicURL, oidcKeys: c.OIDCKeys, published: published, commands: command.NewChecker(checksCommands(c.Commands)), egress: egress.Config{Allow: c.EgressAllow, Endpoints: open.endpoints},
+		runners: runner.Config{Memory: checkMemory, CacheDir: c.RunnerCacheDir},
+	})
+	return all, loop.Pass{Name: "refresh-functions", Every: catalogue.RefreshEvery, Do: func(ctx context.Context, _ *loop.Turn) error {
+		return published.Refresh(ctx)
+	}}, err
+}
+
+// checkUse asks for the functions that jobs name.
+func checkUse(uploaded *functions.Store, workers *remote.Store) func(context.Context, tenant.Actor, string, json.RawMessage) ([]fault.Field, error) {
+	return func(ctx context.Context, who tenant.Actor, jobType string, config json.RawMessage) ([]fault.Field, error) {
+		switch jobType {
+		case remotes.Type:
+			return workers.Check(ctx, who, config)
+		case "wasm":
+		default:
+			return nil, nil
+		}
+		s, faults := wasm.Parse(config)
+		if len(faults) > 0 {
+			return faults, nil
+		}
+		return uploaded.Has(ctx, who, s.Function, s.Version)
 	}
-	if c.TenantMaxWaiting > 0 {
-		limits.MaxWaiting = &c.TenantMaxWaiting
-	}
-	if c.JobMaxWaiting > 0 {
-		limits.MaxWaitingPerJob = &c.JobMaxWaiting
-	}
-	if c.TenantMaxRunning > 0 {
-		limits.MaxRunning = &c.TenantMaxRunning
-	}
-	return limits
 }
 
 // handlers are the servers of the API: one, or two where /internal has an

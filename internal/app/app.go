@@ -21,9 +21,11 @@ import (
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/executor/function"
 	"github.com/scheduler-service/scheduler/internal/lease"
+	"github.com/scheduler-service/scheduler/internal/live"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/trace"
 )
 
 // The connections of each process. An API request holds one for a few
@@ -32,22 +34,30 @@ const (
 	apiConns      = 20
 	promoterConns = 6
 	workerConns   = 6
+	// callbackConns write what targets report to the API.
+	callbackConns = 4
 )
 
 // process is what every process has.
 type process struct {
 	log      *slog.Logger
+	live     *live.Settings
 	registry *telemetry.Registry
 	metrics  *telemetry.Metrics
 	ready    *readiness
 	advice   *advice
 	// functions are the modules that jobs of type function may name beside builtin.
 	functions map[string]function.Module
+	// callbacks says that jobs may complete by callback.
+	callbacks bool
+	// traces begins traces; nil where there are none.
+	traces *trace.Tracer
 }
 
-func newProcess(log *slog.Logger) process {
+// newProcess makes one that goes by these settings until somebody changes them.
+func newProcess(log *slog.Logger, known []config.Setting) process {
 	registry := telemetry.NewRegistry()
-	return process{log: log, registry: registry, metrics: telemetry.NewMetrics(registry), ready: &readiness{}, advice: &advice{}}
+	return process{log: log, live: live.New(known, log), registry: registry, metrics: telemetry.NewMetrics(registry), ready: &readiness{}, advice: &advice{}}
 }
 
 // named is the process with a name on its log lines.
@@ -59,10 +69,8 @@ func (p process) named(name string) process {
 // stores opens what a process talks to: the database, whose schema must be the
 // one that the process needs, with the rest of how to connect, and the queue.
 func (p process) stores(ctx context.Context, s config.Stores, c postgres.Config) (*postgres.DB, *queue.Publisher, error) {
-	c.URL, c.Name = s.DatabaseURL.Reveal(), "scheduler-"+c.Name
-	if c.Role == postgres.Engine {
-		c.RoundTrip = p.metrics.RoundTrip
-	}
+	c.URL, c.Pooled, c.Name, c.RoundTrip = s.DatabaseURL.Reveal(), s.Pooled(), "scheduler-"+c.Name, p.metrics.RoundTrip
+	c.Spans = p.traces != nil
 	db, err := postgres.Open(ctx, c)
 	if err != nil {
 		return nil, nil, err
@@ -72,15 +80,32 @@ func (p process) stores(ctx context.Context, s config.Stores, c postgres.Config)
 		return nil, nil, err
 	}
 	p.advice.seek(ctx, db, p.log)
-	hints, err := queue.NewPublisher(queue.Config{URL: s.Redis()}, p.log)
+	if err := p.live.Refresh(ctx, db); err != nil { // the pass tries again
+		p.log.WarnContext(ctx, "the settings are not read, those of the environment hold", "error", err)
+	}
+	hints, err := queue.NewPublisher(queue.Config{URL: s.Redis(), Spans: p.traces != nil}, p.log)
 	if err != nil {
 		db.Close()
 		return nil, nil, fmt.Errorf("REDIS_URL: %w", err)
 	}
-	if hints.Silent() {
+	p.metrics.WatchPool("postgres", c.Name, connections(db))
+	if !hints.Silent() {
+		p.metrics.WatchPool("redis", c.Name, func() (pool telemetry.Pool) {
+			pool.InUse, pool.Max, pool.Timeouts = hints.Connections()
+			return pool
+		})
+	} else {
 		p.log.InfoContext(ctx, "there is no redis, workers poll the database")
 	}
 	return db, hints, nil
+}
+
+// connections reads the pool of a database.
+func connections(db *postgres.DB) func() telemetry.Pool {
+	return func() telemetry.Pool {
+		s := db.Pool().Stat()
+		return telemetry.Pool{InUse: int(s.AcquiredConns()), Max: int(s.MaxConns()), Timeouts: int(s.CanceledAcquireCount())}
+	}
 }
 
 // leases are the leases that this process takes.
@@ -127,6 +152,16 @@ func hintOne(hints *queue.Publisher, log *slog.Logger) func(ctx context.Context,
 		}
 		if err != nil {
 			log.DebugContext(ctx, "hint not sent, workers look for the execution", "error", err, "execution_id", id)
+		}
+	}
+}
+
+// caller calls the processes that poll for something. Without the call they find it a
+// little later.
+func caller(hints *queue.Publisher, call queue.Call) func(ctx context.Context) {
+	return func(ctx context.Context) {
+		if !hints.Silent() {
+			_ = hints.Call(ctx, call)
 		}
 	}
 }

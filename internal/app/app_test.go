@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/executor/command"
 )
 
 // A process that is told to stop while it starts ends well; one whose part
@@ -47,11 +48,11 @@ func TestPartsEndTogether(t *testing.T) {
 // no others then.
 func TestJobTypesOfAWorker(t *testing.T) {
 	t.Parallel()
-	all, end, err := newProcess(slog.New(slog.DiscardHandler)).executors(nil, nil)
+	all, err := newProcess(slog.New(slog.DiscardHandler), nil).executors(executorConfig{commands: command.NewChecker(command.Config{})})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer end()
+	defer all.close()
 	for _, one := range all.Types() {
 		c, err := config.Load[config.Worker](func(name string) (string, bool) {
 			value, ok := map[string]string{"DATABASE_URL": "postgres://u@h/d", "WORKER_JOB_TYPES": one}[name]
@@ -60,11 +61,11 @@ func TestJobTypesOfAWorker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		some, end, err := newProcess(slog.New(slog.DiscardHandler)).executors(nil, nil, c.JobTypes...)
+		some, err := newProcess(slog.New(slog.DiscardHandler), nil).executors(executorConfig{commands: command.NewChecker(command.Config{})}, c.JobTypes...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer end()
+		defer some.close()
 		if got := some.Types(); !slices.Equal(got, []string{one}) {
 			t.Errorf("a worker for %s makes %v", one, got)
 		}

@@ -37,6 +37,7 @@ type guide struct {
 	api     net.Addr
 	echo    string
 	stores  string
+	code    string // in the console's address
 	started clock.Mark
 }
 
@@ -53,15 +54,11 @@ func (g guide) print(ctx context.Context, out io.Writer) error {
 		_, err := fmt.Fprintf(out, guideKeysText, base, g.started.Elapsed().Seconds(), g.stores, base, g.config.API.JWKSURL)
 		return err
 	}
-	token, err := g.token(identity.Admin)
-	if err != nil {
-		return err
-	}
 	file, err := g.keepTokens(base)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, guideText, base, g.started.Elapsed().Seconds(), g.stores, inWords(g.tokenLife()), token, base, file, g.echo, base)
+	_, err = fmt.Fprintf(out, guideText, base, g.started.Elapsed().Seconds(), g.stores, base+"/console/#sign-in="+g.code, inWords(g.tokenLife()), file, base)
 	return err
 }
 
@@ -72,10 +69,17 @@ func (g guide) token(role identity.Role) (string, error) {
 	}, clock.Now(), g.tokenLife())
 }
 
-// keepTokens writes the addresses, a token of every role, and the service token
-// into a file for a shell to read, which is the owner's alone.
+// shellWords are what a person would type again and again: a call of the API, and the
+// id in its answer.
+const shellWords = `api() { path=$1; shift; curl -sS "$API$path" -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' "$@" && echo; }
+id() { sed 's/.*"id":"\([^"]*\)".*/\1/'; }
+`
+
+// keepTokens writes the addresses, a token of every role, the service token and
+// shellWords into a file for a shell to read, which is the owner's alone.
 func (g guide) keepTokens(base string) (path string, err error) {
 	var lines strings.Builder
+	lines.WriteString("# Read by a shell, with a dot. $TOKEN is the administrator's, and the one that api sends.\n")
 	fmt.Fprintf(&lines, "export API=%s/api/v1/scheduler ECHO=%s\n", base, g.echo)
 	for _, role := range []identity.Role{identity.Viewer, identity.Operator, identity.Developer, identity.Admin, identity.PlatformAdmin} {
 		token, err := g.token(role)
@@ -88,8 +92,11 @@ func (g guide) keepTokens(base string) (path string, err error) {
 	for _, token := range g.config.API.ServiceTokens[:min(1, len(g.config.API.ServiceTokens))] {
 		fmt.Fprintf(&lines, "export SERVICE_TOKEN='%s' TENANT=%s\n", strings.ReplaceAll(token.Reveal(), "'", `'\''`), demoTenant)
 	}
-	path = filepath.Join(g.config.DataDir, "tokens")
-	if err := os.MkdirAll(g.config.DataDir, 0o700); err != nil {
+	lines.WriteString(shellWords)
+	if path, err = filepath.Abs(filepath.Join(g.config.DataDir, "tokens")); err != nil {
+		return "", fmt.Errorf("keep the tokens: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", fmt.Errorf("keep the tokens: %w", err)
 	}
 	// A shell that reads the file meanwhile reads the old one or the new one.
@@ -124,24 +131,24 @@ func inWords(life time.Duration) string {
 	}
 }
 
-// guideText is complete commands: each can be pasted as it stands.
+// guideText is complete commands: each can be pasted as it stands, and all at once.
 const guideText = `
 The scheduler is ready at %s (started in %.1f s).
 Stores: %s
 
-Paste this first: a token of the demo tenant, valid for %s, and the address.
+The console (this address signs you in once; after that use a token): %s
 
-  export TOKEN=%s
-  export API=%s/api/v1/scheduler
+In another terminal (the tokens in that file are good for %s):
 
-That one is an admin's. This sets both, $ECHO, $VIEWER_TOKEN to $PLATFORM_ADMIN_TOKEN, and $SERVICE_TOKEN for /internal:  . %s
+  . %s
+  JOB=$(api /jobs -d '{"name":"hello","interval":"5s","jobType":"http","config":{"url":"'$ECHO'"}}' | id)
+  RUN=$(api /jobs/$JOB/trigger -d '{}' | id)
+  until api /executions/$RUN | grep '"completed"'; do sleep 1; done  # "result" is what the echo endpoint answered
+  api "/jobs/$JOB/executions?limit=3"                              # those of the interval too
+  api /jobs/$JOB -X DELETE
 
-Create a job that calls the echo endpoint every 5 seconds, run it now, list its executions, delete it (wait a little before each):
-
-  JOB=$(curl -sS "$API/jobs" -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"name":"hello","cronExpression":"*/5 * * * * *","jobType":"http","config":{"url":"%s","method":"POST","body":{"hello":"world"}}}' | tee /dev/stderr | sed 's/.*"id":"\([^"]*\)".*/\1/')
-  curl -sS -X POST "$API/jobs/$JOB/trigger" -H "Authorization: Bearer $TOKEN"
-  curl -sS "$API/jobs/$JOB/executions?limit=3" -H "Authorization: Bearer $TOKEN"
-  curl -sS -X DELETE "$API/jobs/$JOB" -H "Authorization: Bearer $TOKEN" -w '%%{http_code}\n'
+"api" is curl with the address and a token of an administrator; the file says which others there are.
+Jobs may call a service of your own on this machine once that is allowed:  EGRESS_ALLOW=127.0.0.0/8 make run
 
 The whole API, to read and to try out: %s/docs
 Ctrl-C stops it; the data stays for the next start.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -56,6 +57,9 @@ func Administer(ctx context.Context, o Order, args []string) error {
 // months, and, where DATABASE_URL is set, makes its login a member of the
 // processes' roles.
 func Migrate(ctx context.Context, c config.Migrate, log *slog.Logger) error {
+	if c.OwnerURL.IsZero() {
+		return errors.New("DATABASE_OWNER_URL: is not set; only the owner of the schema can migrate it")
+	}
 	owner := c.OwnerURL.Reveal()
 	applied, err := postgres.Migrate(ctx, owner, log)
 	if err != nil {

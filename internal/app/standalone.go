@@ -16,6 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/devstack"
+	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 )
@@ -36,27 +37,11 @@ func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, out 
 	if err != nil {
 		return err
 	}
-	if c.API.JWTSecret.Reveal() == "" && c.API.JWKSURL.IsZero() {
-		key, err := kept(filepath.Join(c.DataDir, "jwt-key"), randomKey)
-		if err != nil {
-			return err
-		}
-		c = c.WithJWTSecret(key)
+	if c, err = withOwnKeys(c); err != nil {
+		return err
 	}
-	if len(c.API.ServiceTokens) == 0 && len(c.API.Peers()) == 0 {
-		token, err := kept(filepath.Join(c.DataDir, "service-token"), randomKey)
-		if err != nil {
-			return err
-		}
-		c = c.WithServiceToken(token)
-	}
-	if c.API.SecretsKeys.Reveal() == "" {
-		keys, err := kept(filepath.Join(c.DataDir, "secrets-keys"), func() string { return keyring.Generate("standalone") })
-		if err != nil {
-			return err
-		}
-		c = c.WithSecretsKeys(keys)
-	}
+	c = c.WithRunnerCache(filepath.Join(c.DataDir, "runners"))
+	c = withOwnAddress(c, listener)
 	if err := Migrate(ctx, c.Migrate, log); err != nil {
 		return err
 	}
@@ -65,17 +50,65 @@ func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, out 
 		return err
 	}
 	endpoints := []netip.AddrPort{echo.endpoint()}
-	p := newProcess(log)
+	p, flush, err := newProcess(log, config.Settings(c)).traced(ctx, c.API.Process, "standalone")
+	if err != nil {
+		return err
+	}
+	defer flush()
 	next := guide{config: c, api: listener.Addr(), echo: echo.url(), stores: own.about(c), started: took}
+	once := newCode(func() (string, error) { return next.token(identity.Admin) })
+	next.code = once.text
 	return p.observed(ctx, c.API.MetricsAddr(), func(ctx context.Context) error {
 		return together(ctx,
 			own.watch,
 			echo.serve,
-			func(ctx context.Context) error { return p.api(ctx, c.API, listener, endpoints) },
-			func(ctx context.Context) error { return p.promoter(ctx, c.Promoter) },
+			func(ctx context.Context) error {
+				return p.api(ctx, c.API, listener, opening{endpoints: endpoints, signIn: once.redeem})
+			},
+			func(ctx context.Context) error { return p.promoter(ctx, c.Promoter, endpoints) },
 			func(ctx context.Context) error { return p.worker(ctx, c.Worker, endpoints) },
 			func(ctx context.Context) error { return next.print(ctx, out) })
 	})
+}
+
+// withOwnKeys is the configuration with the keys that it names, and those of the last start
+// for the others.
+func withOwnKeys(c config.Standalone) (config.Standalone, error) {
+	ring := func() string { return keyring.Generate("standalone") }
+	for _, own := range []struct {
+		missing  bool
+		file     string
+		generate func() string
+		with     func(config.Standalone, string) config.Standalone
+	}{
+		{c.API.JWTSecret.Reveal() == "" && c.API.JWKSURL.IsZero(), "jwt-key", randomKey, config.Standalone.WithJWTSecret},
+		{len(c.API.ServiceTokens) == 0 && len(c.API.Peers()) == 0, "service-token", randomKey, config.Standalone.WithServiceToken},
+		{c.API.SecretsKeys.Reveal() == "", "secrets-keys", ring, config.Standalone.WithSecretsKeys},
+		{c.API.OIDCKeys.Reveal() == "", "oidc-keys", ring, config.Standalone.WithOIDCKeys},
+	} {
+		if !own.missing {
+			continue
+		}
+		key, err := kept(filepath.Join(c.DataDir, own.file), own.generate)
+		if err != nil {
+			return c, err
+		}
+		c = own.with(c, key)
+	}
+	return c, nil
+}
+
+// withOwnAddress is the configuration with the address of the API for those on this
+// machine, where none is named.
+func withOwnAddress(c config.Standalone, l net.Listener) config.Standalone {
+	if !c.API.PublicURL.IsZero() {
+		return c
+	}
+	scheme := "http"
+	if c.API.TLSCertFile != "" {
+		scheme = "https"
+	}
+	return c.WithPublicURL(fmt.Sprintf("%s://127.0.0.1:%d", scheme, portOf(l)))
 }
 
 // stores are the private servers that were started; nil for what was given.

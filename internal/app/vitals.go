@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fleet"
@@ -23,12 +24,31 @@ type vitals struct {
 
 // Health looks at each dependency.
 func (v vitals) Health(ctx context.Context) rest.Health {
-	h := rest.Health{Database: v.database(ctx), Redis: v.redis(ctx), JobQueue: v.jobQueue(ctx), DistributedLock: v.distributedLock(ctx)}
-	if gauges, err := v.fleet.Gauges(ctx); err == nil {
-		h.ActiveJobs, h.QueueSize = gauge(gauges, fleet.GaugeRunning), gauge(gauges, fleet.GaugeWaiting)
+	h := v.services(ctx)
+	h.Database, h.Redis, h.JobQueue, h.DistributedLock = v.database(ctx), v.redis(ctx), v.jobQueue(ctx), v.distributedLock(ctx)
+	return h
+}
+
+// services says whether the other processes live, and what they counted.
+func (v vitals) services(ctx context.Context) (h rest.Health) {
+	mark := clock.Start()
+	gauges, err := v.fleet.Gauges(ctx)
+	if err != nil {
+		return h
+	}
+	h.ActiveJobs, h.Running = gauge(gauges.Values, fleet.GaugeActiveJobs), gauge(gauges.Values, fleet.GaugeRunning)
+	h.QueueSize = gauge(gauges.Values, fleet.GaugeWaiting)
+	workers, err := v.fleet.Alive(ctx)
+	promotes := gauges.Counted >= 0 && gauges.Counted < silence
+	h.Services = rest.Dependency{
+		Healthy: err == nil && workers > 0 && promotes, Latency: mark.Elapsed(), Details: map[string]any{"workers": workers, "promoter": promotes},
 	}
 	return h
 }
+
+// silence is after how long without a number of theirs no promoter works. They count
+// each 5 s, and more seldom where counting takes long.
+const silence = 2 * time.Minute
 
 // Ready lists why the process should get no requests. Redis is no reason: it
 // carries hints, and the API answers without them.

@@ -176,7 +176,7 @@ func TestChangesAreRecorded(t *testing.T) {
 	if _, _, err := secret.NewStore(b.api, b.keys).Put(b.ctx, b.ours, secret.Draft{Name: "s", Value: keyring.NewText(canary)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.jobs.Delete(b.ctx, b.ours, made.ID, ""); err != nil {
+	if err := b.jobs.Delete(b.ctx, b.ours, made.ID, "", 0); err != nil {
 		t.Fatal(err)
 	}
 	list := b.entries(b.ours, audit.Filter{})

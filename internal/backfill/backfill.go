@@ -26,6 +26,9 @@ const (
 	// DefaultRate and MaxRate are executions a minute.
 	DefaultRate = 60
 	MaxRate     = 6000
+	// defaultShare is how much of the executions that a tenant may have in a day a
+	// backfill uses where nothing is said, in percent: the rest is the schedule's.
+	defaultShare = 50
 	// MaxRunning is how many backfills of one job may run at once.
 	MaxRunning = 10
 )
@@ -45,6 +48,9 @@ type Request struct {
 	From          time.Time // the first scheduled time that counts
 	To            time.Time // the first scheduled time that does not, at most now
 	RatePerMinute int       // 1 to MaxRate; 0 means DefaultRate
+	// DailyShare is how much of maxExecutionsPerDay may be used when it makes an
+	// execution, 1 to 100 percent; 0 means half.
+	DailyShare int
 	// Parameters override parts of the job's config, as for a trigger; nil when
 	// none. The caller has checked them.
 	Parameters json.RawMessage
@@ -66,6 +72,7 @@ type Backfill struct {
 	JobVersion    int // of which every execution runs
 	From, To      time.Time
 	RatePerMinute int
+	DailyShare    int
 	Parameters    json.RawMessage
 	Status        Status
 	Total         int // scheduled times
@@ -111,6 +118,9 @@ func (r Request) settled(months int) Request {
 	if r.RatePerMinute == 0 {
 		r.RatePerMinute = DefaultRate
 	}
+	if r.DailyShare == 0 {
+		r.DailyShare = defaultShare
+	}
 	return r
 }
 
@@ -131,6 +141,9 @@ func (r Request) check(now time.Time) error {
 	}
 	if r.RatePerMinute < 1 || r.RatePerMinute > MaxRate {
 		add("ratePerMinute", "bounds", "is %d; it must be between 1 and %d", r.RatePerMinute, MaxRate)
+	}
+	if r.DailyShare < 1 || r.DailyShare > 100 {
+		add("dailyShare", "bounds", "is %d; it must be between 1 and 100", r.DailyShare)
 	}
 	return wrong(fields)
 }

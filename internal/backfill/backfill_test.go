@@ -37,7 +37,7 @@ func setup(t *testing.T) *bundle {
 	}
 	t.Cleanup(api.Close)
 	b := &bundle{
-		api: api, jobs: job.NewStore(api, job.Config{}), backfills: backfill.NewStore(api, backfill.Config{Months: 13}), who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"},
+		api: api, jobs: job.NewStore(api, job.Config{}), backfills: backfill.NewStore(api, backfill.Config{Months: func() int { return 13 }}), who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"},
 		today: clock.Now().UTC().Truncate(24 * time.Hour),
 	}
 	b.admit(t, b.who)
@@ -187,7 +187,7 @@ func TestABackfillIsStoredAsAsked(t *testing.T) {
 		t.Fatalf("%v, replayed %v", err, replayed)
 	}
 	want := backfill.Backfill{
-		ID: made.ID, TenantID: b.who.TenantID, JobID: j.ID, JobVersion: 1, From: r.From, To: r.To, RatePerMinute: 90, Parameters: r.Parameters,
+		ID: made.ID, TenantID: b.who.TenantID, JobID: j.ID, JobVersion: 1, From: r.From, To: r.To, RatePerMinute: 90, DailyShare: 50, Parameters: r.Parameters,
 		Status: backfill.Running, Total: 24, RequestedBy: "ada", CreatedAt: made.CreatedAt, Outcomes: map[execution.Status]int{},
 	}
 	if diff := cmp.Diff(want, made); diff != "" {

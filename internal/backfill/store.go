@@ -36,14 +36,19 @@ type Store struct {
 type Config struct {
 	// Months is how many calendar months before now one may begin: as long as
 	// executions are kept, which goes by the month of their scheduled time.
-	Months int
+	Months func() int
 	// Backlog is how much may wait of tenants that have no limits of their own:
-	// where it is met, no backfill begins.
-	Backlog tenant.Backlog
+	// where it is met, no backfill begins. nil: any number.
+	Backlog func() tenant.Backlog
 }
 
 // NewStore makes a store.
-func NewStore(db *postgres.DB, c Config) *Store { return &Store{db: db, c: c} }
+func NewStore(db *postgres.DB, c Config) *Store {
+	if c.Backlog == nil {
+		c.Backlog = func() tenant.Backlog { return tenant.Backlog{} }
+	}
+	return &Store{db: db, c: c}
+}
 
 // Position is a place in a list of backfills, newest first.
 type Position struct {
@@ -61,7 +66,7 @@ func NotFound() error {
 // scheduled times the plan is empty.
 func (s *Store) Preview(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r Request) (p Plan, err error) {
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		_, p, err = prepare(ctx, tx, who, jobID, r.settled(s.c.Months))
+		_, p, err = prepare(ctx, tx, who, jobID, r.settled(s.c.Months()))
 		return err
 	})
 	return p, err
@@ -75,7 +80,7 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		store := idempotency.Store{Queries: tx.Queries}
 		b, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Backfill, error) {
-			return s.create(ctx, tx, who, jobID, r.settled(s.c.Months))
+			return s.create(ctx, tx, who, jobID, r.settled(s.c.Months()))
 		})
 		return err
 	})
@@ -96,7 +101,7 @@ func (s *Store) create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, j
 	if p.Total == 0 {
 		return Backfill{}, none()
 	}
-	if _, err := s.c.Backlog.Admit(ctx, tx, who.TenantID, jobID); err != nil {
+	if err := s.c.Backlog().Admit(ctx, tx, who.TenantID, jobID); err != nil {
 		return Backfill{}, err
 	}
 	running, err := tx.CountRunningBackfills(ctx, db.CountRunningBackfillsParams{TenantID: who.TenantID, JobID: jobID})
@@ -116,6 +121,7 @@ func (s *Store) create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, j
 		// Executions after the cursor are still to be made, and From is one of them.
 		CursorAt: r.From.Add(-time.Microsecond), RatePerMinute: int32(r.RatePerMinute), Parameters: r.Parameters,
 		Total: int32(p.Total), Now: tx.At, RequestedBy: who.Subject, AnchorAt: from.AnchorAt,
+		DailyShare: int16(r.DailyShare),
 	})
 	if err != nil {
 		return Backfill{}, fmt.Errorf("insert backfill: %w", err)
@@ -277,7 +283,7 @@ func (s *Store) Cancel(ctx context.Context, who tenant.Actor, jobID, id uuid.UUI
 func fromRow(r db.Backfill, active int64) Backfill {
 	b := Backfill{
 		ID: r.ID, TenantID: r.TenantID, JobID: r.JobID, JobVersion: int(r.JobVersion), From: r.FromAt.UTC(), To: r.ToAt.UTC(),
-		RatePerMinute: int(r.RatePerMinute), Parameters: r.Parameters, Status: Status(r.Status), Total: int(r.Total),
+		RatePerMinute: int(r.RatePerMinute), DailyShare: int(r.DailyShare), Parameters: r.Parameters, Status: Status(r.Status), Total: int(r.Total),
 		Created: int(r.Created), Active: int(active), RequestedBy: r.RequestedBy, HeldBy: r.HeldBy, CreatedAt: r.CreatedAt.UTC(),
 	}
 	if r.FinishedAt != nil {

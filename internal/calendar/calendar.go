@@ -9,6 +9,7 @@ package calendar
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -65,6 +66,11 @@ func Validate(s Spec) []fault.Field {
 	for path, text := range map[string]string{"name": s.Name, "description": s.Description} {
 		if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
 			add(path, "pattern", "contains what cannot be stored: U+0000, or no UTF-8")
+		}
+	}
+	for i, d := range s.Days {
+		if strings.ContainsRune(d.Name, 0) || !utf8.ValidString(d.Name) || utf8.RuneCountInString(d.Name) > maxName {
+			add(fmt.Sprintf("days[%d].name", i), "pattern", "must have at most 200 characters, and no U+0000")
 		}
 	}
 	_, err := schedule.Compile(schedule.Definition{Calendars: []schedule.Calendar{{Zone: s.Timezone, Days: s.Days}}})

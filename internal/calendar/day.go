@@ -22,6 +22,7 @@ import (
 type Day struct {
 	Start, End string
 	Yearly     bool
+	Name       string // for people: a holiday's
 }
 
 // The forms of a moment: in the first a day, in the others a time of it. The
@@ -50,7 +51,7 @@ func ReadDays(days []Day) ([]schedule.DateRange, []fault.Field) {
 		return time.Time{}, false
 	}
 	for i, d := range days {
-		r := schedule.DateRange{Yearly: d.Yearly}
+		r := schedule.DateRange{Yearly: d.Yearly, Name: d.Name}
 		r.Start, _ = read(fmt.Sprintf("days[%d].start", i), d.Start)
 		if d.End != "" {
 			end, whole := read(fmt.Sprintf("days[%d].end", i), d.End)
@@ -71,9 +72,9 @@ func ReadDays(days []Day) ([]schedule.DateRange, []fault.Field) {
 func WriteDay(r schedule.DateRange) Day {
 	r = closed(r)
 	if midnight(r.Start) && midnight(r.End) {
-		return Day{Start: r.Start.Format(time.DateOnly), End: r.End.AddDate(0, 0, -1).Format(time.DateOnly), Yearly: r.Yearly}
+		return Day{Start: r.Start.Format(time.DateOnly), End: r.End.AddDate(0, 0, -1).Format(time.DateOnly), Yearly: r.Yearly, Name: r.Name}
 	}
-	return Day{Start: r.Start.Format(wallLayout), End: r.End.Format(wallLayout), Yearly: r.Yearly}
+	return Day{Start: r.Start.Format(wallLayout), End: r.End.Format(wallLayout), Yearly: r.Yearly, Name: r.Name}
 }
 
 // closed is a range with its end written out.
@@ -91,6 +92,7 @@ type storedRange struct {
 	Start  string `json:"start"`
 	End    string `json:"end"`
 	Yearly bool   `json:"yearly,omitempty"`
+	Name   string `json:"name,omitempty"`
 }
 
 // Decode reads a stored set. The mode is the job's, not the calendar's, and
@@ -110,7 +112,7 @@ func Decode(zone string, days json.RawMessage) (schedule.Calendar, error) {
 		if err != nil {
 			return schedule.Calendar{}, fmt.Errorf("read the calendar's days: %w", err)
 		}
-		set.Days[i] = schedule.DateRange{Start: start, End: end, Yearly: r.Yearly}
+		set.Days[i] = schedule.DateRange{Start: start, End: end, Yearly: r.Yearly, Name: r.Name}
 	}
 	return set, nil
 }
@@ -120,7 +122,7 @@ func encode(ranges []schedule.DateRange) (json.RawMessage, error) {
 	stored := make([]storedRange, len(ranges))
 	for i, r := range ranges {
 		r = closed(r)
-		stored[i] = storedRange{Start: r.Start.Format(wallLayout), End: r.End.Format(wallLayout), Yearly: r.Yearly}
+		stored[i] = storedRange{Start: r.Start.Format(wallLayout), End: r.End.Format(wallLayout), Yearly: r.Yearly, Name: r.Name}
 	}
 	days, err := json.Marshal(stored)
 	if err != nil {

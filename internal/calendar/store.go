@@ -140,9 +140,8 @@ func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec
 		if err != nil {
 			return err
 		}
-		if ifVersion != 0 && ifVersion != old.Version {
-			return fault.New(fault.Conflict, fault.CodePreconditionFailed,
-				fmt.Sprintf("the calendar is at version %d now: read it again and repeat the change", old.Version))
+		if err := has(old.Version, ifVersion); err != nil {
+			return err
 		}
 		row, err = tx.UpdateCalendar(ctx, db.UpdateCalendarParams{
 			TenantID: who.TenantID, ID: id, Name: spec.Name, Description: spec.Description, Timezone: spec.Timezone, Days: days, Now: tx.At,
@@ -159,12 +158,16 @@ func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec
 }
 
 // Delete removes a calendar that no job names; another is a Conflict that says
-// how many do.
-func (s *Store) Delete(ctx context.Context, who tenant.Actor, id uuid.UUID) error {
+// how many do. With ifVersion other than zero, only if it still has that version.
+func (s *Store) Delete(ctx context.Context, who tenant.Actor, id uuid.UUID, ifVersion int) error {
 	return s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		// A request that is about to name it holds it locked, or waits and finds it gone.
-		if _, err := tx.LockCalendar(ctx, db.LockCalendarParams{TenantID: who.TenantID, ID: id}); err != nil {
+		old, err := tx.LockCalendar(ctx, db.LockCalendarParams{TenantID: who.TenantID, ID: id})
+		if err != nil {
 			return missing(err)
+		}
+		if err := has(int(old.Version), ifVersion); err != nil {
+			return err
 		}
 		n, err := tx.CountJobsByCalendar(ctx, db.CountJobsByCalendarParams{TenantID: who.TenantID, Reference: Reference(id)})
 		switch {
@@ -180,6 +183,15 @@ func (s *Store) Delete(ctx context.Context, who tenant.Actor, id uuid.UUID) erro
 		}
 		return nil
 	})
+}
+
+// has refuses a caller who knows another version of a calendar; 0 is any.
+func has(version, wanted int) error {
+	if wanted != 0 && wanted != version {
+		return fault.New(fault.Conflict, fault.CodePreconditionFailed,
+			fmt.Sprintf("the calendar is at version %d now: read it again and repeat the change", version))
+	}
+	return nil
 }
 
 // Reference is what a job's list of calendars contains that names this one.

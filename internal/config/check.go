@@ -49,9 +49,16 @@ func checkBackend(stores Stores, found *problems) {
 const leastAuditDays = 30
 
 func checkAudit(promoter Promoter, found *problems) {
-	if days := promoter.AuditDays; days != 0 && days < leastAuditDays {
-		found.add("AUDIT_RETENTION_DAYS", fmt.Sprintf("is %d; give %d or more, or 0 to keep the audit log for ever", days, leastAuditDays))
+	if err := auditDays(promoter.AuditDays); err != nil {
+		found.add(auditSetting, err.Error())
 	}
+}
+
+func auditDays(days int) error {
+	if days != 0 && days < leastAuditDays {
+		return fmt.Errorf("is %d; give %d or more, or 0 to keep the audit log for ever", days, leastAuditDays)
+	}
+	return nil
 }
 
 // checkAuthority finds that nothing says who signs tokens. Like a variable that

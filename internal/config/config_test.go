@@ -141,9 +141,11 @@ func TestMissingVariablesAreNamed(t *testing.T) {
 	_, api := config.Load[config.API](empty)
 	_, promoter := config.Load[config.Promoter](empty)
 	_, worker := config.Load[config.Worker](empty)
-	_, migrate := config.Load[config.Migrate](empty)
 	if _, err := config.Load[config.Standalone](empty); err != nil {
 		t.Errorf("standalone makes what it is not given, but: %v", err)
+	}
+	if _, err := config.Load[config.Migrate](empty); err != nil {
+		t.Errorf("each task of migrate says what it needs, but: %v", err)
 	}
 	tests := []struct {
 		name string
@@ -153,7 +155,6 @@ func TestMissingVariablesAreNamed(t *testing.T) {
 		{"api", api, []string{"DATABASE_URL", "JWT_SECRET"}},
 		{"promoter", promoter, []string{"DATABASE_URL"}},
 		{"worker", worker, []string{"DATABASE_URL"}},
-		{"migrate", migrate, []string{"DATABASE_OWNER_URL"}},
 	}
 	for _, tt := range tests {
 		if tt.err == nil {
@@ -376,5 +377,74 @@ func TestServiceTokens(t *testing.T) {
 	}
 	if _, err := config.Load[config.API](env("INTERNAL_ADDR", "127.0.0.1:3009")); err == nil {
 		t.Error("both listeners may have one port")
+	}
+}
+
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	load := func(pairs ...string) (config.Worker, error) { return config.Load[config.Worker](env(pairs...)) }
+	off, err := load()
+	if err != nil || off.HasTraces() {
+		t.Fatalf("traces without an address: %v", err)
+	}
+	for sampler, want := range map[string]struct {
+		share  float64
+		trusts bool
+	}{
+		"": {1, true}, "always_on": {1, false}, "always_off": {0, false}, "parentbased_always_off": {0, true},
+		"traceidratio": {0.25, false}, "parentbased_traceidratio": {0.25, true},
+	} {
+		c, err := load("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318", "OTEL_TRACES_SAMPLER", sampler, "OTEL_TRACES_SAMPLER_ARG", "0.25",
+			"OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abc, x-scope=a", "OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=prod")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.HasTraces() || c.TracesShare() != want.share || c.TrustsCallers() != want.trusts {
+			t.Errorf("%q: %v %v %v", sampler, c.HasTraces(), c.TracesShare(), c.TrustsCallers())
+		}
+		if diff := cmp.Diff(map[string]string{"authorization": "Bearer abc", "x-scope": "a"}, c.TracesHeaders()); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(map[string]string{"deployment.environment.name": "prod"}, c.Resource()); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if c, err := load("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318", "OTEL_SDK_DISABLED", "true"); err != nil || c.HasTraces() {
+		t.Errorf("disabled: %v", err)
+	}
+	_, err = load("OTEL_EXPORTER_OTLP_HEADERS", "authorization Bearer hunter2", "OTEL_RESOURCE_ATTRIBUTES", "=x", "OTEL_TRACES_SAMPLER_ARG", "2", "OTEL_TRACES_SAMPLER", "jaeger_remote")
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Fatalf("wrong values: %v", err)
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_TRACES_SAMPLER_ARG", "OTEL_TRACES_SAMPLER"} {
+		if !strings.Contains(err.Error(), name+": ") {
+			t.Errorf("%s is not named: %v", name, err)
+		}
+	}
+}
+
+// Every setting that changes while the processes run is a number or a level, has a default
+// that it takes, and the same bounds in each process.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	loaded, err := config.Load[config.API](env("TENANT_MAX_WAITING", "12", "LOG_LEVEL", "WARN"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]string{}
+	for _, s := range config.Settings(loaded) {
+		n, err := s.Parse(s.Default)
+		if err != nil || s.Written(n) != s.Default || s.Unit == "" || (s.Min == nil) != (len(s.OneOf) > 0) || strings.HasPrefix(s.Meaning, "see ") {
+			t.Errorf("%+v: %v", s, err)
+		}
+		values[s.Name] = s.Value
+	}
+	for name, want := range map[string]string{"TENANT_MAX_WAITING": "12", "LOG_LEVEL": "warn", "RETENTION_MONTHS": "13", "METRICS_RETENTION_DAYS": ""} {
+		if got, ok := values[name]; !ok || got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if _, ok := values["JWT_SECRET"]; ok || len(values) < 10 {
+		t.Errorf("the settings are %v", values)
 	}
 }

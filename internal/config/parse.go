@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -23,6 +24,11 @@ func (v variable) parse(text string) (any, error) {
 			return parseKeys(text)
 		case "services":
 			return checkPeers(text)
+		case "pairs":
+			if _, err := pairs(text); err != nil {
+				return nil, err
+			}
+			return newSecret(text), nil
 		}
 		return parseSecret(text, int(v.min))
 	case reflect.TypeFor[[]Secret]():
@@ -60,6 +66,9 @@ func (v variable) right() string {
 		if v.form == "services" {
 			return "services separated by spaces, each like name=billing;token=…;tenants=UUID,UUID;addresses=10.0.0.0/8;rate=50, where tenants, addresses and rate may be left out"
 		}
+		if v.form == "pairs" {
+			return rightPairs
+		}
 		return fmt.Sprintf("at least %d random bytes, such as `openssl rand -base64 48` prints", v.min)
 	case reflect.TypeFor[[]Secret]():
 		return fmt.Sprintf("at most %d texts separated by a comma, each at least %d random bytes, such as `openssl rand -hex 32` prints", v.max, v.min)
@@ -79,6 +88,10 @@ func (v variable) right() string {
 	switch {
 	case v.kind == reflect.TypeFor[[]string]():
 		return "one word or several, separated by commas"
+	case v.form == "pairs":
+		return rightPairs
+	case v.form == "share":
+		return "a number from 0 to 1"
 	case v.form == "address":
 		return "host:port or :port, such as :3009"
 	case len(v.oneOf) > 0:
@@ -96,6 +109,9 @@ func (v variable) bounds() string {
 		}
 		if v.form == "services" {
 			return "`name=…;token=…;tenants=…;addresses=…;rate=…`, space-separated"
+		}
+		if v.form == "pairs" {
+			return rightPairs
 		}
 		return fmt.Sprintf("≥ %d random bytes", v.min)
 	case reflect.TypeFor[[]Secret]():
@@ -166,6 +182,16 @@ func (v variable) parseText(text string) (any, error) {
 	if len(v.oneOf) > 0 && !slices.Contains(v.oneOf, text) {
 		return nil, fmt.Errorf("%q is not known", text)
 	}
+	switch v.form {
+	case "pairs":
+		if _, err := pairs(text); err != nil {
+			return nil, err
+		}
+	case "share":
+		if share, err := strconv.ParseFloat(text, 64); err != nil || !(share >= 0 && share <= 1) {
+			return nil, fmt.Errorf("%q is no number from 0 to 1", text)
+		}
+	}
 	if v.form == "address" {
 		_, port, err := net.SplitHostPort(text)
 		if err != nil {
@@ -176,6 +202,25 @@ func (v variable) parseText(text string) (any, error) {
 		}
 	}
 	return text, nil
+}
+
+// rightPairs says in words what pairs takes.
+const rightPairs = "name=value, comma-separated, percent-encoded"
+
+// pairs reads what OpenTelemetry calls a list of headers or attributes. Its errors repeat
+// no value, which may be a token.
+func pairs(text string) (map[string]string, error) {
+	found := make(map[string]string)
+	for i, part := range list(text) {
+		name, value, ok := strings.Cut(part, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		plain, err := url.PathUnescape(value)
+		if !ok || name == "" || err != nil {
+			return nil, fmt.Errorf("part %d is no name=value", i+1)
+		}
+		found[name] = plain
+	}
+	return found, nil
 }
 
 func parseBool(text string) (any, error) {

@@ -18,6 +18,7 @@ type Variable struct {
 	Default   string   // as an operator would write it, "required" or "none"
 	Bounds    string   // unit and what is accepted
 	Meaning   string
+	Live      bool // it may change while the processes run
 }
 
 // ReadBy reports whether a process reads the variable.
@@ -34,7 +35,7 @@ func Variables() []Variable {
 			at := slices.IndexFunc(rows, func(row Variable) bool { return row.Name == v.name })
 			if at < 0 {
 				at = len(rows)
-				rows = append(rows, Variable{Name: v.name, Bounds: v.bounds(), Meaning: v.meaning})
+				rows = append(rows, Variable{Name: v.name, Bounds: v.bounds(), Meaning: v.meaning, Live: v.live != ""})
 			}
 			if !slices.Contains(rows[at].Processes, name) {
 				rows[at].Processes = append(rows[at].Processes, name)
@@ -110,6 +111,7 @@ type variable struct {
 	schemes    []string // of a URL
 	oneOf      []string // of a text
 	form       string   // "address" for host:port
+	live       string   // the unit of one that may change while the processes run
 }
 
 // variableOf reads the tags of a field; it says no for a field that is a
@@ -119,7 +121,7 @@ func variableOf(field reflect.StructField) (variable, bool) {
 	if !ok {
 		return variable{}, false
 	}
-	v := variable{name: name, meaning: field.Tag.Get("doc"), kind: field.Type, form: field.Tag.Get("form")}
+	v := variable{name: name, meaning: field.Tag.Get("doc"), kind: field.Type, form: field.Tag.Get("form"), live: field.Tag.Get("live")}
 	v.def, v.optional = field.Tag.Lookup("default")
 	if def, ok := field.Tag.Lookup("standalone"); ok {
 		v.standalone = &def

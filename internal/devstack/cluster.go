@@ -304,3 +304,30 @@ func removeFile(path string) error {
 	}
 	return nil
 }
+
+// RunningPostgres is the address, as the superuser, of the durable PostgreSQL that another
+// process of ours runs with its data below dir.
+func RunningPostgres(dir string) (string, error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	c := newCluster(&home{dir: absolute, name: "postgres", durable: true}, Options{})
+	for _, place := range c.places(Options{}.machine()) {
+		c.data = filepath.Join(place, "postgres")
+		pid, err := c.leftover(filepath.Join(c.data, "postmaster.pid"))
+		if err != nil {
+			return "", err
+		}
+		if pid == 0 || !c.ready(pid) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(c.data, "postmaster.pid"))
+		if err != nil {
+			return "", err
+		}
+		socket, _, _ := strings.Cut(strings.SplitN(string(text), "\n", 5)[4], "\n") // its fifth line
+		return (&Postgres{Socket: socket}).URL("postgres", superuser), nil
+	}
+	return "", fmt.Errorf("no PostgreSQL of ours runs with its data in %s", absolute)
+}

@@ -17,8 +17,8 @@ import (
 type manager struct {
 	program string // what has to be on the PATH
 	asRoot  bool   // needs root, otherwise must not be root
-	// postgres and redis install the programs without leaving a service running.
-	postgres, redis recipe
+	// They install the programs without leaving a service running.
+	postgres, redis, bouncer recipe
 }
 
 // recipe is how a package manager installs a program.
@@ -32,22 +32,25 @@ func plain(command string) recipe { return recipe{command, command} }
 
 func managers() []manager {
 	return []manager{
-		{"apt-get", true, recipe{"apt-get install postgresql", aptPostgres}, recipe{"apt-get install redis-tools", aptRedis}},
-		{"dnf", true, plain("dnf install -q -y postgresql-server"), plain("dnf install -q -y valkey || dnf install -q -y redis")},
-		{"apk", true, plain("apk add -q postgresql"), plain("apk add -q valkey || apk add -q redis")},
-		{"brew", false, plain("HOMEBREW_NO_AUTO_UPDATE=1 brew install -q postgresql@17"), plain("HOMEBREW_NO_AUTO_UPDATE=1 brew install -q valkey")},
+		{"apt-get", true, recipe{"apt-get install postgresql", aptPostgres}, recipe{"apt-get install redis-tools", aptRedis}, recipe{"apt-get install pgbouncer", aptBouncer}},
+		{"dnf", true, plain("dnf install -q -y postgresql-server"), plain("dnf install -q -y valkey || dnf install -q -y redis"), plain("dnf install -q -y pgbouncer")},
+		{"apk", true, plain("apk add -q postgresql"), plain("apk add -q valkey || apk add -q redis"), plain("apk add -q pgbouncer")},
+		{"brew", false, plain("HOMEBREW_NO_AUTO_UPDATE=1 brew install -q postgresql@17"), plain("HOMEBREW_NO_AUTO_UPDATE=1 brew install -q valkey"), plain("HOMEBREW_NO_AUTO_UPDATE=1 brew install -q pgbouncer")},
 	}
 }
 
 const (
 	// A fresh machine has no package lists, and one that boots may be busy with
 	// packages of its own: it waits for a holder of one of apt's locks for some
-	// minutes. Anything else is tried three times within half a minute.
+	// minutes. Anything else is tried three times within half a minute. One source
+	// that cannot be reached is no reason to give up: the lists of the others may do.
+	// apt checks signatures as a user of its own, who may be unable to look into a
+	// directory of our PATH, so the system's own are named too.
 	apt = `set -e
-export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C PATH="$PATH:/usr/sbin:/usr/bin:/sbin:/bin"
 once() {
-	apt-get -q -o Acquire::Retries=3 -o APT::Update::Error-Mode=any update &&
-		apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 --no-install-recommends install "$@"
+	apt-get -q -o Acquire::Retries=3 -o APT::Update::Error-Mode=any update || true
+	apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 --no-install-recommends install "$@"
 }
 install() {
 	for pause in 5 20 30 60 60; do
@@ -68,6 +71,16 @@ install postgresql
 `
 	// The package redis-server would start a service; this one has the program.
 	aptRedis = apt + "install redis-tools\n"
+	// Debian's package starts a service, unless the machine's policy forbids that.
+	aptBouncer = apt + `policy=/usr/sbin/policy-rc.d
+if ! [ -e "$policy" ]; then
+	trap 'rm -f "$policy"' EXIT
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 755 "$policy"
+fi
+install pgbouncer
+if command -v systemctl >/dev/null; then systemctl -q disable pgbouncer || true; fi
+`
 )
 
 // installWithin bounds an installation, downloads included.
@@ -106,6 +119,21 @@ func findRedis(ctx context.Context, o Options) (path, kind string, err error) {
 			err, advice("redis-server", "valkey", "valkey"))
 	}
 	return path, kind, nil
+}
+
+// findBouncer is the path of PgBouncer, if need be after installing it.
+func findBouncer(ctx context.Context, o Options) (path string, err error) {
+	if path = o.machine().program("pgbouncer"); path != "" {
+		return path, nil
+	}
+	err = install(ctx, o, "PgBouncer", func(m manager) recipe { return m.bouncer }, func() bool {
+		path = o.machine().program("pgbouncer")
+		return path != ""
+	})
+	if err != nil {
+		return "", fmt.Errorf("PgBouncer is not installed%w: install it (%s)", err, advice("pgbouncer", "pgbouncer", "pgbouncer"))
+	}
+	return path, nil
 }
 
 // advice is how a person installs a program here.

@@ -34,7 +34,7 @@ func withManager(dirs, postgres, redis string) *machine {
 		return "", errNotFound
 	}
 	m.postgresDirs, m.programDirs = []string{filepath.Join(dirs, "bin")}, []string{filepath.Join(dirs, "bin")}
-	m.managers = []manager{{"absent", true, plain("exit 9"), plain("exit 9")}, {"sh", os.Geteuid() == 0, plain(postgres), plain(redis)}}
+	m.managers = []manager{{"absent", true, plain("exit 9"), plain("exit 9"), plain("exit 9")}, {"sh", os.Geteuid() == 0, plain(postgres), plain(redis), plain("exit 9")}}
 	return m
 }
 
@@ -161,9 +161,10 @@ func TestAptIsRepeated(t *testing.T) {
 	}{
 		{"at once", "", 0, 2, true},
 		{"the network returns", "E: Failed to fetch", 2, 4, true},
-		{"no network", "E: Failed to fetch", 9, 3, false},
+		{"no list, but the package", "E: Failed to fetch", 1, 2, true},
+		{"no network", "E: Failed to fetch", 99, 6, false},
 		{"somebody installs", "E: Could not get lock /var/lib/apt/lists/lock.", 4, 6, true},
-		{"somebody installs for ever", "E: Could not get lock /var/lib/apt/lists/lock.", 9, 5, false},
+		{"somebody installs for ever", "E: Could not get lock /var/lib/apt/lists/lock.", 99, 10, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -184,5 +185,19 @@ func TestAptIsRepeated(t *testing.T) {
 				t.Errorf("it says %q and not why", out)
 			}
 		})
+	}
+}
+
+// apt checks signatures as a user of its own, who may be unable to look into the
+// directories of our PATH.
+func TestAptFindsTheSystemsPrograms(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+	if err := os.WriteFile(filepath.Join(dir, "apt-get"), []byte("#!/bin/sh\necho \"$PATH\"\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "PATH='"+dir+"'; sleep() { :; }\n"+aptRedis).CombinedOutput()
+	if want := dir + ":/usr/sbin:/usr/bin:"; err == nil || !strings.HasPrefix(string(out), want) {
+		t.Errorf("%v: PATH is %s; want one that begins with %s", err, out, want)
 	}
 }

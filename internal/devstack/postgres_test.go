@@ -83,10 +83,16 @@ func TestPostgresKeepsDurableData(t *testing.T) {
 	o := Options{Dir: t.TempDir(), Durable: true}
 	first := startPostgres(t, o)
 	tell(t, first.AdminURL, "CREATE TABLE kept AS SELECT 'still here' AS what")
+	if found, err := RunningPostgres(o.Dir); err != nil || found != first.AdminURL {
+		t.Errorf("found %q beside %q: %v", found, first.AdminURL, err)
+	}
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	<-first.Done()
+	if found, err := RunningPostgres(o.Dir); err == nil {
+		t.Errorf("found %q that has ended", found)
+	}
 	second := startPostgres(t, o)
 	if got := ask(t, second.AdminURL, "SELECT what FROM kept"); got != "still here" {
 		t.Errorf("got %q", got)

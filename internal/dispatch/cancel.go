@@ -6,9 +6,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// CancelAtOnce is how many executions of a job are cancelled in the transaction that
-// asks for it. Of a job with more, it leaves an order, which every claim obeys at
-// once, and maintenance cancels them in pieces.
+// CancelAtOnce is how many executions are cancelled in the transaction that asks for it.
+// Of jobs with more, it leaves orders, which every claim obeys at once, and maintenance
+// cancels them in pieces.
 const CancelAtOnce = 1000
 
 // Cancellation is what somebody asked to be cancelled: everything of a job.

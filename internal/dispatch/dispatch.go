@@ -57,7 +57,7 @@ type Claimed struct {
 	ID, Tenant, Job uuid.UUID
 	Version         int
 	ScheduledAt     time.Time
-	AvailableAt     time.Time // of a first scheduled attempt: ScheduledAt
+	AvailableAt     time.Time // of a first scheduled attempt that nothing held back: ScheduledAt
 	Trigger         string
 	JobType         string
 	Priority        int
@@ -66,7 +66,8 @@ type Claimed struct {
 	MaxAttempts     int
 	Token           uuid.UUID // of the lease that it runs under
 	Timeout         time.Duration
-	ClaimedAt       time.Time // the database's clock
+	StartedAt       time.Time // when the first attempt was claimed
+	ClaimedAt       time.Time // when this one was; both by the database's clock
 }
 
 // Run is an execution that the database says a worker runs.
@@ -126,6 +127,7 @@ func (f Found) String() string {
 // Lost is an execution that was taken from a worker.
 type Lost struct {
 	Waiting
+	Tenant     uuid.UUID
 	JobType    string
 	Verdict    string // pending, failed, cancelled or parked
 	WorkerLost bool   // otherwise its deadline passed

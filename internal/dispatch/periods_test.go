@@ -20,6 +20,7 @@ var stated = map[string][]time.Duration{
 	"ListPooledExecutions":     {cancelSkew, priorityWorth, priorityWorth},
 	"CompleteExecutions":       {backloggedFor},
 	"ReleaseExecutions":        {SweepAhead},
+	"HoldExecutions":           {SweepAhead, backloggedFor},
 	"ListExecutionsOfWorker":   {SweepAhead},
 	"ReassignExecutions":       {SweepAhead},
 	"ListLostExecutions":       {SweepAhead},

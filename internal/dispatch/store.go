@@ -14,8 +14,8 @@ import (
 // Config is what the statements must know of a process.
 type Config struct {
 	// TenantMaxRunning is how many executions a tenant may run at once where it has
-	// no limit of its own; 0: any number. The same in every process.
-	TenantMaxRunning int
+	// no limit of its own; 0: any number. The same in every process. nil: any number.
+	TenantMaxRunning func() int
 	// LeftTypes are the job types that this worker leaves to others.
 	LeftTypes []string
 }
@@ -23,13 +23,17 @@ type Config struct {
 // Store moves executions of all tenants, as postgres.Engine.
 type Store struct {
 	db         *postgres.DB
-	maxRunning int32
+	maxRunning func() int32
 	leftTypes  []string // never nil: no type differs from all of NULL
 }
 
 // NewStore makes a store.
 func NewStore(db *postgres.DB, c Config) *Store {
-	return &Store{db: db, maxRunning: int32(c.TenantMaxRunning), leftTypes: append([]string{}, c.LeftTypes...)}
+	maxRunning := func() int32 { return 0 }
+	if c.TenantMaxRunning != nil {
+		maxRunning = func() int32 { return int32(c.TenantMaxRunning()) }
+	}
+	return &Store{db: db, maxRunning: maxRunning, leftTypes: append([]string{}, c.LeftTypes...)}
 }
 
 func (s *Store) queries() *db.Queries { return db.New(s.db.Pool()) }
@@ -38,7 +42,7 @@ func (s *Store) queries() *db.Queries { return db.New(s.db.Pool()) }
 // database's clock.
 func (s *Store) Next(ctx context.Context, now time.Time, ends []Freed) ([]Waiting, error) {
 	p := db.ListNextExecutionsParams{
-		Now: postgres.At(now), MaxRunning: s.maxRunning, WindowSize: nextWindow, Most: nextMost, TenantIds: []uuid.UUID{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
+		Now: postgres.At(now), MaxRunning: s.maxRunning(), WindowSize: nextWindow, Most: nextMost, TenantIds: []uuid.UUID{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
 	}
 	seen := map[uuid.UUID]bool{uuid.Nil: true}
 	for _, f := range ends {

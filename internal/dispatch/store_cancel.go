@@ -14,21 +14,33 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
-// CancelOfJob cancels the waiting executions of a job, whose row the caller holds
-// locked, and asks the running ones to end, or orders both where they are many.
-func CancelOfJob(ctx context.Context, q *db.Queries, c Cancellation) error {
-	n, err := q.CountExecutionsOfJob(ctx, db.CountExecutionsOfJobParams{TenantID: c.Tenant, JobID: c.Job, Most: CancelAtOnce + 1})
+// CancelOfTenant cancels the waiting executions of jobs of one tenant, whose rows the
+// caller holds locked, and asks the running ones to end: of the jobs with fewest, as long
+// as they are CancelAtOnce together, and orders both of the others. c names no job.
+func CancelOfTenant(ctx context.Context, q *db.Queries, c Cancellation, jobs ...uuid.UUID) error {
+	counted, err := q.CountExecutionsOfJobs(ctx, db.CountExecutionsOfJobsParams{TenantID: c.Tenant, JobIds: jobs, Most: CancelAtOnce + 1})
 	if err != nil {
 		return fmt.Errorf("count executions: %w", err)
 	}
-	if n > CancelAtOnce {
-		return orderOne(ctx, q, c)
+	var few, many []uuid.UUID
+	sum := int32(0)
+	for _, of := range counted {
+		switch sum += of.Executions; {
+		case of.Executions == 0:
+		case sum <= CancelAtOnce:
+			few = append(few, of.JobID)
+		default:
+			many = append(many, of.JobID)
+		}
 	}
-	return cancelOne(ctx, q, c)
+	if err := cancelAtOnce(ctx, q, c, few...); err != nil {
+		return err
+	}
+	return order(ctx, q, c, many...)
 }
 
-// CancelOfJobs does so for several jobs: few have few active executions, many are to
-// be ordered. Orders come last, because they lock the tenants' counts, and everybody
+// CancelOfJobs does so for jobs of several tenants, each with a reason of its own: few
+// have few active executions, many are to be ordered. Orders come last, because they lock the tenants' counts, and everybody
 // locks executions first and counts after them, in the order of tenants.
 func CancelOfJobs(ctx context.Context, q *db.Queries, few, many []Cancellation) error {
 	if len(few) > 1 { // several jobs, in the order in which completions lock
@@ -41,35 +53,41 @@ func CancelOfJobs(ctx context.Context, q *db.Queries, few, many []Cancellation) 
 		}
 	}
 	for _, c := range few {
-		if err := cancelOne(ctx, q, c); err != nil {
+		if err := cancelAtOnce(ctx, q, c, c.Job); err != nil {
 			return err
 		}
 	}
-	ordered := slices.SortedFunc(slices.Values(many), func(a, b Cancellation) int { return bytes.Compare(a.Tenant[:], b.Tenant[:]) })
-	for _, c := range ordered {
-		if err := orderOne(ctx, q, c); err != nil {
+	sorted := slices.SortedFunc(slices.Values(many), func(a, b Cancellation) int { return bytes.Compare(a.Tenant[:], b.Tenant[:]) })
+	for _, c := range sorted {
+		if err := order(ctx, q, c, c.Job); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func cancelOne(ctx context.Context, q *db.Queries, c Cancellation) error {
-	err := q.CancelExecutionsOfJob(ctx, db.CancelExecutionsOfJobParams{
-		TenantID: c.Tenant, JobID: c.Job, Now: c.At, SpareBackfills: c.SpareBackfills, Reason: c.Reason, CancelledBy: c.By,
+func cancelAtOnce(ctx context.Context, q *db.Queries, c Cancellation, jobs ...uuid.UUID) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	err := q.CancelExecutionsOfJobs(ctx, db.CancelExecutionsOfJobsParams{
+		TenantID: c.Tenant, JobIds: jobs, Now: c.At, SpareBackfills: c.SpareBackfills, Reason: c.Reason, CancelledBy: c.By,
 	})
 	if err != nil {
-		return fmt.Errorf("cancel the executions of a job: %w", err)
+		return fmt.Errorf("cancel the executions of jobs: %w", err)
 	}
 	return nil
 }
 
-func orderOne(ctx context.Context, q *db.Queries, c Cancellation) error {
-	err := q.OrderCancellation(ctx, db.OrderCancellationParams{
-		TenantID: c.Tenant, JobID: c.Job, Now: c.At, SpareBackfills: c.SpareBackfills, Reason: c.Reason, CancelledBy: c.By,
+func order(ctx context.Context, q *db.Queries, c Cancellation, jobs ...uuid.UUID) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	err := q.OrderCancellations(ctx, db.OrderCancellationsParams{
+		TenantID: c.Tenant, JobIds: jobs, Now: c.At, SpareBackfills: c.SpareBackfills, Reason: c.Reason, CancelledBy: c.By,
 	})
 	if err != nil {
-		return fmt.Errorf("order the executions of a job to be cancelled: %w", err)
+		return fmt.Errorf("order the executions of jobs to be cancelled: %w", err)
 	}
 	return nil
 }

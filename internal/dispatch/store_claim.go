@@ -18,16 +18,9 @@ import (
 // does the search for the next execution.
 func (s *Store) Claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.UUID) ([]Claimed, error) {
 	q := s.queries()
-	rows, err := q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning})
-	if err != nil {
-		return nil, fmt.Errorf("claim executions: %w", postgres.Fault(err))
-	}
-	out := make([]Claimed, len(rows))
-	for i, r := range rows {
-		out[i] = fromClaim(r)
-	}
-	if len(rows) == len(ids) {
-		return out, nil
+	out, err := claimReady(ctx, q, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning()})
+	if err != nil || len(out) == len(ids) {
+		return out, err
 	}
 	left, err := q.ListUnclaimedExecutions(ctx, db.ListUnclaimedExecutionsParams{Ids: ids, LeftTypes: s.leftTypes})
 	if err != nil {
@@ -43,9 +36,22 @@ func (s *Store) Claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.U
 		return out, nil
 	}
 	more, err := s.claimLimited(ctx, jobs, db.ClaimLimitedExecutionsParams{
-		WorkerID: &worker, LeaseToken: &token, Ids: ids, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning,
+		WorkerID: &worker, LeaseToken: &token, Ids: ids, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning(),
 	})
 	return append(out, more...), err
+}
+
+// claimReady claims those that wait for a worker alone.
+func claimReady(ctx context.Context, q *db.Queries, p db.ClaimExecutionsParams) ([]Claimed, error) {
+	rows, err := q.ClaimExecutions(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("claim executions: %w", postgres.Fault(err))
+	}
+	out := make([]Claimed, len(rows))
+	for i, r := range rows {
+		out[i] = fromClaim(r)
+	}
+	return out, nil
 }
 
 // sortUnclaimed returns the jobs whose executions need a slot, whether anything waits
@@ -65,25 +71,31 @@ func sortUnclaimed(left []db.ListUnclaimedExecutionsRow) (jobs []uuid.UUID, limi
 	return jobs, limited, unpooled
 }
 
-// claimLimited locks the jobs, then counts their slots: two statements, because
-// one would count on the snapshot from before the lock and admit too many.
+// claimLimited claims those that wait for a slot or have a key.
 func (s *Store) claimLimited(ctx context.Context, jobs []uuid.UUID, p db.ClaimLimitedExecutionsParams) (out []Claimed, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		if len(jobs) > 0 {
-			if err := tx.LockJobs(ctx, jobs); err != nil {
-				return fmt.Errorf("lock jobs: %w", err)
-			}
-		}
-		rows, err := tx.ClaimLimitedExecutions(ctx, p)
-		if err != nil {
-			return fmt.Errorf("claim executions that wait for a slot or key: %w", err)
-		}
-		for _, r := range rows {
-			out = append(out, fromClaim(db.ClaimExecutionsRow(r)))
-		}
-		return nil
+		out, err = claimLocked(ctx, tx, jobs, p)
+		return err
 	})
 	return out, err
+}
+
+// claimLocked locks the jobs, then counts their slots: two statements, because
+// one would count on the snapshot from before the lock and admit too many.
+func claimLocked(ctx context.Context, tx *postgres.Tx, jobs []uuid.UUID, p db.ClaimLimitedExecutionsParams) (out []Claimed, err error) {
+	if len(jobs) > 0 {
+		if err := tx.LockJobs(ctx, jobs); err != nil {
+			return nil, fmt.Errorf("lock jobs: %w", err)
+		}
+	}
+	rows, err := tx.ClaimLimitedExecutions(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("claim executions that wait for a slot or key: %w", err)
+	}
+	for _, r := range rows {
+		out = append(out, fromClaim(db.ClaimExecutionsRow(r)))
+	}
+	return out, nil
 }
 
 func fromClaim(r db.ClaimExecutionsRow) Claimed {
@@ -91,6 +103,6 @@ func fromClaim(r db.ClaimExecutionsRow) Claimed {
 		ID: r.ID, Tenant: r.TenantID, Job: r.JobID, Version: int(r.JobVersion), ScheduledAt: r.ScheduledAt.UTC(),
 		AvailableAt: r.DueAt.UTC(), Trigger: r.TriggerType, JobType: r.JobType, Priority: int(r.Priority), Parameters: r.Parameters,
 		Attempt: int(r.Attempt), MaxAttempts: int(r.MaxAttempts), Token: *r.LeaseToken,
-		Timeout: time.Duration(r.TimeoutMs) * time.Millisecond, ClaimedAt: r.ClaimedAt.UTC(),
+		Timeout: time.Duration(r.TimeoutMs) * time.Millisecond, StartedAt: r.StartedAt.UTC(), ClaimedAt: r.ClaimedAt.UTC(),
 	}
 }

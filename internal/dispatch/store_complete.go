@@ -17,11 +17,15 @@ func (s *Store) Complete(ctx context.Context, batch []Ended) ([]Verdict, error) 
 	if err != nil {
 		return nil, fmt.Errorf("complete executions: %w", postgres.Fault(err))
 	}
+	return verdicts(rows), nil
+}
+
+func verdicts(rows []db.CompleteExecutionsRow) []Verdict {
 	out := make([]Verdict, len(rows))
 	for i, r := range rows {
 		out[i] = Verdict{ID: r.ID, Status: r.Verdict, JobType: r.JobType, Next: r.NextIds, Freed: freed(r.Backlogged, r.TenantID, r.ConcurrencyKey)}
 	}
-	return out, nil
+	return out
 }
 
 // completeParams takes one array for each column, all of one length.

@@ -23,18 +23,48 @@ const (
 // should, and the tenant after which the next poll goes on. busy is how many
 // executions of each tenant this worker runs.
 func (s *Store) Poll(ctx context.Context, most int, after uuid.UUID, busy map[uuid.UUID]int) ([]Candidate, uuid.UUID, error) {
-	p := db.ListPooledExecutionsParams{
-		BatchSize: int32(most), Spread: int32(most), Lines: poolStep, AfterTenant: after, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning,
-		BusyTenants: make([]uuid.UUID, 0, len(busy)), BusyRuns: make([]int32, 0, len(busy)),
-	}
-	for tenant, runs := range busy {
-		p.BusyTenants, p.BusyRuns = append(p.BusyTenants, tenant), append(p.BusyRuns, int32(runs))
-	}
+	p := s.polling(most, after, busy)
+	p.Spread = int32(most)
 	found, err := s.queries().ListPooledExecutions(ctx, p)
 	if err != nil {
 		return nil, uuid.Nil, fmt.Errorf("poll the pool: %w", postgres.Fault(err))
 	}
 	return candidates(found.Ids, found.TenantIds), found.NextAfter, nil
+}
+
+// PollAndClaim is Poll, and Claim of what choose says of the candidates, in one
+// transaction of two round trips: nobody else finds them meanwhile. After an error the
+// claim may have been made all the same: Claim with the same token finds it.
+func (s *Store) PollAndClaim(ctx context.Context, worker, token uuid.UUID, most int, after uuid.UUID, busy map[uuid.UUID]int,
+	choose func([]Candidate) []uuid.UUID,
+) (won []Claimed, next uuid.UUID, err error) {
+	err = s.db.InTxLed(ctx, func(tx *postgres.Tx) error {
+		found, err := tx.ListPooledExecutions(ctx, s.polling(most, after, busy))
+		if err != nil {
+			return fmt.Errorf("poll the pool: %w", err)
+		}
+		next = found.NextAfter
+		ids := choose(candidates(found.Ids, found.TenantIds))
+		if len(ids) == 0 {
+			return nil
+		}
+		return tx.CommitWith(ctx, func(q *db.Queries) error {
+			won, err = claimReady(ctx, q, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning()})
+			return err
+		})
+	})
+	return won, next, err
+}
+
+func (s *Store) polling(most int, after uuid.UUID, busy map[uuid.UUID]int) db.ListPooledExecutionsParams {
+	p := db.ListPooledExecutionsParams{
+		BatchSize: int32(most), Lines: poolStep, AfterTenant: after, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning(),
+		BusyTenants: make([]uuid.UUID, 0, len(busy)), BusyRuns: make([]int32, 0, len(busy)),
+	}
+	for tenant, runs := range busy {
+		p.BusyTenants, p.BusyRuns = append(p.BusyTenants, tenant), append(p.BusyRuns, int32(runs))
+	}
+	return p
 }
 
 // PollUnblocked lists executions whose concurrency slot or key is free, and where the
@@ -47,6 +77,15 @@ func (s *Store) PollUnblocked(ctx context.Context, most int, after Position) ([]
 		return nil, Position{}, fmt.Errorf("poll for free slots and keys: %w", postgres.Fault(err))
 	}
 	return candidates(found.Ids, found.TenantIds), Position{job: found.NextAfter, tenant: found.NextTenant, key: found.NextKey}, nil
+}
+
+// Unhinted says whether any execution is in the pool or waits for a slot or key.
+func (s *Store) Unhinted(ctx context.Context) (bool, error) {
+	waits, err := s.queries().HasUnhintedExecutions(ctx)
+	if err != nil {
+		return false, fmt.Errorf("ask whether executions wait without a hint: %w", postgres.Fault(err))
+	}
+	return waits, nil
 }
 
 func candidates(ids, tenants []uuid.UUID) []Candidate {

@@ -24,7 +24,7 @@ func (s *Store) Reassign(ctx context.Context, now time.Time, some []Found) ([]Lo
 	out := make([]Lost, len(rows))
 	for i, r := range rows {
 		out[i] = Lost{
-			Waiting: Waiting{ID: r.ID, Priority: int(r.Priority)}, JobType: r.JobType, Verdict: r.Verdict, WorkerLost: r.WorkerLost,
+			Waiting: Waiting{ID: r.ID, Priority: int(r.Priority)}, Tenant: r.TenantID, JobType: r.JobType, Verdict: r.Verdict, WorkerLost: r.WorkerLost,
 			Freed: freed(true, r.TenantID, r.ConcurrencyKey),
 		}
 	}
@@ -56,7 +56,7 @@ func (s *Store) ParkLost(ctx context.Context, now time.Time, id uuid.UUID, why s
 	}
 	out := make([]Lost, len(rows))
 	for i, r := range rows {
-		out[i] = Lost{Waiting: Waiting{ID: r.ID}, Verdict: "parked", Freed: freed(true, r.TenantID, r.ConcurrencyKey)}
+		out[i] = Lost{Waiting: Waiting{ID: r.ID}, Tenant: r.TenantID, Verdict: "parked", Freed: freed(true, r.TenantID, r.ConcurrencyKey)}
 	}
 	return out, nil
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -32,6 +33,32 @@ func (s *Store) CancelledOf(ctx context.Context, worker uuid.UUID) ([]Run, error
 	out := make([]Run, len(rows))
 	for i, r := range rows {
 		out[i] = Run{ID: r.ID, Token: *r.LeaseToken, Cancelling: true}
+	}
+	return out, nil
+}
+
+// Held is an execution whose attempt is not made yet, because its call is held back.
+type Held struct {
+	Run
+	Host string // whose breaker holds it back
+	For  time.Duration
+}
+
+// Hold gives executions back whose attempts were not made. It returns those that were still
+// this worker's, with the tenants and keys for which there is room now.
+func (s *Store) Hold(ctx context.Context, runs []Held) (map[uuid.UUID]Freed, error) {
+	var p db.HoldExecutionsParams
+	for _, r := range runs {
+		p.Ids, p.LeaseTokens = append(p.Ids, r.ID), append(p.LeaseTokens, r.Token)
+		p.Hosts, p.HoldsMs = append(p.Hosts, r.Host), append(p.HoldsMs, r.For.Milliseconds())
+	}
+	rows, err := s.queries().HoldExecutions(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("hold executions: %w", postgres.Fault(err))
+	}
+	out := make(map[uuid.UUID]Freed, len(rows))
+	for _, r := range rows {
+		out[r.ID] = freed(r.Backlogged, r.TenantID, r.ConcurrencyKey)
 	}
 	return out, nil
 }

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/scheduler-service/scheduler/internal/egress"
 )
 
@@ -176,7 +178,7 @@ func TestCompressionIsLeftAlone(t *testing.T) {
 	})
 	c := client(t, egress.Config{Allow: prefixes(t, "127.0.0.0/8")})
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-	resp, err := c.Do(req, nil)
+	resp, err := c.For(uuid.Nil).Do(req, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,15 +5,17 @@
 // what a target may do to us. The guard looks at the address of each
 // connection just before it is made, so a name that resolves differently the
 // second time, a redirect, or an odd spelling of an address changes nothing.
-// It refuses proxies (behind one, the guard would see the proxy's address
-// only), unix sockets, plaintext after TLS, and targets that are not public
-// unless the operator allows their network. It knows nothing of jobs. The
-// executor of http jobs uses it, and whatever else calls out for a tenant.
+// It refuses the environment's proxies (behind one, the guard sees the proxy's address
+// only; see Config.Proxy), unix sockets, plaintext after TLS, and targets that are not public
+// unless the operator allows their network, and hosts that the tenant may not call. It
+// knows nothing of jobs. Everything that calls out for a tenant uses it.
 package egress
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -21,6 +23,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const (
@@ -39,6 +43,13 @@ type Config struct {
 	// Endpoints lists single addresses, with their port, that may be reached
 	// although they are not public: the standalone program's own echo.
 	Endpoints []netip.AddrPort
+	// Admit tells whether a tenant may call a host; nil: any. It is asked before each
+	// call and each redirect, and must not block.
+	Admit func(tenant uuid.UUID, host string) bool
+	// Proxy is what every call goes through (EGRESS_PROXY); nil: none. The guard then
+	// checks what a URL says, and the addresses of a name that resolves here; which
+	// addresses are connected to is the proxy's to decide. Endpoints are called directly.
+	Proxy *url.URL
 	// DialTimeout bounds resolving a name and connecting, together; 0 is 10 s.
 	// The TLS handshake after it has the same bound of its own.
 	DialTimeout time.Duration
@@ -55,14 +66,28 @@ type Config struct {
 type Client struct {
 	guard     *guard
 	transport *http.Transport
+	admit     func(tenant uuid.UUID, host string) bool
+	resolver  *net.Resolver // of names that a proxy connects to; nil without one
 }
 
-// New makes a client. It fails only where the host's own addresses cannot be
-// listed, which it needs to refuse them.
+// Caller makes calls for one tenant.
+type Caller struct {
+	client *Client
+	tenant uuid.UUID
+}
+
+// For is the caller for a tenant.
+func (c *Client) For(tenant uuid.UUID) Caller { return Caller{client: c, tenant: tenant} }
+
+// New makes a client. It fails where the host's own addresses cannot be listed, which it
+// needs to refuse them, and where the proxy's address names no host.
 func New(config Config) (*Client, error) {
 	own, err := ownAddresses()
 	if err != nil {
 		return nil, fmt.Errorf("list own addresses: %w", err)
+	}
+	if config.Proxy != nil && config.Proxy.Hostname() == "" {
+		return nil, errors.New("the address of the egress proxy names no host")
 	}
 	if config.DialTimeout <= 0 {
 		config.DialTimeout = dialTimeout
@@ -72,10 +97,9 @@ func New(config Config) (*Client, error) {
 		config.Resolver = &net.Resolver{PreferGo: true}
 	}
 	g := newGuard(config.Allow, config.Endpoints, own)
-	dialer := &net.Dialer{Timeout: config.DialTimeout, Resolver: config.Resolver, Control: g.control}
-	return &Client{guard: g, transport: &http.Transport{
+	transport := &http.Transport{
 		Proxy:               nil, // not even from the environment
-		DialContext:         dialer.DialContext,
+		DialContext:         g.dial(config),
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: config.Roots},
 		TLSHandshakeTimeout: config.DialTimeout,
 		ForceAttemptHTTP2:   true,
@@ -87,7 +111,13 @@ func New(config Config) (*Client, error) {
 		MaxIdleConns:           1024,
 		MaxIdleConnsPerHost:    64, // 2, the default, means a handshake for nearly every call in a burst
 		IdleConnTimeout:        60 * time.Second,
-	}}, nil
+	}
+	c := &Client{guard: g, transport: transport, admit: config.Admit}
+	if config.Proxy != nil {
+		c.resolver = config.Resolver
+		transport.Proxy, transport.OnProxyConnectResponse = g.proxy(config.Proxy), refusedByProxy
+	}
+	return c, nil
 }
 
 // Close closes the connections that are idle.
@@ -103,12 +133,12 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 // response's body. A request with the header Idempotency-Key and a body that
 // can be read again is sent a second time by net/http where a kept connection
 // turned out to be closed before any answer.
-func (c *Client) Do(req *http.Request, final func(status int) bool) (*http.Response, error) {
-	if err := c.Check(req.URL); err != nil {
+func (c Caller) Do(req *http.Request, final func(status int) bool) (*http.Response, error) {
+	if err := c.check(req.Context(), req.URL); err != nil {
 		return nil, err
 	}
 	client := http.Client{
-		Transport: c.transport,
+		Transport: c.client.transport,
 		CheckRedirect: func(next *http.Request, via []*http.Request) error {
 			if final != nil && final(next.Response.StatusCode) {
 				return http.ErrUseLastResponse
@@ -128,15 +158,29 @@ func (c *Client) Do(req *http.Request, final func(status int) bool) (*http.Respo
 	return resp, nil
 }
 
+// check decides on a call before it is made.
+func (c Caller) check(ctx context.Context, target *url.URL) error {
+	if err := c.client.Check(target); err != nil {
+		return err
+	}
+	if c.client.admit != nil && !c.client.admit(c.tenant, target.Hostname()) {
+		return blocked("allowed-host")
+	}
+	if c.client.resolver != nil {
+		return c.client.guard.name(ctx, c.client.resolver, target)
+	}
+	return nil
+}
+
 // follow decides on a redirect and strips what must not travel with it.
-func (c *Client) follow(next *http.Request, via []*http.Request) error {
+func (c Caller) follow(next *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return blocked("redirect-limit")
 	}
 	if via[len(via)-1].URL.Scheme == "https" && next.URL.Scheme != "https" {
 		return blocked("redirect-downgrade")
 	}
-	if err := c.Check(next.URL); err != nil {
+	if err := c.check(next.Context(), next.URL); err != nil {
 		return err
 	}
 	next.Header.Del("Referer") // net/http adds the URL we come from, query and all

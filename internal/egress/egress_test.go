@@ -13,7 +13,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
+
 	"github.com/scheduler-service/scheduler/internal/egress"
 )
 
@@ -50,7 +52,7 @@ func get(t *testing.T, c *egress.Client, url string) (*http.Response, error) {
 }
 
 func do(c *egress.Client, req *http.Request) (*http.Response, error) {
-	resp, err := c.Do(req, nil)
+	resp, err := c.For(uuid.Nil).Do(req, nil)
 	if err == nil {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/scheduler-service/scheduler/internal/egress"
 )
 
@@ -29,7 +31,7 @@ func TestEndpointOpensNothingElse(t *testing.T) {
 		if parsed, err := url.Parse(target); err != nil || client.Check(parsed) != nil {
 			return errors.Join(err, client.Check(parsed))
 		}
-		answer, err := client.Do(request, nil)
+		answer, err := client.For(uuid.Nil).Do(request, nil)
 		if err == nil {
 			_ = answer.Body.Close()
 		}

@@ -33,6 +33,7 @@ var reasons = map[string]string{
 	"6to4":               "the target is a 6to4 address",
 	"own-address":        "the target is the scheduler itself; the operator can allow it with EGRESS_ALLOW",
 	"special-purpose":    "the target is an address that is not public",
+	"allowed-host":       "the host is not among allowedHosts of the tenant",
 	"redirect-limit":     "the target redirected more than 3 times",
 	"redirect-downgrade": "the target redirected from https to http",
 	"redirect-body":      "the target asked to send the body on to another host",
@@ -73,14 +74,19 @@ func reason(err error) string {
 		record      tls.RecordHeaderError
 		operation   *net.OpError
 		timeout     net.Error
+		refused     proxyRefusal
 	)
 	switch {
+	case errors.As(err, &refused):
+		return refused.Error()
 	case errors.As(err, &dns):
 		return dnsReason(dns)
 	case errors.As(err, &certificate):
 		return "the target's certificate is not accepted: " + certificate.Err.Error()
 	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return "the target does not speak TLS on this port"
+	case errors.As(err, &operation) && operation.Op == "proxyconnect":
+		return "the egress proxy could not be reached"
 	case errors.As(err, &operation) && (operation.Op == "remote error" || operation.Op == "local error"):
 		return "the TLS handshake failed" // so crypto/tls marks an alert, sent or received
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/google/uuid"
+
 	"github.com/scheduler-service/scheduler/internal/egress"
 )
 
@@ -69,7 +71,7 @@ func TestFinalStatusIsReturned(t *testing.T) {
 	})
 	c := client(t, egress.Config{Allow: prefixes(t, "127.0.0.0/8")})
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-	resp, err := c.Do(req, func(status int) bool { return status == http.StatusSeeOther })
+	resp, err := c.For(uuid.Nil).Do(req, func(status int) bool { return status == http.StatusSeeOther })
 	if err != nil {
 		t.Fatal(err)
 	}

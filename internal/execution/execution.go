@@ -92,7 +92,8 @@ type Execution struct {
 	CancelledBy string // who asked for its end: a subject, "system" or "platform"; empty where nobody did
 	MissedCount int64  // of a missed row that stands for a range: how many scheduled times
 	MissedUntil *time.Time
-	Progress    int // 0 to 100
+	Progress    int    // 0 to 100
+	Doing       string // the message of the last progress; empty in lists
 	ScheduledAt time.Time
 	StartedAt   *time.Time // of the first attempt
 	CompletedAt *time.Time

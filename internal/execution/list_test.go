@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
@@ -187,6 +188,37 @@ func TestAListLocksOnlyTheMonthsItReads(t *testing.T) {
 	to := from.AddDate(0, 0, 3)
 	if list, pages := p.walk(execution.Filter{From: &from, To: &to, Limit: 20}); len(list) != 5 || pages != 1 || p.most() > 1 {
 		t.Errorf("in a range, %d of 5 on %d pages", len(list), pages)
+	}
+}
+
+// A list of unfinished executions has them all, however old they are, on the first page and
+// in one transaction, and no finished ones.
+func TestAListOfUnfinishedExecutions(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.months(20)
+	p.runs(12_000, 0, "ada")
+	p.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at, status)
+		SELECT gen_random_uuid(), $1, gen_random_uuid(), 1, at, 'manual', 'http', 1, 1, at, at, CASE WHEN n % 2 = 0 THEN 'pending' ELSE 'retrying' END
+		FROM generate_series(0, 3) n, LATERAL (SELECT now() - n * interval '5 months' AS at) i`, p.who.TenantID)
+	for _, oldest := range []bool{false, true} {
+		for _, test := range []struct {
+			statuses []execution.Status
+			want     int
+		}{{[]execution.Status{execution.Pending, execution.Running, execution.Retrying}, 4}, {[]execution.Status{execution.Pending}, 2}, {[]execution.Status{execution.Running}, 0}} {
+			p.most()
+			list, pages := p.walk(execution.Filter{Statuses: test.statuses, Limit: 20, OldestFirst: oldest})
+			if len(list) != test.want || pages > 1 {
+				t.Errorf("%v, oldest first %v: %d executions on %d pages, want %d on one", test.statuses, oldest, len(list), pages, test.want)
+			}
+		}
+	}
+	day := clock.Now().AddDate(0, 0, -1)
+	if list, _ := p.walk(execution.Filter{Statuses: []execution.Status{execution.Pending, execution.Retrying}, From: &day, Limit: 20}); len(list) != 1 {
+		t.Errorf("of the last day, %d executions, want 1", len(list))
+	}
+	if list, _ := p.walk(execution.Filter{Statuses: []execution.Status{execution.Pending}, To: &day, Limit: 1}); len(list) != 1 {
+		t.Errorf("before the last day, %d pending executions, want 1", len(list))
 	}
 }
 

@@ -26,52 +26,107 @@ func TestReadersTouchWhatTheyAreAskedFor(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "SET enable_sort = off"); err != nil { // as postgres.InList does
 		t.Fatal(err)
 	}
-	failed := []string{"failed"}
 	far := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-	list := db.ListExecutionsParams{TenantID: tenantID, FromAt: month(3), ToAt: month(4), PlaceAt: far, PlaceID: uuid.Max, ScanRows: 10_000, PageSize: 21}
-	byJob := db.ListExecutionsByJobParams{TenantID: tenantID, JobID: jobID, FromAt: month(3), ToAt: month(4), PlaceAt: far, PlaceID: uuid.Max, ScanRows: 10_000, PageSize: 21}
-	oldest, oldestByJob := list, byJob
-	oldest.PlaceAt, oldestByJob.PlaceAt, oldest.PlaceID, oldestByJob.PlaceID = month(1), month(1), uuid.Nil, uuid.Nil
-	list.Statuses, byJob.Statuses = nil, nil
-	nobody := list
-	nobody.TriggeredBy, nobody.ScanRows = ptr("nobody"), 1000
-	rare, rareByJob := list, byJob
-	rare.Statuses, rareByJob.Statuses = failed, failed
 	for _, test := range []struct {
 		name string
 		most float64 // rows touched
-		ask  func(q *db.Queries) error
+		with func(p *db.ListExecutionsParams)
 	}{
-		{"newest", 100, func(q *db.Queries) error { _, err := q.ListExecutions(t.Context(), list); return err }},
-		{"oldest", 100, func(q *db.Queries) error {
-			_, err := q.ListOldestExecutions(t.Context(), db.ListOldestExecutionsParams(oldest))
-			return err
-		}},
-		{"rare", 100, func(q *db.Queries) error {
-			_, err := q.ListUnsuccessfulExecutions(t.Context(), db.ListUnsuccessfulExecutionsParams(rare))
-			return err
-		}},
-		{"of nobody, over 1,000 rows", 1100, func(q *db.Queries) error { _, err := q.ListExecutions(t.Context(), nobody); return err }},
-		{"of a job", 100, func(q *db.Queries) error { _, err := q.ListExecutionsByJob(t.Context(), byJob); return err }},
-		{"oldest of a job", 100, func(q *db.Queries) error {
-			_, err := q.ListOldestExecutionsByJob(t.Context(), db.ListOldestExecutionsByJobParams(oldestByJob))
-			return err
-		}},
-		{"rare of a job", 100, func(q *db.Queries) error {
-			_, err := q.ListUnsuccessfulExecutionsByJob(t.Context(), db.ListUnsuccessfulExecutionsByJobParams(rareByJob))
-			return err
-		}},
+		{"newest", 100, func(*db.ListExecutionsParams) {}},
+		{"oldest", 100, oldest},
+		{"rare", 100, rare},
+		{"oldest of what is rare", 100, func(p *db.ListExecutionsParams) { oldest(p); rare(p) }},
+		{"of nobody, over 1,000 rows", 1100, func(p *db.ListExecutionsParams) { p.TriggeredBy, p.ScanRows = ptr("nobody"), 1000 }},
+		{"of a job", 100, func(p *db.ListExecutionsParams) { p.JobID = &jobID }},
+		{"oldest of a job", 100, func(p *db.ListExecutionsParams) { p.JobID = &jobID; oldest(p) }},
+		{"rare of a job", 100, func(p *db.ListExecutionsParams) { p.JobID = &jobID; rare(p) }},
+		{"oldest of what is rare of a job", 100, func(p *db.ListExecutionsParams) { p.JobID = &jobID; oldest(p); rare(p) }},
+		{"another's job", 1, func(p *db.ListExecutionsParams) { p.JobID = &tenantID }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-				u := used(pgtest.Explain(t, conn, mode, tenantID, func(_ context.Context, s *pgtest.Statement) error { return test.ask(db.New(s)) }))
-				if !slices.Equal(u.partitions, []string{"job_executions_2026_03"}) || len(u.sequential) > 0 || u.touched > test.most {
-					t.Errorf("%s: %+v", mode, u)
-				}
+			p := db.ListExecutionsParams{TenantID: tenantID, FromAt: month(3), ToAt: month(4), PlaceAt: far, PlaceID: uuid.Max, ScanRows: 10_000, PageSize: 21}
+			test.with(&p)
+			// As postgres.InList does: this statement's plan is made for each call.
+			u := used(pgtest.Explain(t, conn, "force_custom_plan", tenantID, func(_ context.Context, s *pgtest.Statement) error {
+				_, err := db.New(s).ListExecutions(t.Context(), p)
+				return err
+			}))
+			if !slices.Equal(u.partitions, []string{"job_executions_2026_03"}) || len(u.sequential) > 0 || len(u.sorts) > 0 || u.touched > test.most {
+				t.Errorf("%+v", u)
 			}
 		})
 	}
 }
+
+// The newest page without filters has one plan, see postgres.InNewest.
+func TestTheNewestPageReadsItsRows(t *testing.T) {
+	t.Parallel()
+	conn, tenantID, _ := history(t)
+	if _, err := conn.Exec(t.Context(), "SET enable_sort = off"); err != nil {
+		t.Fatal(err)
+	}
+	far := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	u := used(pgtest.Explain(t, conn, "force_generic_plan", tenantID, func(_ context.Context, s *pgtest.Statement) error {
+		_, err := db.New(s).ListNewestExecutions(t.Context(), db.ListNewestExecutionsParams{
+			TenantID: tenantID, FromAt: month(3), ToAt: month(4), PlaceAt: far, PlaceID: uuid.Max, PageSize: 21,
+		})
+		return err
+	}))
+	if !slices.Equal(u.partitions, []string{"job_executions_2026_03"}) || len(u.sequential) > 0 || len(u.sorts) > 0 || u.touched > 21 {
+		t.Errorf("%+v", u)
+	}
+}
+
+// Unfinished executions are read without a look at the history, in either order.
+func TestUnfinishedExecutionsAreReadFromOneTable(t *testing.T) {
+	t.Parallel()
+	conn, tenantID, jobID := history(t)
+	if _, err := conn.Exec(t.Context(), "SET enable_sort = off"); err != nil {
+		t.Fatal(err)
+	}
+	far := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, with := range []func(p *db.ListExecutionsParams){
+		func(*db.ListExecutionsParams) {}, oldest, func(p *db.ListExecutionsParams) { p.JobID = &jobID },
+	} {
+		p := db.ListExecutionsParams{
+			TenantID: tenantID, FromAt: month(1), ToAt: far, PlaceAt: far, PlaceID: uuid.Max, ScanRows: 10_000, PageSize: 21,
+			Statuses: []string{"running"}, Unsuccessful: true, Unfinished: true,
+		}
+		with(&p)
+		u := used(pgtest.Explain(t, conn, "force_custom_plan", tenantID, func(_ context.Context, s *pgtest.Statement) error {
+			_, err := db.New(s).ListExecutions(t.Context(), p)
+			return err
+		}))
+		if len(u.partitions) > 0 || len(u.sequential) > 0 || u.touched > 1 {
+			t.Errorf("%+v", u)
+		}
+	}
+}
+
+// The last runs of some jobs touch the months that are asked for, by an index, and as
+// many rows as they answer.
+func TestRecentRunsTouchTheirRows(t *testing.T) {
+	t.Parallel()
+	conn, tenantID, jobID := history(t)
+	if _, err := conn.Exec(t.Context(), "SET enable_sort = off"); err != nil {
+		t.Fatal(err)
+	}
+	u := used(pgtest.Explain(t, conn, "force_custom_plan", tenantID, func(_ context.Context, s *pgtest.Statement) error {
+		_, err := db.New(s).ListRecentRuns(t.Context(), db.ListRecentRunsParams{
+			TenantID: tenantID, JobIds: []uuid.UUID{jobID, uuid.New()}, FromAt: month(3), ToAt: month(4), Most: 30,
+		})
+		return err
+	}))
+	if !slices.Equal(u.partitions, []string{"job_executions_2026_03"}) || len(u.sequential) > 0 || len(u.sorts) > 0 || u.touched > 31 {
+		t.Errorf("%+v", u)
+	}
+}
+
+func oldest(p *db.ListExecutionsParams) {
+	p.OldestFirst, p.PlaceAt, p.PlaceID = true, month(1), uuid.Nil
+}
+
+func rare(p *db.ListExecutionsParams) { p.Statuses, p.Unsuccessful = []string{"failed"}, true }
 
 // Executions that statistics count one by one are found by an index in the months
 // that are asked for, planned for each call; the roll-ups are read by their key,
@@ -133,11 +188,15 @@ func month(m time.Month) time.Time { return time.Date(2026, m, 1, 0, 0, 0, 0, ti
 type use struct {
 	partitions []string // of the history
 	sequential []string // relations that were read from end to end
+	sorts      []string // steps that sort
 	touched    float64  // rows, at the step that touched most
 }
 
 func used(plan pgtest.PlanNode) (u use) {
 	plan.Walk(func(n pgtest.PlanNode) {
+		if strings.HasSuffix(n.Type, "Sort") && n.Loops > 0 {
+			u.sorts = append(u.sorts, n.Type)
+		}
 		if n.Relation == "" || n.Loops == 0 {
 			return
 		}

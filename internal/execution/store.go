@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,13 +32,22 @@ type Store struct {
 // Config holds the limits of tenants that have none of their own.
 type Config struct {
 	// TenantMaxRunning is how many executions a tenant may run at once (0: any
-	// number), to say what others wait for. It is the workers who keep to it.
-	TenantMaxRunning int
-	Backlog          tenant.Backlog // on what may wait
+	// number), to say what others wait for. It is the workers who keep to it. nil: any
+	// number.
+	TenantMaxRunning func() int
+	Backlog          func() tenant.Backlog // on what may wait; nil: any number
 }
 
 // NewStore makes a store.
-func NewStore(db *postgres.DB, c Config) *Store { return &Store{db: db, c: c} }
+func NewStore(db *postgres.DB, c Config) *Store {
+	if c.TenantMaxRunning == nil {
+		c.TenantMaxRunning = func() int { return 0 }
+	}
+	if c.Backlog == nil {
+		c.Backlog = func() tenant.Backlog { return tenant.Backlog{} }
+	}
+	return &Store{db: db, c: c}
+}
 
 // NotFound is the answer for an execution that is not there, or is not the
 // caller's.
@@ -77,10 +87,14 @@ func get(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (
 // parameters that override parts of its config. It reports whether the answer
 // is a remembered one. The caller hints it to the workers once it returned.
 func (s *Store) Trigger(ctx context.Context, who tenant.Actor, jobID uuid.UUID, parameters json.RawMessage, key idempotency.Key) (e Execution, replayed bool, err error) {
-	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+	begin, last := s.db.InTenantLed, true
+	if key.Value != "" {
+		begin, last = s.db.InTenant, false
+	}
+	err = begin(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		store := idempotency.Store{Queries: tx.Queries}
 		e, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Execution, error) {
-			return s.request(ctx, tx, who, demand{job: jobID, trigger: Manual, parameters: parameters})
+			return s.request(ctx, tx, who, demand{job: jobID, trigger: Manual, parameters: parameters, last: last})
 		})
 		return err
 	})
@@ -97,63 +111,94 @@ type demand struct {
 	before json.RawMessage
 	// retryOf is the execution that is repeated; nil where there is none.
 	retryOf *uuid.UUID
+	// last says that nothing follows in the transaction, which is committed.
+	last bool
 }
 
 func (s *Store) request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, d demand) (Execution, error) {
 	if fields := secret.Inline(d.parameters); len(fields) > 0 {
 		return Execution{}, fault.Wrong(fault.CodeValidationFailed, fields...)
 	}
-	j, err := tx.LockJob(ctx, db.LockJobParams{TenantID: who.TenantID, ID: d.job})
-	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
-		return Execution{}, job.NotFound()
-	}
+	found, err := s.lock(ctx, tx, who, d.job)
 	if err != nil {
-		return Execution{}, fmt.Errorf("read job: %w", err)
+		return Execution{}, err
 	}
+	j := found.job
 	if err := secret.MayPass(who, d.before, j.Config, d.parameters); err != nil {
 		return Execution{}, err
 	}
-	admission, err := admit(ctx, tx, j)
+	admission, err := admit(found.active, j)
 	if err != nil {
 		return Execution{}, err
 	}
-	perDay, err := s.c.Backlog.Admit(ctx, tx, who.TenantID, d.job)
-	if err != nil {
+	if err := s.c.Backlog().Judge(ctx, tx, found.bounds); err != nil {
 		return Execution{}, err
 	}
-	if err := count(ctx, tx, who, perDay); err != nil {
+	if err := count(ctx, tx, who, found.bounds.MaxExecutionsPerDay); err != nil {
 		return Execution{}, err
 	}
 	seed := make([]byte, 16)
 	_, _ = rand.Read(seed) // it never fails; see its documentation
 	id := RequestedID(who.TenantID, d.job, tx.At, seed)
 	key := keyOf(j, d.parameters)
-	err = tx.InsertRequestedExecution(ctx, db.InsertRequestedExecutionParams{
-		ID: id, TenantID: who.TenantID, JobID: d.job, JobVersion: j.Version, ScheduledAt: tx.At,
-		TriggerType: string(d.trigger), TriggeredBy: who.Subject, JobType: j.JobType, Priority: j.Priority, Parameters: d.parameters,
-		MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: tx.At, SweepAt: tx.At.Add(dispatch.HintPatience),
-		Generation:       j.Generation,
-		ConcurrencyLimit: gate(admission, j.MaxConcurrent), ConcurrencyKey: key, Pooled: !admission.Gated && key == nil,
+	send := tx.Together
+	if d.last {
+		send = tx.CommitWith
+	}
+	err = send(ctx, func(q *db.Queries) error {
+		err := q.InsertRequestedExecution(ctx, db.InsertRequestedExecutionParams{
+			ID: id, TenantID: who.TenantID, JobID: d.job, JobVersion: j.Version, ScheduledAt: tx.At,
+			TriggerType: string(d.trigger), TriggeredBy: who.Subject, JobType: j.JobType, Priority: j.Priority, Parameters: d.parameters,
+			MaxAttempts: j.MaxAttempts, TimeoutMs: j.TimeoutSeconds * 1000, Now: tx.At, SweepAt: tx.At.Add(dispatch.HintPatience),
+			Generation:       j.Generation,
+			ConcurrencyLimit: gate(admission, j.MaxConcurrent), ConcurrencyKey: key, Pooled: !admission.Gated && key == nil,
+		})
+		if err == nil && d.retryOf != nil {
+			err = q.InsertExecutionRetry(ctx, db.InsertExecutionRetryParams{
+				ExecutionID: id, TenantID: who.TenantID, JobID: d.job, RetryOf: *d.retryOf, CreatedAt: tx.At,
+			})
+		}
+		return errors.Join(err, q.MarkJobRun(ctx, db.MarkJobRunParams{TenantID: who.TenantID, ID: d.job, At: tx.At}))
 	})
 	if err != nil {
 		return Execution{}, fmt.Errorf("insert execution: %w", err)
-	}
-	if d.retryOf != nil {
-		err := tx.InsertExecutionRetry(ctx, db.InsertExecutionRetryParams{
-			ExecutionID: id, TenantID: who.TenantID, JobID: d.job, RetryOf: *d.retryOf, CreatedAt: tx.At,
-		})
-		if err != nil {
-			return Execution{}, fmt.Errorf("record the retry: %w", err)
-		}
-	}
-	if err := tx.MarkJobRun(ctx, db.MarkJobRunParams{TenantID: who.TenantID, ID: d.job, At: tx.At}); err != nil {
-		return Execution{}, fmt.Errorf("mark the run: %w", err)
 	}
 	return Execution{
 		ID: id, TenantID: who.TenantID, JobID: d.job, JobVersion: int(j.Version), JobName: j.Name, JobType: j.JobType, Trigger: d.trigger,
 		TriggeredBy: who.Subject, Priority: int(j.Priority), Parameters: d.parameters, Status: Pending, ScheduledAt: tx.At,
 		MaxAttempts: int(j.MaxAttempts), AvailableAt: &tx.At, CreatedAt: tx.At, RetryOf: d.retryOf,
 	}, nil
+}
+
+// locked is what decides whether a job runs now.
+type locked struct {
+	job    db.ScheduledJob // its row, which stays locked
+	active db.CountActiveOfJobRow
+	bounds *tenant.Asked
+}
+
+// lock locks a job and then counts what is active of it, in one round trip: nobody else
+// admits meanwhile.
+func (s *Store) lock(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (l locked, err error) {
+	err = tx.Together(ctx, func(q *db.Queries) (err error) {
+		rows := q.LockJobToRun(ctx, []db.LockJobToRunParams{{TenantID: who.TenantID, ID: id}})
+		counts := q.CountActiveOfJob(ctx, []uuid.UUID{id})
+		l.bounds = s.c.Backlog().Ask(ctx, q, who.TenantID, id)
+		rows.QueryRow(func(_ int, row db.ScheduledJob, failed error) { l.job, err = row, failed })
+		switch {
+		case fault.KindOf(postgres.Fault(err)) == fault.NotFound:
+			return job.NotFound()
+		case err != nil:
+			return fmt.Errorf("read job: %w", err)
+		}
+		counts.QueryRow(func(_ int, row db.CountActiveOfJobRow, failed error) { l.active, err = row, failed })
+		if err != nil {
+			return fmt.Errorf("count active executions: %w", err)
+		}
+		l.bounds.Read()
+		return nil
+	})
+	return l, err
 }
 
 // count adds a run to those of the day (UTC), where the tenant has a bound on
@@ -175,12 +220,8 @@ func count(ctx context.Context, tx *postgres.Tx, who tenant.Actor, bound *int32)
 }
 
 // admit decides whether a triggered run has its place, waits for one, or must
-// be refused. The job's row is locked: nobody else admits meanwhile.
-func admit(ctx context.Context, tx *postgres.Tx, j db.ScheduledJob) (job.Admission, error) {
-	active, err := tx.CountActiveOfJob(ctx, j.ID)
-	if err != nil {
-		return job.Admission{}, fmt.Errorf("count active executions: %w", err)
-	}
+// be refused.
+func admit(active db.CountActiveOfJobRow, j db.ScheduledJob) (job.Admission, error) {
 	places := job.Places{Taken: int(active.Taken), Waiting: int(active.Waiting)}
 	policy := job.Policy{Overlap: job.Overlap(j.OverlapPolicy), MaxConcurrent: int(j.MaxConcurrent)}
 	a := policy.AdmitTrigger(places)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/deadletter"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
@@ -45,14 +46,42 @@ func (s *Store) Cancel(ctx context.Context, who tenant.Actor, id uuid.UUID, reas
 // answer is a remembered one. The caller hints it to the workers once it
 // returned.
 func (s *Store) Retry(ctx context.Context, who tenant.Actor, id uuid.UUID, key idempotency.Key) (e Execution, replayed bool, err error) {
+	return s.repeat(ctx, who, id, key, false)
+}
+
+// Replay is Retry of an execution that is a dead letter, which it is not any more
+// afterwards; NotFound where it is none. Of two replays at once one finds none.
+func (s *Store) Replay(ctx context.Context, who tenant.Actor, id uuid.UUID, key idempotency.Key) (e Execution, replayed bool, err error) {
+	return s.repeat(ctx, who, id, key, true)
+}
+
+func (s *Store) repeat(ctx context.Context, who tenant.Actor, id uuid.UUID, key idempotency.Key, dead bool) (e Execution, replayed bool, err error) {
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		store := idempotency.Store{Queries: tx.Queries}
 		e, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Execution, error) {
-			return s.retry(ctx, tx, who, id)
+			return s.take(ctx, tx, who, id, dead)
 		})
 		return err
 	})
 	return e, replayed, err
+}
+
+// ReplayIn is Replay in a transaction of the caller, who undoes it if it fails.
+func (s *Store) ReplayIn(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (Execution, error) {
+	return s.take(ctx, tx, who, id, true)
+}
+
+// Read is Get in a transaction of the caller, without what the execution waits for.
+func (s *Store) Read(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (Execution, error) {
+	return get(ctx, tx, who, id)
+}
+
+// take removes the dead letter first, so that all who repeat one lock it before the job.
+func (s *Store) take(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID, dead bool) (Execution, error) {
+	if found, err := deadletter.Take(ctx, tx, who, id); err != nil || dead && !found {
+		return Execution{}, cmp.Or(err, deadletter.NotFound())
+	}
+	return s.retry(ctx, tx, who, id)
 }
 
 func (s *Store) retry(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (Execution, error) {
@@ -65,7 +94,7 @@ func (s *Store) retry(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id
 		if old.Cancelling {
 			message = "the execution is asked to end and its worker has not ended it yet: wait until its status is cancelled, normally within a second, and ask again"
 		}
-		return Execution{}, stateFault(fault.CodeExecutionNotOver, message, old.Status)
+		return Execution{}, stateFault(fault.CodeExecutionNotFinished, message, old.Status)
 	}
 	again := demand{job: old.JobID, trigger: Retry, parameters: old.Parameters, retryOf: &id}
 	if who.NoSecrets && secret.Refers(old.Parameters) {

@@ -23,21 +23,34 @@ type Position struct {
 }
 
 // Filter selects executions; all that is given has to fit. Empty fields select
-// all.
+// all. The tags are the contract's names of the conditions.
 type Filter struct {
-	JobID                  *uuid.UUID
-	Statuses               []Status
-	Triggers               []Trigger
-	JobTypes               []string
-	ErrorTypes             []string // of failed ones
-	TriggeredBy            string
-	From, To               *time.Time // scheduledAt, From included, To excluded
-	CreatedFrom, CreatedTo *time.Time // the same of createdAt
+	JobID       *uuid.UUID `api:"jobId"`
+	Statuses    []Status   `api:"status"`
+	Triggers    []Trigger  `api:"triggerType"`
+	JobTypes    []string   `api:"jobType"`
+	ErrorTypes  []string   `api:"errorType"` // of failed ones
+	TriggeredBy string     `api:"triggeredBy"`
+	From        *time.Time `api:"from"` // scheduledAt, From included, To excluded
+	To          *time.Time `api:"to"`
+	CreatedFrom *time.Time `api:"createdFrom"` // the same of createdAt
+	CreatedTo   *time.Time `api:"createdTo"`
 
 	OldestFirst bool
 	WithResult  bool      // Result is heavy, and nil without
 	Limit       int       // how many at most
 	After       *Position // the last one of the page before
+}
+
+// plain says that all executions of the range are listed, newest first.
+func (f Filter) plain() bool {
+	return f.JobID == nil && f.TriggeredBy == "" && f.CreatedFrom == nil && f.CreatedTo == nil && !f.OldestFirst &&
+		len(f.Statuses)+len(f.Triggers)+len(f.JobTypes)+len(f.ErrorTypes) == 0
+}
+
+// unfinished says that only executions are listed that are not finished.
+func (f Filter) unfinished() bool {
+	return len(f.Statuses) > 0 && !slices.ContainsFunc(f.Statuses, Status.Terminal)
 }
 
 // The range of a list that names no bounds of its own.
@@ -66,12 +79,20 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []Ex
 	if f.ErrorTypes != nil && f.Statuses == nil {
 		f.Statuses = []Status{Failed} // which have an index of their own
 	}
-	c := &scan{filter: f, params: listParams(who, f), left: scanRows}
+	now := clock.Now() // chooses windows; one that is wrong costs a window more
+	c := &scan{filter: f, params: listParams(who, f), left: scanRows, now: now}
 	for windows := 0; windows < maxWindows && !c.done; windows++ {
 		// Each window in a transaction of its own, which gives back its locks.
-		err = s.db.InList(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		in := s.db.InList
+		if c.recent = windows == 0 && f.plain() && now.Before(c.params.ToAt); c.recent {
+			in = s.db.InNewest
+		}
+		err = in(ctx, who.TenantID, func(tx *postgres.Tx) error {
 			if windows == 0 {
 				if err := jobExists(ctx, tx, who, f.JobID); err != nil {
+					return err
+				}
+				if err := c.skipFinished(ctx, tx); err != nil {
 					return err
 				}
 			}
@@ -86,6 +107,29 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []Ex
 		}
 	}
 	return c.list, c.next, nil
+}
+
+// recentMonths is how far back Recent looks: each month costs each job a step into an index.
+const recentMonths = 3
+
+// Recent reads the last executions of each of some jobs, newest first: id, status, scheduled time and
+// duration.
+func (s *Store) Recent(ctx context.Context, who tenant.Actor, jobs []uuid.UUID, most int) (found map[uuid.UUID][]Execution, err error) {
+	found = make(map[uuid.UUID][]Execution, len(jobs))
+	now := clock.Now()
+	err = s.db.InList(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		rows, err := tx.ListRecentRuns(ctx, db.ListRecentRunsParams{
+			TenantID: who.TenantID, JobIds: jobs, FromAt: now.AddDate(0, -recentMonths, 0), ToAt: now.Add(time.Hour), Most: int32(most),
+		})
+		if err != nil {
+			return fmt.Errorf("list the last executions of jobs: %w", err)
+		}
+		for _, r := range rows {
+			found[r.JobID] = append(found[r.JobID], Execution{ID: r.ID, JobID: r.JobID, Status: Status(r.Status), ScheduledAt: r.ScheduledAt.UTC(), DurationUS: r.DurationUs})
+		}
+		return nil
+	})
+	return found, err
 }
 
 func jobExists(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id *uuid.UUID) error {
@@ -105,13 +149,29 @@ func jobExists(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id *uuid.
 // scan walks a list through windows of time.
 type scan struct {
 	filter  Filter
-	params  db.ListExecutionsByJobParams // of what is left: FromAt and ToAt
-	left    int32                        // rows that may be read still
-	windows []span                       // to come; nil: not known yet
+	params  db.ListExecutionsParams // of what is left: FromAt and ToAt
+	left    int32                   // rows that may be read still
+	windows []span                  // to come; nil: not known yet
+	now     time.Time
+	recent  bool // this window is the newest there is, and all of it is listed
 
 	list []Execution
 	next *Position // where the next page begins
 	done bool
+}
+
+// skipFinished begins a list of unfinished executions at the oldest one, because
+// there are no windows to look through before it.
+func (c *scan) skipFinished(ctx context.Context, tx *postgres.Tx) error {
+	if !c.params.Unfinished {
+		return nil
+	}
+	oldest, err := tx.OldestUnfinished(ctx, c.params.TenantID)
+	if err != nil {
+		return fmt.Errorf("find the oldest unfinished execution: %w", err)
+	}
+	c.params.FromAt = clock.Earlier(clock.Later(c.params.FromAt, oldest.UTC()), c.params.ToAt)
+	return nil
 }
 
 // span is a range of scheduledAt, to excluded.
@@ -125,7 +185,7 @@ func (c *scan) window(ctx context.Context, tx *postgres.Tx) error {
 	}
 	p := c.params
 	p.FromAt, p.ToAt, p.ScanRows, p.PageSize = at.from, at.to, c.left, int32(c.filter.Limit-len(c.list))+1
-	rows, err := read(ctx, tx, c.filter, p)
+	rows, err := c.read(ctx, tx, p)
 	if err != nil {
 		return fmt.Errorf("list executions: %w", err)
 	}
@@ -152,8 +212,22 @@ func (c *scan) window(ctx context.Context, tx *postgres.Tx) error {
 	return nil
 }
 
+// read asks the statement that reads fewest rows.
+func (c *scan) read(ctx context.Context, tx *postgres.Tx, p db.ListExecutionsParams) (rows []db.ListExecutionsRow, err error) {
+	if !c.recent {
+		return tx.Paged().ListExecutions(ctx, p)
+	}
+	found, err := tx.PagedSince(monthBefore(c.now)).ListNewestExecutions(ctx, db.ListNewestExecutionsParams{
+		WithResult: p.WithResult, TenantID: p.TenantID, FromAt: p.FromAt, ToAt: p.ToAt, PlaceAt: p.PlaceAt, PlaceID: p.PlaceID, PageSize: p.PageSize,
+	})
+	for _, r := range found {
+		rows = append(rows, db.ListExecutionsRow(r))
+	}
+	return rows, err
+}
+
 // ended says where to go on after a window that did not fill the page.
-func (c *scan) ended(at span, rows []db.ListExecutionsByJobRow) {
+func (c *scan) ended(at span, rows []db.ListExecutionsRow) {
 	c.next = &Position{ScheduledAt: at.from, ID: uuid.Nil}
 	more := c.params.FromAt.Before(at.from)
 	if c.filter.OldestFirst {
@@ -177,7 +251,7 @@ func (c *scan) ended(at span, rows []db.ListExecutionsByJobRow) {
 func (c *scan) turn(ctx context.Context, tx *postgres.Tx) (span, error) {
 	all := span{c.params.FromAt, c.params.ToAt}
 	if c.windows == nil && c.next == nil && !c.filter.OldestFirst {
-		return newest(all, tx.At), nil
+		return newest(all, c.now), nil
 	}
 	if c.windows == nil {
 		starts, err := tx.ListPartitionStarts(ctx)
@@ -201,8 +275,13 @@ func newest(all span, now time.Time) span {
 	if now.Before(last) {
 		last = now
 	}
-	from := time.Date(last.Year(), last.Month()-1, 1, 0, 0, 0, 0, time.UTC)
-	return span{clock.Later(all.from, from), all.to}
+	return span{clock.Later(all.from, monthBefore(last)), all.to}
+}
+
+// monthBefore is when the month before that of a time began.
+func monthBefore(at time.Time) time.Time {
+	at = at.UTC()
+	return time.Date(at.Year(), at.Month()-1, 1, 0, 0, 0, 0, time.UTC)
 }
 
 // divide cuts a range where months begin, into windows of a few months each, in
@@ -229,60 +308,15 @@ func divide(all span, starts []time.Time, oldestFirst bool) (windows []span) {
 	return append(windows, rest)
 }
 
-// read asks the one of the queries whose index fits. Their parameters and rows
-// differ by name only.
-func read(ctx context.Context, tx *postgres.Tx, f Filter, p db.ListExecutionsByJobParams) ([]db.ListExecutionsByJobRow, error) {
-	q, rare := tx.Paged(), len(f.Statuses) > 0 && !slices.Contains(f.Statuses, Completed)
-	switch {
-	case f.JobID != nil && f.OldestFirst:
-		rows, err := q.ListOldestExecutionsByJob(ctx, db.ListOldestExecutionsByJobParams(p))
-		return alike(rows, func(r db.ListOldestExecutionsByJobRow) db.ListExecutionsByJobRow { return db.ListExecutionsByJobRow(r) }), err
-	case f.JobID != nil && rare:
-		rows, err := q.ListUnsuccessfulExecutionsByJob(ctx, db.ListUnsuccessfulExecutionsByJobParams(p))
-		return alike(rows, func(r db.ListUnsuccessfulExecutionsByJobRow) db.ListExecutionsByJobRow {
-			return db.ListExecutionsByJobRow(r)
-		}), err
-	case f.JobID != nil:
-		return q.ListExecutionsByJob(ctx, p)
-	}
-	all := db.ListExecutionsParams{
-		WithResult: p.WithResult, TenantID: p.TenantID, FromAt: p.FromAt, ToAt: p.ToAt, PlaceAt: p.PlaceAt, PlaceID: p.PlaceID,
-		Statuses: p.Statuses, Triggers: p.Triggers, JobTypes: p.JobTypes, ErrorTypes: p.ErrorTypes, TriggeredBy: p.TriggeredBy,
-		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, PageSize: p.PageSize, ScanRows: p.ScanRows,
-	}
-	switch {
-	case f.OldestFirst:
-		rows, err := q.ListOldestExecutions(ctx, db.ListOldestExecutionsParams(all))
-		return alike(rows, func(r db.ListOldestExecutionsRow) db.ListExecutionsByJobRow { return db.ListExecutionsByJobRow(r) }), err
-	case rare:
-		rows, err := q.ListUnsuccessfulExecutions(ctx, db.ListUnsuccessfulExecutionsParams(all))
-		return alike(rows, func(r db.ListUnsuccessfulExecutionsRow) db.ListExecutionsByJobRow {
-			return db.ListExecutionsByJobRow(r)
-		}), err
-	default:
-		rows, err := q.ListExecutions(ctx, all)
-		return alike(rows, func(r db.ListExecutionsRow) db.ListExecutionsByJobRow { return db.ListExecutionsByJobRow(r) }), err
-	}
-}
-
-func alike[R any](rows []R, as func(R) db.ListExecutionsByJobRow) []db.ListExecutionsByJobRow {
-	all := make([]db.ListExecutionsByJobRow, len(rows))
-	for i, row := range rows {
-		all[i] = as(row)
-	}
-	return all
-}
-
-func listParams(who tenant.Actor, f Filter) db.ListExecutionsByJobParams {
-	p := db.ListExecutionsByJobParams{
+func listParams(who tenant.Actor, f Filter) db.ListExecutionsParams {
+	p := db.ListExecutionsParams{
 		WithResult: f.WithResult, TenantID: who.TenantID, FromAt: beginning, ToAt: columns.Never, PlaceAt: columns.Never, PlaceID: uuid.Max,
-		JobTypes: f.JobTypes, ErrorTypes: f.ErrorTypes, CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo,
+		JobID: f.JobID, JobTypes: f.JobTypes, ErrorTypes: f.ErrorTypes, TriggeredBy: columns.OrNull(f.TriggeredBy), CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo,
+		OldestFirst: f.OldestFirst, Unsuccessful: len(f.Statuses) > 0 && !slices.Contains(f.Statuses, Completed),
+		Unfinished: f.unfinished(),
 	}
 	if f.OldestFirst {
 		p.PlaceAt, p.PlaceID = beginning, uuid.Nil
-	}
-	if f.JobID != nil {
-		p.JobID = *f.JobID
 	}
 	if f.From != nil {
 		p.FromAt = *f.From
@@ -305,9 +339,6 @@ func listParams(who tenant.Actor, f Filter) db.ListExecutionsByJobParams {
 	}
 	for _, t := range f.Triggers {
 		p.Triggers = append(p.Triggers, string(t))
-	}
-	if f.TriggeredBy != "" {
-		p.TriggeredBy = &f.TriggeredBy
 	}
 	return p
 }

@@ -21,7 +21,7 @@ func fromRow(r db.GetExecutionRow) (Execution, error) {
 		ScheduledAt: r.ScheduledAt.UTC(), StartedAt: columns.UTC(r.StartedAt), CompletedAt: columns.UTC(r.CompletedAt), DurationUS: r.DurationUs,
 		Result: r.Result, Attempt: int(r.Attempt), MaxAttempts: int(r.MaxAttempts), AvailableAt: columns.UTC(r.AvailableAt),
 		Cancelling: r.CancelRequestedAt != nil, WorkerID: r.WorkerID, CreatedAt: r.CreatedAt.UTC(), BackfillID: r.BackfillID,
-		CancelledBy: r.CancelledBy, RetryOf: idOrNil(r.RetryOf), RetriedAs: idOrNil(r.RetriedAs),
+		CancelledBy: r.CancelledBy, RetryOf: idOrNil(r.RetryOf), RetriedAs: idOrNil(r.RetriedAs), Doing: r.ProgressMessage,
 	}
 	if r.MissedCount != nil {
 		e.MissedCount = *r.MissedCount
@@ -75,7 +75,7 @@ func idOrNil(id uuid.UUID) *uuid.UUID {
 }
 
 // fromListed leaves out what a list says of its reading.
-func fromListed(r db.ListExecutionsByJobRow) (Execution, error) {
+func fromListed(r db.ListExecutionsRow) (Execution, error) {
 	return fromRow(db.GetExecutionRow{
 		ID: r.ID, ScheduledAt: r.ScheduledAt, TenantID: r.TenantID, JobID: r.JobID, JobVersion: r.JobVersion, TriggerType: r.TriggerType,
 		TriggeredBy: r.TriggeredBy, JobType: r.JobType, Priority: r.Priority, Parameters: r.Parameters, Status: r.Status, Reason: r.Reason,

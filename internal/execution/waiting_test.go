@@ -29,6 +29,8 @@ func TestWait(t *testing.T) {
 		{"a place of its job is free", func(o *obstacles) { o.gate, o.taken = 3, 2 }, Wait{Reason: WaitDispatching}},
 		{"no worker before these", func(o *obstacles) { o.served, o.gate, o.taken = false, 3, 3 }, Wait{Reason: WaitWorker}},
 		{"a retry", func(o *obstacles) { o.status, o.availableAt, o.served = Retrying, later, false }, Wait{Reason: WaitRetry, Until: &later}},
+		{"a circuit breaker before a retry", func(o *obstacles) { o.held, o.status, o.availableAt = "a.example", Retrying, later }, Wait{Reason: WaitBreaker, Key: "a.example", Until: &later}},
+		{"a circuit breaker that held it", func(o *obstacles) { o.held = "a.example" }, Wait{Reason: WaitDispatching}},
 		{"a retry that may start", func(o *obstacles) { o.status = Retrying }, Wait{Reason: WaitDispatching}},
 		{"later", func(o *obstacles) { o.availableAt = later }, Wait{Reason: WaitDelayed, Until: &later}},
 		{"catching up", func(o *obstacles) { o.trigger, o.scheduledAt, o.availableAt = Scheduled, at.Add(-time.Minute), later }, Wait{Reason: WaitRate, Until: &later}},

@@ -48,6 +48,23 @@ type Run struct {
 	// Timeout is the time this attempt has. The caller has put it on the
 	// context already; here it serves messages.
 	Timeout time.Duration
+	// Callback makes the address at which the target reports heartbeats, progress and the
+	// end of this attempt, see Outcome.Await; nil where nobody has said where the API is
+	// reached.
+	Callback func() (string, error)
+	// Report takes what the run says while it runs. An executor that is called
+	// through a Registry always has one.
+	Report Reporter
+}
+
+// Within is the time that the attempt has where the job's configuration bounds it to
+// own, and a context that ends then; zero is no bound. The caller calls stop.
+func (r Run) Within(ctx context.Context, own time.Duration) (limited context.Context, limit time.Duration, stop context.CancelFunc) {
+	if own <= 0 || r.Timeout > 0 && r.Timeout <= own {
+		return ctx, r.Timeout, func() {}
+	}
+	limited, stop = context.WithTimeout(ctx, own)
+	return limited, own, stop
 }
 
 // Outcome is how an attempt ended.
@@ -57,6 +74,11 @@ type Outcome struct {
 	Result json.RawMessage
 	// Err is nil where the attempt succeeded.
 	Err *Error
+	// Await says that the attempt has not ended: its target took it and reports the end
+	// to Run.Callback, up to the job's timeout. Nothing else of the outcome counts then,
+	// but Heartbeat: how long the target may be silent; zero: up to the timeout.
+	Await     bool
+	Heartbeat time.Duration
 	// MemoryPeakMB and CPUTime are zero where they are not known.
 	MemoryPeakMB float64
 	CPUTime      time.Duration

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/fault/suggest"
 )
 
 // Registry maps a job type to what runs it. It does not change once made, so
@@ -30,7 +31,7 @@ func NewRegistry(executors map[string]Executor) *Registry {
 // Only is the same registry for a worker that runs these types and leaves the
 // others to other workers. It refuses types that the registry does not have.
 func (r *Registry) Only(types ...string) (*Registry, error) {
-	some := &Registry{executors: make(map[string]Executor, len(types))}
+	some := &Registry{executors: make(map[string]Executor, len(types)), left: slices.Clone(r.left)}
 	for _, name := range types {
 		executor, ok := r.executors[name]
 		if !ok {
@@ -68,6 +69,9 @@ func (r *Registry) Execute(ctx context.Context, jobType string, run Run) (out Ou
 		}
 		finish(ctx, run, &out)
 	}()
+	if run.Report == nil {
+		run.Report = silent{}
+	}
 	return executor.Execute(ctx, run)
 }
 
@@ -116,10 +120,24 @@ func (r *Registry) ValidateParameters(jobType string, config, parameters json.Ra
 	return nil
 }
 
+// HostOf is the host that a job of this type and configuration calls; empty where it
+// names none.
+func (r *Registry) HostOf(jobType string, config json.RawMessage) string {
+	if one, ok := r.executors[jobType].(caller); ok {
+		return one.Host(config)
+	}
+	return ""
+}
+
+// caller is an Executor whose jobs name the host that they call.
+type caller interface {
+	// Host is the host of a job's configuration; empty where it cannot be read.
+	Host(config json.RawMessage) string
+}
+
 func (r *Registry) unknown(jobType string) []fault.Field {
-	known := strings.Join(r.Types(), ", ")
 	return []fault.Field{{
 		Path: "jobType", Rule: "enum",
-		Message: fmt.Sprintf("%q is not a job type that is available here; use one of: %s", text(jobType, 40), known),
+		Message: suggest.OneOf(jobType, r.Types()),
 	}}
 }

@@ -67,6 +67,18 @@ func TestExecuteNilPanic(t *testing.T) {
 	}
 }
 
+func TestExecuteHearsARunThatNobodyListensTo(t *testing.T) {
+	t.Parallel()
+	got := execute(t, t.Context(), runs(func(_ context.Context, run executor.Run) executor.Outcome {
+		run.Report.Output(executor.Stdout, []byte("hello"))
+		run.Report.Progress(50, "half")
+		return executor.Outcome{}
+	}))
+	if got.Err != nil {
+		t.Errorf("a run that speaks ended as %+v", got.Err)
+	}
+}
+
 func TestExecuteUnknownType(t *testing.T) {
 	t.Parallel()
 	registry := executor.NewRegistry(map[string]executor.Executor{"http": fails(nil)})
@@ -229,6 +241,13 @@ func TestOnlySomeTypes(t *testing.T) {
 	}
 	if diff := cmp.Diff([][]string{{"function"}, {"http", "wasm"}}, [][]string{some.Types(), some.LeftTypes()}); diff != "" {
 		t.Errorf("runs and leaves (-want +got):\n%s", diff)
+	}
+	fewer, err := all.Only("function", "http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fewer, err = fewer.Only("function"); err != nil || len(fewer.LeftTypes()) != 2 {
+		t.Errorf("one that leaves more to others leaves %v, %v", fewer.LeftTypes(), err)
 	}
 	if _, err := all.Only("function", "shell"); err == nil || !strings.Contains(err.Error(), "function, http, wasm") {
 		t.Errorf("a type that is not there: %v", err)

@@ -57,6 +57,11 @@ func tooLarge(size int) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"omitted":"the result is larger than %d bytes","sizeBytes":%d}`, MaxResult, size))
 }
 
+// TooLarge stands for a result whose bytes beyond MaxResult were not counted.
+func TooLarge() json.RawMessage {
+	return omitted(fmt.Sprintf("the result is larger than %d bytes", MaxResult))
+}
+
 func omitted(why string) json.RawMessage {
 	return json.RawMessage(`{"omitted":"` + why + `"}`)
 }

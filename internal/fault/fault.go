@@ -47,6 +47,8 @@ type Field struct {
 	Rule string
 	// Message says what is wrong and what would be right, for a person.
 	Message string
+	// Meant is the path of the field that an unknown name was taken for; it is not shown.
+	Meant string
 }
 
 // String is the field as a sentence. Messages that begin with a verb say something

@@ -37,4 +37,20 @@ const (
 	// GaugeCounted is when the others were counted last, and how many milliseconds
 	// that took.
 	GaugeCounted = "counted"
+	// GaugeActiveJobs is how many jobs are active, counted each half minute.
+	GaugeActiveJobs = "active_jobs"
+	// GaugeDeadLetters is how many dead letters wait, counted each minute.
+	GaugeDeadLetters = "dead_letters"
+	// How many objectives of tenants burn their budgets fast or slowly, and have none left,
+	// counted each half minute.
+	GaugeFastBurn = "objectives_fast_burn"
+	GaugeSlowBurn = "objectives_slow_burn"
+	GaugeNoBudget = "objectives_no_budget"
 )
+
+// Gauges are numbers of the whole service, as they were counted last.
+type Gauges struct {
+	Values map[string]int64
+	// Counted is how long ago a promoter counted; negative: none ever did.
+	Counted time.Duration
+}

@@ -68,7 +68,7 @@ func (s *Store) Forget(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Alive counts the members that live.
+// Alive counts the members that live. It may be asked as postgres.API.
 func (s *Store) Alive(ctx context.Context) (int, error) {
 	n, err := s.q.CountLiveWorkers(ctx, nil)
 	if err != nil {
@@ -77,16 +77,19 @@ func (s *Store) Alive(ctx context.Context) (int, error) {
 	return int(n), nil
 }
 
-// Gauges answers the gauges that the promoter took last. It may be asked as
+// Gauges answers the gauges that a promoter took last. It may be asked as
 // postgres.API.
-func (s *Store) Gauges(ctx context.Context) (map[string]int64, error) {
+func (s *Store) Gauges(ctx context.Context) (Gauges, error) {
 	rows, err := s.q.ListGauges(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the gauges: %w", postgres.Fault(err))
+		return Gauges{}, fmt.Errorf("read the gauges: %w", postgres.Fault(err))
 	}
-	gauges := make(map[string]int64, len(rows))
+	g := Gauges{Values: make(map[string]int64, len(rows)), Counted: -1}
 	for _, r := range rows {
-		gauges[r.Name] = r.Value
+		g.Values[r.Name] = r.Value
+		if r.Name == GaugeCounted {
+			g.Counted = time.Duration(max(0, r.AgeSeconds) * float64(time.Second))
+		}
 	}
-	return gauges, nil
+	return g, nil
 }

@@ -8,7 +8,7 @@ import (
 
 func TestRolesAndPermissions(t *testing.T) {
 	t.Parallel()
-	permissions := []identity.Permission{"jobs:read", "executions:read", "monitoring:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write", "secrets:read", "secrets:use", "secrets:write", "keys:read", "keys:write", "audit:read", "tenant:read", "tenants:read", "tenants:write"}
+	permissions := []identity.Permission{"jobs:read", "executions:read", "monitoring:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write", "secrets:read", "secrets:use", "secrets:write", "notifications:read", "notifications:write", "keys:read", "keys:write", "audit:read", "tenant:read", "tenants:read", "tenants:write", "settings:read", "settings:write"}
 	for _, test := range []struct {
 		name  string
 		roles []identity.Role
@@ -18,9 +18,9 @@ func TestRolesAndPermissions(t *testing.T) {
 		{"a role of another service", []identity.Role{"superuser", "ADMIN", "", "root"}, 0},
 		{"viewer", []identity.Role{identity.Viewer}, 3},
 		{"operator", []identity.Role{identity.Operator}, 6},
-		{"developer", []identity.Role{identity.Developer}, 10},
-		{"admin", []identity.Role{identity.Admin}, 14},
-		{"platform-admin", []identity.Role{identity.PlatformAdmin}, 16},
+		{"developer", []identity.Role{identity.Developer}, 12},
+		{"admin", []identity.Role{identity.Admin}, 16},
+		{"platform-admin", []identity.Role{identity.PlatformAdmin}, 20},
 		{"the strongest counts", []identity.Role{"other", identity.Viewer, identity.Operator}, 6},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -37,6 +37,7 @@ type Spec struct {
 
 	Policy
 
+	ExecutionTimeout     int `json:"executionTimeout,omitempty" column:"execution_timeout_seconds"`  // seconds for an execution, see Limit; 0 is any time
 	DisableAfterFailures int `json:"disableAfterFailures,omitempty" column:"disable_after_failures"` // failed executions in a row; 0 is never
 }
 
@@ -82,6 +83,7 @@ type Job struct {
 	ID              uuid.UUID  `json:"id"`
 	TenantID        uuid.UUID  `json:"tenantId"`
 	Version         int        `json:"version"`
+	Set             string     `json:"set,omitempty"` // that owns the job; empty: none
 	CreatedBy       string     `json:"createdBy"`
 	CreatedAt       time.Time  `json:"createdAt"`
 	UpdatedAt       time.Time  `json:"updatedAt"`

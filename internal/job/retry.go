@@ -37,6 +37,20 @@ func (r Retry) attempts() int32 { return int32(r.MaxRetries) + 1 }
 // Retries reports whether an error of this type is retried.
 func (r Retry) Retries(errorType string) bool { return slices.Contains(r.OnErrorTypes, errorType) }
 
+// Next is the distance to the attempt after one that failed, and whether there is one.
+// again, where it is not nil, overrides what the rule says of the error's type. The
+// random number is from [0, 1).
+func (r Retry) Next(attempt, maxAttempts int, errorType string, again *bool, random float64) (time.Duration, bool) {
+	retries := r.Retries(errorType)
+	if again != nil {
+		retries = *again
+	}
+	if !retries || attempt >= maxAttempts {
+		return 0, false
+	}
+	return r.Backoff(attempt, random), true
+}
+
 // Backoff is the distance between the end of an attempt (counted from 1) and
 // the next one. The random number is from [0, 1). The distance is never
 // shorter than the rule says without jitter and never longer than the cap.

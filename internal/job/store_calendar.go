@@ -43,6 +43,12 @@ func contents(ctx context.Context, tx *postgres.Tx, who tenant.Actor, named []Ca
 	if err != nil {
 		return nil, err
 	}
+	return allOf(found, named)
+}
+
+// allOf is the contents of the named calendars, or a fault that lists each that is not
+// there.
+func allOf(found map[uuid.UUID]schedule.Calendar, named []Calendar) ([]schedule.Calendar, error) {
 	var fields []fault.Field
 	for i, c := range named {
 		if _, ok := found[c.ID]; !ok {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -22,63 +23,116 @@ import (
 // CreateAll stores valid definitions, all or none, and returns the ids in their
 // order. It reports whether the answer is a remembered one.
 func (s *Store) CreateAll(ctx context.Context, who tenant.Actor, specs []Spec, key idempotency.Key) (ids []uuid.UUID, replayed bool, err error) {
-	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+	return create(ctx, s, who, specs, key, func(jobs []Job) []uuid.UUID {
+		made := make([]uuid.UUID, len(jobs))
+		for i, one := range jobs {
+			made[i] = one.ID
+		}
+		return made
+	})
+}
+
+// create stores definitions and answers what is remembered of them. Without a key
+// nothing follows the definitions, which travel with the commit then.
+func create[T any](ctx context.Context, s *Store, who tenant.Actor, specs []Spec, key idempotency.Key, as func([]Job) T) (answer T, replayed bool, err error) {
+	begin, last := s.db.InTenantLed, true
+	if key.Value != "" {
+		begin, last = s.db.InTenant, false
+	}
+	err = begin(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		store := idempotency.Store{Queries: tx.Queries}
-		ids, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() ([]uuid.UUID, error) {
-			jobs, err := s.createAll(ctx, tx, who, specs)
-			made := make([]uuid.UUID, len(jobs))
-			for i, one := range jobs {
-				made[i] = one.ID
+		answer, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (made T, err error) {
+			jobs, err := s.createAll(ctx, tx, who, creation{specs: specs, last: last})
+			if err != nil {
+				return made, err
 			}
-			return made, err
+			return as(jobs), nil
 		})
 		return err
 	})
-	return ids, replayed, err
+	return answer, replayed, err
 }
 
-func (s *Store) create(ctx context.Context, tx *postgres.Tx, who tenant.Actor, spec Spec) (Job, error) {
-	jobs, err := s.createAll(ctx, tx, who, []Spec{spec})
-	if err != nil {
-		return Job{}, err
-	}
-	return jobs[0], nil
+// creation is definitions to be stored.
+type creation struct {
+	specs   []Spec
+	set     string // that owns them; empty: none
+	counted bool   // against the bound on jobs, by the caller
+	last    bool   // they are the last of their transaction
 }
 
 // createAll stores definitions with their first versions in two round trips,
-// however many they are, and what their calendars and secrets take.
-func (s *Store) createAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor, specs []Spec) ([]Job, error) {
-	params, protected := make([]db.InsertJobParams, len(specs)), make([]secret.Protected, len(specs))
+// however many they are, and what their calendars and secrets take. The second
+// commits if the definitions are the last of their transaction.
+func (s *Store) createAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor, c creation) ([]Job, error) {
+	specs := c.specs
+	bound, err := s.bound(ctx, tx, who)
+	if err != nil {
+		return nil, err
+	}
+	params, versions, protected := make([]db.InsertJobParams, len(specs)), make([]db.InsertJobVersionParams, len(specs)), make([]secret.Protected, len(specs))
 	for i, spec := range specs {
-		var err error
 		if params[i], protected[i], err = s.newParams(ctx, tx, who, spec); err != nil {
 			return nil, err
 		}
+		params[i].SetName = c.set
+		var stored Spec // as it is read again
+		if err := readColumns(&stored, &params[i]); err != nil {
+			return nil, fmt.Errorf("read the new job: %w", err)
+		}
+		made := Job{Spec: stored, ID: params[i].ID, TenantID: who.TenantID, Version: 1}
+		if versions[i], err = s.versionParams(made, author{by: who.Subject, changed: []string{}}, tx.At); err != nil {
+			return nil, err
+		}
 	}
-	if err := s.count(ctx, tx, who, len(specs)); err != nil {
-		return nil, err
+	if !c.counted {
+		if err := s.count(ctx, tx, who, bound, len(specs)); err != nil {
+			return nil, err
+		}
 	}
-	rows, errs := make([]db.ScheduledJob, len(specs)), make([]error, len(specs))
-	tx.InsertJob(ctx, params).QueryRow(func(i int, row db.ScheduledJob, err error) { rows[i], errs[i] = row, err })
-	if err := errors.Join(errs...); err != nil {
+	send := tx.Together
+	if c.last {
+		send = tx.CommitWith
+	}
+	jobs, errs := make([]Job, len(specs)), make([]error, 2*len(specs))
+	err = send(ctx, func(q *db.Queries) error {
+		inserted, kept := q.InsertJob(ctx, params), q.InsertJobVersion(ctx, versions)
+		for i, p := range params {
+			if err := s.vault.Store(ctx, q, secret.Version{Tenant: who.TenantID, Job: p.ID, Number: 1}, protected[i]); err != nil {
+				return err
+			}
+		}
+		inserted.QueryRow(func(i int, row db.ScheduledJob, err error) {
+			if errs[i] = err; err == nil {
+				jobs[i], errs[i] = fromRow(row)
+			}
+		})
+		kept.Exec(func(i int, err error) { errs[len(specs)+i] = err })
+		return errors.Join(errs...)
+	})
+	if err != nil {
 		return nil, fmt.Errorf("insert job: %w", err)
 	}
-	return s.insertVersions(ctx, tx, rows, author{by: who.Subject}, protected)
+	return jobs, nil
+}
+
+// bound is how many jobs the tenant may have; 0: any number.
+func (s *Store) bound(ctx context.Context, tx *postgres.Tx, who tenant.Actor) (int, error) {
+	own, err := tx.GetJobBound(ctx, who.TenantID)
+	if err != nil && fault.KindOf(postgres.Fault(err)) != fault.NotFound {
+		return 0, fmt.Errorf("read the bound on jobs: %w", err)
+	}
+	if own != nil {
+		return int(*own), nil
+	}
+	return s.c.MaxJobs(), nil
 }
 
 // count refuses jobs beyond the tenant's bound, where it has one. Then the
 // tenant's row stays locked until the end of the transaction, so that of two
 // creations at once the second counts what the first made.
-func (s *Store) count(ctx context.Context, tx *postgres.Tx, who tenant.Actor, added int) error {
-	own, err := tx.GetJobBound(ctx, who.TenantID)
-	if err != nil && fault.KindOf(postgres.Fault(err)) != fault.NotFound {
-		return fmt.Errorf("read the bound on jobs: %w", err)
-	}
-	bound := s.c.MaxJobs
-	switch {
-	case own != nil:
-		bound = int(*own)
-	case bound == 0:
+func (s *Store) count(ctx context.Context, tx *postgres.Tx, who tenant.Actor, bound, added int) error {
+	if bound == 0 {
 		return nil
 	}
 	if _, err := tx.LockTenant(ctx, who.TenantID); err != nil {
@@ -127,67 +181,51 @@ func (s *Store) newParams(ctx context.Context, tx *postgres.Tx, who tenant.Actor
 type author struct {
 	by       string
 	restored int
-	previous *Spec // nil for the first version
+	changed  []string // the fields that differ from the version before; nil where nobody can tell
 }
 
-// insertVersion keeps the definition of a row that was just changed, and removes
+// insertVersion keeps the definition of a job that was just changed, and removes
 // versions that are not kept any more.
-func (s *Store) insertVersion(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob, from author, protected secret.Protected) error {
-	if _, err := s.insertVersions(ctx, tx, []db.ScheduledJob{row}, from, []secret.Protected{protected}); err != nil {
+func (s *Store) insertVersion(ctx context.Context, tx *postgres.Tx, j Job, from author, protected secret.Protected) error {
+	params, err := s.versionParams(j, from, tx.At)
+	if err != nil {
 		return err
 	}
-	if s.c.Versions == 0 || int(row.Version) <= s.c.Versions {
+	tx.InsertJobVersion(ctx, []db.InsertJobVersionParams{params}).Exec(func(_ int, failed error) { err = failed })
+	if err != nil {
+		return fmt.Errorf("insert job version: %w", err)
+	}
+	if err := s.vault.Store(ctx, tx.Queries, secret.Version{Tenant: j.TenantID, Job: j.ID, Number: j.Version}, protected); err != nil {
+		return err
+	}
+	kept := s.c.Versions()
+	if kept == 0 || j.Version <= kept {
 		return nil
 	}
-	_, err := tx.DeleteSurplusJobVersions(ctx, db.DeleteSurplusJobVersionsParams{TenantID: row.TenantID, JobID: row.ID, UpTo: row.Version - int32(s.c.Versions)})
+	_, err = tx.DeleteSurplusJobVersions(ctx, db.DeleteSurplusJobVersionsParams{TenantID: j.TenantID, JobID: j.ID, UpTo: int32(j.Version - kept)})
 	if err != nil {
 		return fmt.Errorf("remove old job versions: %w", err)
 	}
 	return nil
 }
 
-// differs names the fields that a version changed; nil where nobody can tell.
-func (s *Store) differs(from *Spec, to Spec) ([]string, error) {
-	switch {
-	case from == nil:
-		return []string{}, nil
-	case s.c.Changed == nil:
+// differs names the fields in which a definition differs from another; nil where
+// nobody can tell.
+func (s *Store) differs(from, to Spec) ([]string, error) {
+	if s.c.Changed == nil {
 		return nil, nil
 	}
-	return s.c.Changed(*from, to)
+	return s.c.Changed(from, to)
 }
 
-// insertVersions keeps the definitions of rows that were just written, and
-// returns the jobs.
-func (s *Store) insertVersions(ctx context.Context, tx *postgres.Tx, rows []db.ScheduledJob, from author, protected []secret.Protected) ([]Job, error) {
-	jobs, params := make([]Job, len(rows)), make([]db.InsertJobVersionParams, len(rows))
-	for i, row := range rows {
-		var err error
-		if jobs[i], err = fromRow(row); err != nil {
-			return nil, err
-		}
-		spec, err := json.Marshal(jobs[i].Spec)
-		if err != nil {
-			return nil, fmt.Errorf("write the job version: %w", err)
-		}
-		changed, err := s.differs(from.previous, jobs[i].Spec)
-		if err != nil {
-			return nil, err
-		}
-		params[i] = db.InsertJobVersionParams{
-			JobID: row.ID, Version: row.Version, TenantID: row.TenantID, Spec: spec, CreatedBy: from.by, Now: tx.At,
-			RestoredFrom: columns.OrNull(int32(from.restored)), ChangedFields: changed,
-		}
+// versionParams is the row of a job's version.
+func (s *Store) versionParams(j Job, from author, at time.Time) (p db.InsertJobVersionParams, err error) {
+	spec, err := json.Marshal(j.Spec)
+	if err != nil {
+		return p, fmt.Errorf("write the job version: %w", err)
 	}
-	errs := make([]error, len(rows))
-	tx.InsertJobVersion(ctx, params).Exec(func(i int, err error) { errs[i] = err })
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("insert job version: %w", err)
-	}
-	for i, row := range rows {
-		if err := s.vault.Store(ctx, tx, secret.Version{Tenant: row.TenantID, Job: row.ID, Number: int(row.Version)}, protected[i]); err != nil {
-			return nil, err
-		}
-	}
-	return jobs, nil
+	return db.InsertJobVersionParams{
+		JobID: j.ID, Version: int32(j.Version), TenantID: j.TenantID, Spec: spec, CreatedBy: from.by, Now: at,
+		RestoredFrom: columns.OrNull(int32(from.restored)), ChangedFields: from.changed,
+	}, nil
 }

@@ -29,16 +29,20 @@ type Listed struct {
 	Key string // empty where the list is sorted by createdAt
 }
 
-// Filter selects jobs; all that is given has to fit. Empty fields select all.
+// Filter selects jobs; all that is given has to fit. Empty fields select all. The tags
+// are the contract's names of the conditions.
 type Filter struct {
-	Statuses                 []Status
-	Types                    []string
-	Tags                     []string
-	AnyTag                   bool   // one of the tags is enough
-	Text                     string // in name or description, whatever its case
-	CreatedBy                string
-	CreatedFrom, CreatedTo   *time.Time // from included, to excluded
-	UpcomingFrom, UpcomingTo *time.Time // of active jobs
+	Statuses     []Status   `api:"status"`
+	Types        []string   `api:"jobType"`
+	Tags         []string   `api:"tags"`
+	TagMatch     string     `api:"tagMatch"` // any: one of the tags is enough
+	Text         string     `api:"q"`        // in name or description, in capitals or not
+	Set          string     `api:"set"`
+	CreatedBy    string     `api:"createdBy"`
+	CreatedFrom  *time.Time `api:"createdFrom"`       // included
+	CreatedTo    *time.Time `api:"createdTo"`         // excluded
+	UpcomingFrom *time.Time `api:"nextExecutionFrom"` // the same of active jobs' next run
+	UpcomingTo   *time.Time `api:"nextExecutionTo"`
 
 	// Sort is the contract's name of a field: createdAt, updatedAt, name,
 	// nextExecutionAt or lastExecutionAt. Empty means createdAt.
@@ -63,12 +67,19 @@ const (
 // of which there may be maxSorted.
 func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (jobs []Listed, next *Position, err error) {
 	p := listParams(who, f)
-	err = s.db.InList(ctx, who.TenantID, func(tx *postgres.Tx) error {
+	in := s.db.InList
+	if f.plain() {
+		in = s.db.InNewest
+	}
+	err = in(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		var rows []readRow
-		if cmp.Or(f.Sort, "createdAt") != "createdAt" {
+		switch {
+		case f.plain():
+			rows, err = newestJobs(ctx, tx, p)
+		case cmp.Or(f.Sort, "createdAt") != "createdAt":
 			rows, err = sorted(ctx, tx, f, p)
-		} else {
-			rows, err = listedJobs(ctx, tx, f, p)
+		default:
+			rows, err = listedJobs(ctx, tx, p)
 		}
 		if err != nil {
 			return err
@@ -80,6 +91,19 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (jobs []Li
 		return err
 	})
 	return jobs, next, err
+}
+
+// Count is how many jobs the tenant has, as the triggers of the table count them.
+func (s *Store) Count(ctx context.Context, who tenant.Actor) (n int, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		count, err := tx.CountJobs(ctx, who.TenantID)
+		if err != nil {
+			return fmt.Errorf("count jobs: %w", err)
+		}
+		n = int(count)
+		return nil
+	})
+	return n, err
 }
 
 // readRow is a row that was read: of a page, or the last one before the bound.
@@ -116,17 +140,25 @@ func pageOf(rows []readRow, limit int) (jobs []Listed, next *Position, err error
 	return jobs, nil, nil
 }
 
-func listedJobs(ctx context.Context, tx *postgres.Tx, f Filter, p db.ListJobsParams) (rows []readRow, err error) {
-	var found []db.ListJobsRow
-	if f.Descending {
-		found, err = tx.Paged().ListJobs(ctx, p)
-	} else {
-		var oldest []db.ListOldestJobsRow
-		oldest, err = tx.Paged().ListOldestJobs(ctx, oldestParams(f, p))
-		for _, r := range oldest {
-			found = append(found, db.ListJobsRow(r))
-		}
+// plain says that all jobs are listed, newest first.
+func (f Filter) plain() bool {
+	return len(f.Statuses)+len(f.Types)+len(f.Tags) == 0 && f.Text == "" && f.Set == "" && f.CreatedBy == "" && f.CreatedFrom == nil && f.CreatedTo == nil &&
+		f.UpcomingFrom == nil && f.UpcomingTo == nil && cmp.Or(f.Sort, "createdAt") == "createdAt" && f.Descending
+}
+
+func newestJobs(ctx context.Context, tx *postgres.Tx, p db.ListJobsParams) (rows []readRow, err error) {
+	found, err := tx.Paged().ListNewestJobs(ctx, db.ListNewestJobsParams{TenantID: p.TenantID, PlaceAt: p.PlaceAt, PlaceID: p.PlaceID, PageSize: p.PageSize})
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
 	}
+	for _, row := range found {
+		rows = append(rows, readRow{row: row, fits: true})
+	}
+	return rows, nil
+}
+
+func listedJobs(ctx context.Context, tx *postgres.Tx, p db.ListJobsParams) (rows []readRow, err error) {
+	found, err := tx.Paged().ListJobs(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
@@ -157,14 +189,15 @@ func sorted(ctx context.Context, tx *postgres.Tx, f Filter, p db.ListJobsParams)
 
 func listParams(who tenant.Actor, f Filter) db.ListJobsParams {
 	p := db.ListJobsParams{
-		TenantID: who.TenantID, PageSize: int32(f.Limit) + 1, ScanRows: scanRows, BeforeCreatedAt: columns.Never, BeforeID: uuid.Max,
-		JobTypes: f.Types, AllTags: f.Tags, Contained: columns.OrNull(f.Text), CreatedBy: columns.OrNull(f.CreatedBy),
+		TenantID: who.TenantID, PageSize: int32(f.Limit) + 1, ScanRows: scanRows, OldestFirst: !f.Descending, PlaceAt: columns.Never, PlaceID: uuid.Max,
+		JobTypes: f.Types, AllTags: f.Tags, Contained: columns.OrNull(f.Text), SetName: columns.OrNull(f.Set),
+		CreatedBy:   columns.OrNull(f.CreatedBy),
 		CreatedFrom: beginning, CreatedTo: columns.Never, NextFrom: f.UpcomingFrom, NextTo: f.UpcomingTo,
 	}
 	for _, status := range f.Statuses {
 		p.Statuses = append(p.Statuses, string(status))
 	}
-	if f.AnyTag {
+	if f.TagMatch == "any" {
 		p.AllTags, p.AnyTags = nil, f.Tags
 	}
 	if f.CreatedFrom != nil {
@@ -173,29 +206,20 @@ func listParams(who tenant.Actor, f Filter) db.ListJobsParams {
 	if f.CreatedTo != nil {
 		p.CreatedTo = *f.CreatedTo
 	}
+	if p.OldestFirst {
+		p.PlaceAt, p.PlaceID = beginning, uuid.Nil
+	}
 	if f.After != nil {
-		p.BeforeCreatedAt, p.BeforeID = f.After.CreatedAt, f.After.ID
+		p.PlaceAt, p.PlaceID = f.After.CreatedAt, f.After.ID
 	}
 	return p
-}
-
-func oldestParams(f Filter, p db.ListJobsParams) db.ListOldestJobsParams {
-	oldest := db.ListOldestJobsParams{
-		TenantID: p.TenantID, AfterCreatedAt: beginning, CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, Statuses: p.Statuses,
-		JobTypes: p.JobTypes, AllTags: p.AllTags, AnyTags: p.AnyTags, Contained: p.Contained, CreatedBy: p.CreatedBy,
-		NextFrom: p.NextFrom, NextTo: p.NextTo, PageSize: p.PageSize, ScanRows: p.ScanRows,
-	}
-	if f.After != nil {
-		oldest.AfterCreatedAt, oldest.AfterID = f.After.CreatedAt, f.After.ID
-	}
-	return oldest
 }
 
 func sortedParams(f Filter, p db.ListJobsParams) db.ListSortedJobsParams {
 	sorted := db.ListSortedJobsParams{
 		SortBy: f.Sort, Descending: f.Descending, TenantID: p.TenantID, CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo,
 		Statuses: p.Statuses, JobTypes: p.JobTypes, AllTags: p.AllTags, AnyTags: p.AnyTags, Contained: p.Contained,
-		CreatedBy: p.CreatedBy, NextFrom: p.NextFrom, NextTo: p.NextTo, PageSize: p.PageSize,
+		SetName: p.SetName, CreatedBy: p.CreatedBy, NextFrom: p.NextFrom, NextTo: p.NextTo, PageSize: p.PageSize,
 	}
 	if f.After != nil {
 		sorted.AfterKey, sorted.AfterID = &f.After.Key, f.After.ID

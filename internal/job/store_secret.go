@@ -28,7 +28,7 @@ func (s *Store) CheckSecrets(ctx context.Context, who tenant.Actor, config json.
 // of secrets and credentials.
 func (s *Store) CheckParameters(ctx context.Context, who tenant.Actor, parameters json.RawMessage) (fields []fault.Field, err error) {
 	if !secret.Refers(parameters) {
-		return secret.Inline(parameters), nil
+		return secret.CheckParameters(ctx, nil, who, parameters)
 	}
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		fields, err = secret.CheckParameters(ctx, tx, who, parameters)

@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
-	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -21,11 +20,7 @@ import (
 func (s *Store) Stop(ctx context.Context, who tenant.Actor, id uuid.UUID, reason string) (job Job, err error) {
 	reason = cmp.Or(reason, "stopped")
 	err = s.change(ctx, who, id, func(tx *postgres.Tx, old Job) (db.ScheduledJob, error) {
-		_, err := tx.CancelBackfillsByJob(ctx, db.CancelBackfillsByJobParams{TenantID: who.TenantID, JobID: id, Now: tx.At})
-		if err != nil {
-			return db.ScheduledJob{}, fmt.Errorf("cancel the job's backfills: %w", err)
-		}
-		if err := dispatch.CancelOfJob(ctx, tx.Queries, dispatch.Cancellation{Tenant: who.TenantID, Job: id, At: tx.At, Reason: reason, By: who.Subject}); err != nil {
+		if err := endRuns(ctx, tx, who, []uuid.UUID{id}, reason); err != nil {
 			return db.ScheduledJob{}, err
 		}
 		if old.Status == Inactive && !old.Parked() {

@@ -92,7 +92,7 @@ func (s *Store) compare(ctx context.Context, tx *postgres.Tx, who tenant.Actor, 
 		specs = append(specs, spec)
 	}
 	if len(specs) == 2 {
-		changed, err = s.differs(&specs[0], specs[1])
+		changed, err = s.differs(specs[0], specs[1])
 	}
 	return changed, read, err
 }

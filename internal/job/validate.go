@@ -10,27 +10,29 @@ import (
 	"unicode/utf8"
 
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/fault/suggest"
 	"github.com/scheduler-service/scheduler/internal/job/keytemplate"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
 // The bounds of a definition, as the contract states them.
 const (
-	maxName        = 200
-	maxDescription = 2000
-	maxTags        = 20
-	maxTag         = 50
-	maxTimeout     = 86_400     // seconds
-	maxRetries     = 100        // attempts beyond the first
-	maxDelayMS     = 86_400_000 // one day
-	defaultTimeout = 300        // seconds
-	maxConcurrent  = 1000       // runs of one job at once
-	maxQueue       = 1000       // runs of one job that wait
-	maxMisfires    = 1000       // scheduled times that run at one catching up
-	maxGrace       = 86_400     // seconds
-	maxExecutions  = 1_000_000_000
-	maxFailures    = 1000 // failed executions in a row
-	maxCalendars   = 10
+	maxName             = 200
+	maxDescription      = 2000
+	maxTags             = 20
+	maxTag              = 50
+	maxTimeout          = 86_400      // seconds
+	maxExecutionTimeout = 30 * 86_400 // seconds
+	maxRetries          = 100         // attempts beyond the first
+	maxDelayMS          = 86_400_000  // one day
+	defaultTimeout      = 300         // seconds
+	maxConcurrent       = 1000        // runs of one job at once
+	maxQueue            = 1000        // runs of one job that wait
+	maxMisfires         = 1000        // scheduled times that run at one catching up
+	maxGrace            = 86_400      // seconds
+	maxExecutions       = 1_000_000_000
+	maxFailures         = 1000 // failed executions in a row
+	maxCalendars        = 10
 )
 
 // errorTypes are the error types of an execution, all of which a retry rule
@@ -152,6 +154,7 @@ func ruleFields(s Spec) []fault.Field {
 		}
 	}
 	within("timeout", int64(s.Timeout), 1, maxTimeout)
+	within("executionTimeout", int64(s.ExecutionTimeout), 0, maxExecutionTimeout)
 	within("priority", int64(s.Priority), 0, 9)
 	within("maxConcurrent", int64(s.MaxConcurrent), 1, maxConcurrent)
 	within("overlapQueueLimit", int64(s.OverlapQueueLimit), 1, maxQueue)
@@ -161,7 +164,7 @@ func ruleFields(s Spec) []fault.Field {
 	within("disableAfterFailures", int64(s.DisableAfterFailures), 0, maxFailures)
 	oneOf := func(path, value string, allowed ...string) {
 		if !slices.Contains(allowed, value) {
-			fields = append(fields, fault.Field{Path: path, Rule: "enum", Message: fmt.Sprintf("is %q; use one of %s", value, strings.Join(allowed, ", "))})
+			fields = append(fields, fault.Field{Path: path, Rule: "enum", Message: suggest.OneOf(value, allowed)})
 		}
 	}
 	oneOf("overlapPolicy", string(s.Overlap), string(OverlapSkip), string(OverlapQueue1), string(OverlapQueue), string(OverlapCancel), string(OverlapAllow))
@@ -185,7 +188,7 @@ func ruleFields(s Spec) []fault.Field {
 		if !slices.Contains(errorTypes, t) {
 			fields = append(fields, fault.Field{
 				Path: fmt.Sprintf("retryConfig.retryOnErrorTypes[%d]", i), Rule: "enum",
-				Message: "is not an error type; use one of " + strings.Join(errorTypes, ", "),
+				Message: suggest.OneOf(t, errorTypes),
 			})
 		}
 	}
@@ -194,4 +197,18 @@ func ruleFields(s Spec) []fault.Field {
 
 func bounds(path, format string, args ...any) fault.Field {
 	return fault.Field{Path: path, Rule: "bounds", Message: fmt.Sprintf(format, args...)}
+}
+
+// Contradictions tells add of settings that are allowed and do not go together, with the
+// codes of the contract's warnings.
+func (s Spec) Contradictions(add func(code, format string, args ...any)) {
+	if r := s.Retry; r.MaxRetries > 0 && r.MaxDelayMS > 0 && r.DelayMS > r.MaxDelayMS {
+		add("RETRY_DELAY_CAPPED", "retryDelayMs is %d and maxRetryDelayMs %d: every retry waits %[2]d ms", r.DelayMS, r.MaxDelayMS)
+	}
+	if distinct := slices.Compact(slices.Sorted(slices.Values(s.Tags))); len(distinct) < len(s.Tags) {
+		add("DUPLICATE_TAGS", "tags name the same thing twice")
+	}
+	if !s.Scheduled() && (s.JitterSeconds > 0 || s.MaxExecutions > 0 || len(s.Calendars) > 0) {
+		add("NO_EFFECT", "jitterSeconds, maxExecutions and calendars bear on a schedule, and the job has none")
+	}
 }

@@ -49,6 +49,12 @@ type Pass struct {
 	// context ends when the lease is lost. It must be right that another process
 	// does the same soon afterwards.
 	Leased bool
+	// Has says whether there is anything to do, before the lease is taken and given back
+	// with a statement each; nil: nobody asks.
+	Has func(ctx context.Context) (bool, error)
+	// Called begins the next turn before the rest of Every has passed, unless the
+	// last one failed: somebody has seen that there is something to do. nil: nobody calls.
+	Called <-chan struct{}
 	// Do does one bounded piece of work and never waits for more.
 	Do func(ctx context.Context, turn *Turn) error
 }
@@ -59,12 +65,16 @@ type Turn struct {
 
 	again    time.Duration
 	hasAgain bool
+	callable bool
 }
 
 // Again has the next turn follow this one after exactly so long, instead of
 // after Every or the rest of a failure: there is more to do, or the time of the
 // next work is known.
-func (t *Turn) Again(after time.Duration) { t.again, t.hasAgain = after, true }
+func (t *Turn) Again(after time.Duration) { t.again, t.hasAgain, t.callable = after, true, false }
+
+// Await is Again, but a call begins the next turn at once.
+func (t *Turn) Await(most time.Duration) { t.again, t.hasAgain, t.callable = most, true, true }
 
 // Runner runs passes.
 type Runner struct {
@@ -104,15 +114,38 @@ func (r Runner) repeat(ctx context.Context, p Pass) {
 			r.Metrics.Operation(p.Name, outcome(err), took)
 		}
 		failures = r.note(ctx, p, failures, err)
-		clock.Sleep(ctx, rest(p, *turn, failures, took))
+		rested := rest(p, *turn, failures, took)
+		if p.Called == nil || failures > 0 || turn.hasAgain && !turn.callable {
+			clock.Sleep(ctx, rested)
+			continue
+		}
+		slow := min(took, rested) // a slow pass uses half of the time at most, called or not
+		clock.Sleep(ctx, slow)
+		await(ctx, rested-slow, p.Called)
+	}
+}
+
+// await waits for so long, for a call, or until ctx ends.
+func await(ctx context.Context, d time.Duration, called <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-called:
+	case <-ctx.Done():
 	}
 }
 
 // turn does a pass once, within its budget and its lease. It did not run where
-// another process holds the lease.
+// another process holds the lease, or there is nothing to do.
 func (r Runner) turn(ctx context.Context, p Pass, turn *Turn) (ran bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, budget, errTooLong)
 	defer cancel()
+	if p.Has != nil {
+		if has, err := p.Has(ctx); err != nil || !has {
+			return err != nil, late(ctx, err)
+		}
+	}
 	if !p.Leased {
 		return true, late(ctx, p.Do(ctx, turn))
 	}

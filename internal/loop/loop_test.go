@@ -104,6 +104,81 @@ func TestPassesRestBetweenTurns(t *testing.T) {
 	}
 }
 
+// A call begins the next turn at once, but rests as long as the last turn took, and
+// waits while the pass fails. One that comes during a turn counts for the next.
+func TestACallBeginsATurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, _, _ := runner()
+		ctx, stop := context.WithCancel(t.Context())
+		called := make(chan struct{}, 1)
+		begin := clock.Start()
+		var at []time.Duration
+		do := func(ctx context.Context, _ *loop.Turn) error {
+			at = append(at, begin.Elapsed())
+			select {
+			case called <- struct{}{}:
+			default:
+			}
+			switch len(at) {
+			case 1:
+				clock.Sleep(ctx, 3*time.Second) // the call waits until 6 s
+			case 2:
+				return errors.New("failed") // a second's rest
+			case 3:
+				<-called // nobody calls: an hour
+			case 4:
+				stop()
+			}
+			return nil
+		}
+		if err := r.Run(ctx, []loop.Pass{{Name: "test", Every: time.Hour, Called: called, Do: do}}); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []time.Duration{0, 6 * time.Second, 7 * time.Second, time.Hour + 7*time.Second} {
+			if i >= len(at) || (at[i]-want).Abs() > want/10+1 {
+				t.Fatalf("turns at %v, want %d at about %v", at, i, want)
+			}
+		}
+	})
+}
+
+// A turn that awaits a call begins with it, and one that is to follow after a time does
+// not.
+func TestACallBeginsATurnThatAwaitsOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, _, _ := runner()
+		ctx, stop := context.WithCancel(t.Context())
+		mark, at, called := clock.Start(), []time.Duration{}, make(chan struct{}, 1)
+		do := func(_ context.Context, turn *loop.Turn) error {
+			at = append(at, mark.Elapsed())
+			switch len(at) {
+			case 1:
+				called <- struct{}{}
+				turn.Await(time.Hour)
+			case 2:
+				called <- struct{}{}
+				turn.Again(time.Minute)
+			case 3:
+				turn.Await(time.Second) // the call from before
+			case 4:
+				turn.Await(time.Second)
+			default:
+				stop()
+			}
+			return nil
+		}
+		if err := r.Run(ctx, []loop.Pass{{Name: "test", Every: time.Hour, Called: called, Do: do}}); err != nil {
+			t.Fatal(err)
+		}
+		want := []time.Duration{0, 0, time.Minute, time.Minute, time.Minute + time.Second}
+		if !slices.Equal(at, want) {
+			t.Errorf("turns at %v, want %v", at, want)
+		}
+	})
+}
+
 // Of eight failures in a row four are logged, and that the pass works again;
 // all are counted.
 func TestFailuresAreLoggedLessAndLessOften(t *testing.T) {
@@ -206,5 +281,30 @@ func TestALeasedPassNeedsLeases(t *testing.T) {
 	r, _, _ := runner()
 	if err := r.Run(t.Context(), []loop.Pass{{Name: "test", Every: time.Second, Leased: true}}); err == nil {
 		t.Error("ran without leases")
+	}
+}
+
+// A pass that has nothing to do is not run, and one that cannot find out fails.
+func TestAPassThatHasNothingToDoIsNotRun(t *testing.T) {
+	t.Parallel()
+	r, _, log := runner()
+	asked, ran := 0, 0
+	ctx, stop := context.WithCancel(t.Context())
+	err := r.Run(ctx, []loop.Pass{{
+		Name: "test", Every: time.Millisecond,
+		Has: func(context.Context) (bool, error) {
+			if asked++; asked == 2 {
+				return true, errors.New("nobody knows")
+			}
+			return asked == 4, nil
+		},
+		Do: func(context.Context, *loop.Turn) error {
+			ran++
+			stop()
+			return nil
+		},
+	}})
+	if err != nil || asked != 4 || ran != 1 || !strings.Contains(log.String(), "nobody knows") {
+		t.Errorf("asked %d times and ran %d times: %v\n%s", asked, ran, err, log)
 	}
 }

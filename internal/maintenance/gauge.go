@@ -6,38 +6,32 @@ import (
 	"strings"
 	"time"
 
-	"github.com/scheduler-service/scheduler/internal/partition"
+	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
 
-// MakePartitions makes the partitions that are missing; a zero now means the
-// database's clock. It takes no lease: without partitions nothing is recorded,
-// and several processes that make them at once make each once.
-func (m *Maintainer) MakePartitions(ctx context.Context, now time.Time) error {
-	made, err := partition.Keep(ctx, m.store.queries(), max(1, m.c.PartitionsAhead), now)
-	if err != nil {
-		return err
-	}
-	if made > 0 {
-		m.c.Log.InfoContext(ctx, "partitions made", "count", made)
-	}
-	return nil
-}
-
 // Gauge takes the numbers about the whole service, those of the database from
-// whichever process counted them last. Without Redis the queue is what waits in
-// the database.
-func (m *Maintainer) Gauge(ctx context.Context) error {
-	found, err := m.store.gauge(ctx)
+// whichever process counted them last, and returns how many executions wait or run.
+// Without Redis the queue is what waits in the database.
+func (m *Maintainer) Gauge(ctx context.Context) (active int64, err error) {
+	found, others, err := m.store.gauge(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
+	m.c.Metrics.SetActiveJobs(others[fleet.GaugeActiveJobs])
+	m.c.Metrics.SetDeadLetters(others[fleet.GaugeDeadLetters])
+	m.c.Metrics.SetObjectives(others[fleet.GaugeFastBurn], others[fleet.GaugeSlowBurn], others[fleet.GaugeNoBudget])
 	for of, n := range found {
-		if of.state == oldestWait {
+		switch of.state {
+		case oldestWait:
 			m.c.Metrics.SetOldestWait(of.jobType, string(of.lane), time.Duration(n)*time.Millisecond)
-		} else {
+		case dueSoon:
+		default:
 			m.c.Metrics.SetBacklog(of.state, of.jobType, string(of.lane), n)
 		}
+	}
+	for jobType, n := range found.wantedSlots() {
+		m.c.Metrics.SetWantedSlots(jobType, n)
 	}
 	depths, err := m.c.Hints.Depth(ctx)
 	if err != nil {
@@ -49,7 +43,7 @@ func (m *Maintainer) Gauge(ctx context.Context) error {
 	for lane, n := range depths {
 		m.c.Metrics.SetQueueSize(string(lane), n)
 	}
-	return nil
+	return found.sum("", "running", "waiting", "delayed"), nil
 }
 
 // lanes are the classes of priority, as the queue has them.
@@ -58,6 +52,22 @@ var lanes = []queue.Lane{queue.High, queue.Normal, queue.Low}
 // oldestWait stands for a state in a stage whose number is how long the first
 // waiting execution has waited, in milliseconds.
 const oldestWait = "oldest"
+
+// dueSoon stands for a state in a stage whose number is how many jobs of all lanes are due
+// within a minute.
+const dueSoon = "due"
+
+// wantedSlots is how many slots a type's executions could use by the time that a new
+// worker takes them: what runs, what may start, and what becomes due.
+func (b backlog) wantedSlots() map[string]int64 {
+	wanted := map[string]int64{}
+	for of, n := range b {
+		if slices.Contains([]string{"running", "waiting", dueSoon}, of.state) {
+			wanted[of.jobType] += n
+		}
+	}
+	return wanted
+}
 
 // stage is a state of active executions of one type and lane: running, waiting
 // (they may start), or delayed (they may start later).

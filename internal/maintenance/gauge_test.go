@@ -22,7 +22,7 @@ func TestOneProcessCountsForAll(t *testing.T) {
 	counts := func() (n int) {
 		t.Helper()
 		for _, engine := range []*postgres.DB{first, second} {
-			if err := b.anotherMaintainer(func(c *maintenance.Config) { c.DB = engine }).Gauge(t.Context()); err != nil {
+			if _, err := b.anotherMaintainer(func(c *maintenance.Config) { c.DB = engine }).Gauge(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -32,13 +32,13 @@ func TestOneProcessCountsForAll(t *testing.T) {
 		t.Errorf("two processes counted %d times, want once", n)
 	}
 	gauges, err := fleet.NewStore(b.engine).Gauges(t.Context())
-	if err != nil || gauges[fleet.GaugeWaiting] != 1 || gauges["backlog:delayed:low:function"]+gauges["backlog:waiting:low:function"] != 1 {
-		t.Errorf("kept %v (%v), want one that waits for its time", gauges, err)
+	if err != nil || gauges.Values[fleet.GaugeWaiting] != 1 || gauges.Values["backlog:delayed:low:function"]+gauges.Values["backlog:waiting:low:function"] != 1 {
+		t.Errorf("kept %+v (%v), want one that waits for its time", gauges, err)
 	}
 	exec(t, b.database.AdminURL, "DELETE FROM active_executions")
 	exec(t, b.database.AdminURL, "UPDATE service_gauges SET taken_at = now() - interval '1 minute' WHERE name = 'counted'")
 	counts()
-	if gauges, err = fleet.NewStore(b.engine).Gauges(t.Context()); err != nil || gauges["backlog:delayed:low:function"]+gauges["backlog:waiting:low:function"] != 0 || gauges[fleet.GaugeWaiting] != 0 {
+	if gauges, err = fleet.NewStore(b.engine).Gauges(t.Context()); err != nil || gauges.Values["backlog:delayed:low:function"]+gauges.Values["backlog:waiting:low:function"] != 0 || gauges.Values[fleet.GaugeWaiting] != 0 {
 		t.Errorf("kept %v (%v) once nothing waits", gauges, err)
 	}
 	for _, test := range []struct {
@@ -53,5 +53,28 @@ func TestOneProcessCountsForAll(t *testing.T) {
 		if n := counts(); n != test.want {
 			t.Errorf("counted %d times %d s after a count that took %d ms, want %d", n, test.agoSeconds, test.tookMS, test.want)
 		}
+	}
+}
+
+// The slots that are wanted are those of what runs, what may start, and what is due
+// within a minute; what waits for its time wants none yet.
+func TestWantedSlots(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 4 {
+		b.create(t, nil)
+	}
+	exec(t, b.database.AdminURL, `UPDATE scheduled_jobs SET next_execution_at = now() + CASE n WHEN 1 THEN interval '-1 hour' WHEN 2 THEN interval '30 seconds' ELSE interval '2 minutes' END
+		FROM (SELECT id AS i, row_number() OVER () AS n FROM scheduled_jobs) o WHERE i = id`)
+	exec(t, b.database.AdminURL, "UPDATE scheduled_jobs SET status = 'paused' WHERE id IN (SELECT id FROM scheduled_jobs ORDER BY next_execution_at DESC LIMIT 1)")
+	if _, err := b.anotherMaintainer(nil).Gauge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	gauges, err := fleet.NewStore(b.engine).Gauges(t.Context())
+	if err != nil || gauges.Values["backlog:due:low:function"] != 2 {
+		t.Errorf("kept %+v (%v), want two that are due soon", gauges.Values, err)
+	}
+	if _, err := b.anotherMaintainer(nil).Gauge(t.Context()); err != nil { // reads what the first one kept
+		t.Fatal(err)
 	}
 }

@@ -2,6 +2,7 @@ package maintenance
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +16,9 @@ import (
 const (
 	// sampleSize is how many jobs one pass of ReconcileSchedules takes.
 	sampleSize = 100
+	// timesTogether is how many rows one statement is expected to count: those of twenty
+	// jobs that are due each second, or of all that are due each minute.
+	timesTogether = 72_000
 	// sampleSpan is how far it looks back, and sampleLag how far it stays behind
 	// now: what was due a moment ago may still be on its way.
 	sampleSpan = time.Hour
@@ -40,8 +44,28 @@ func (m *Maintainer) ReconcileSchedules(ctx context.Context, now time.Time, from
 	}
 	var report SchedulesReport
 	var found []difference
+	for some := range pieces(m.comparable(ctx, jobs)) {
+		differing, err := m.compare(ctx, some, &report)
+		if err != nil {
+			return report, err
+		}
+		found = append(found, differing...)
+	}
+	m.c.Metrics.Reconciled(report.Jobs, report.Differing)
+	return report, m.store.recordDifferences(ctx, now, found)
+}
+
+// comparison is a job whose rows can be counted.
+type comparison struct {
+	job      sampledJob
+	in       span
+	schedule *schedule.Schedule
+	times    int // scheduled times in the span
+}
+
+func (m *Maintainer) comparable(ctx context.Context, jobs []sampledJob) (all []comparison) {
 	for _, j := range jobs {
-		span, ok := j.settled()
+		in, ok := j.settled()
 		if !ok {
 			continue
 		}
@@ -51,33 +75,52 @@ func (m *Maintainer) ReconcileSchedules(ctx context.Context, now time.Time, from
 			m.c.Log.WarnContext(ctx, "a job's schedule cannot be read", "job_id", j.id, "tenant_id", j.tenant, "error", err)
 			continue
 		}
-		rows, err := m.countRows(ctx, j.id, s, span)
-		if err != nil {
-			return report, err
-		}
-		times := s.Between(span.from, span.to, 0).Count
-		report.Jobs, report.Times = report.Jobs+1, report.Times+times
-		if rows != times {
-			report.Differing++
-			m.c.Log.ErrorContext(ctx, "a job has more or fewer rows than scheduled times", "job_id", j.id, "tenant_id", j.tenant,
-				"from", span.from, "to", span.to, "scheduled", times, "rows", rows)
-		}
-		found = append(found, difference{job: j.id, rows: int64(rows - times)})
+		all = append(all, comparison{j, in, s, s.Between(in.from, in.to, 0).Count})
 	}
-	m.c.Metrics.Reconciled(report.Jobs, report.Differing)
-	return report, m.store.recordDifferences(ctx, now, found)
+	return all
 }
 
-// countRows counts the scheduled times in a span that have a row.
-func (m *Maintainer) countRows(ctx context.Context, job uuid.UUID, s *schedule.Schedule, in span) (int, error) {
-	rows, missed, err := m.store.countOutcomes(ctx, job, in)
+// pieces are comparisons that come to at most timesTogether rows, or are a single one.
+func pieces(all []comparison) iter.Seq[[]comparison] {
+	return func(yield func([]comparison) bool) {
+		for len(all) > 0 {
+			n, times := 1, all[0].times
+			for n < len(all) && times+all[n].times <= timesTogether {
+				times += all[n].times
+				n++
+			}
+			if !yield(all[:n]) {
+				return
+			}
+			all = all[n:]
+		}
+	}
+}
+
+// compare compares the scheduled times of some jobs with their rows.
+func (m *Maintainer) compare(ctx context.Context, some []comparison, report *SchedulesReport) (found []difference, err error) {
+	spans := map[uuid.UUID]span{}
+	for _, c := range some {
+		spans[c.job.id] = c.in
+	}
+	counted, missed, err := m.store.countOutcomes(ctx, spans)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	for _, r := range missed {
-		rows += s.Between(clock.Later(r.from.Add(-time.Microsecond), in.from), clock.Earlier(r.to, in.to), 0).Count
+	for _, c := range some {
+		rows := counted[c.job.id]
+		for _, r := range missed[c.job.id] {
+			rows += c.schedule.Between(clock.Later(r.from.Add(-time.Microsecond), c.in.from), clock.Earlier(r.to, c.in.to), 0).Count
+		}
+		report.Jobs, report.Times = report.Jobs+1, report.Times+c.times
+		if rows != c.times {
+			report.Differing++
+			m.c.Log.ErrorContext(ctx, "a job has more or fewer rows than scheduled times", "job_id", c.job.id, "tenant_id", c.job.tenant,
+				"from", c.in.from, "to", c.in.to, "scheduled", c.times, "rows", rows)
+		}
+		found = append(found, difference{job: c.job.id, rows: int64(rows - c.times)})
 	}
-	return rows, nil
+	return found, nil
 }
 
 func (m *Maintainer) scheduleOf(j sampledJob) (*schedule.Schedule, error) {

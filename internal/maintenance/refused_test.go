@@ -34,7 +34,7 @@ func TestRefusedRowStopsNoSweep(t *testing.T) {
 		exec(t, b.database.AdminURL, fmt.Sprintf(`WITH w AS (INSERT INTO workers (id, host, pid, slots, expires_at) VALUES (gen_random_uuid(), 'test', 1, 1, 'infinity') RETURNING id)
 			UPDATE active_executions SET status = 'running', attempt = 1, max_attempts = CASE WHEN job_id = '%s' THEN 1 ELSE 5 END, worker_id = w.id,
 				lease_token = gen_random_uuid(), attempt_started_at = now(), deadline_at = now() - interval '1 second', sweep_at = now() FROM w`, poison.ID))
-		exec(t, b.database.AdminURL, "UPDATE running_counts SET running = 5, running_by_type = jsonb_build_object('function', 5)")
+		exec(t, b.database.AdminURL, "UPDATE running_shards SET runs = runs + 5, runs_by_type = add_by_type(runs_by_type, array_fill('function'::text, ARRAY[5]), 1) WHERE shard = 3")
 		report, err := b.maintainer.Sweep(t.Context(), time.Time{})
 		if err != nil || report.Reclaimed != 5 || report.Parked != 1 || report.Ended != 0 {
 			t.Fatalf("%s: %+v, %v", code, report, err)
@@ -42,7 +42,7 @@ func TestRefusedRowStopsNoSweep(t *testing.T) {
 		if n := b.number(t, "SELECT count(*) FROM active_executions WHERE status = 'pending'"); n != 4 {
 			t.Errorf("%s: %d are reassigned", code, n)
 		}
-		if n := b.number(t, "SELECT sum(running + coalesce((running_by_type->>'function')::int, 0)) FROM running_counts"); n != 0 {
+		if n := b.number(t, "SELECT sum(running + coalesce((running_by_type->>'function')::int, 0)) FROM running_totals"); n != 0 {
 			t.Errorf("%s: %d still count as running", code, n)
 		}
 		e := b.rows(t, poison)[0]

@@ -29,7 +29,7 @@ func TestReconcileRunningCorrectsWrongCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close(t.Context())
-		if err := conn.QueryRow(t.Context(), "SELECT running FROM running_counts WHERE running = (running_by_type->>'function')::int").Scan(&n); err != nil {
+		if err := conn.QueryRow(t.Context(), "SELECT running FROM running_totals WHERE running = (running_by_type->>'function')::int").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n

@@ -92,7 +92,7 @@ func (b *bundle) anotherMaintainer(edit func(*maintenance.Config)) *maintenance.
 
 func (b *bundle) anotherPromoter() *promoter.Promoter {
 	return promoter.New(promoter.Config{
-		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: 100,
+		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: func() int { return 100 },
 	})
 }
 

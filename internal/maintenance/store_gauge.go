@@ -17,23 +17,33 @@ import (
 // all processes together spend at most a hundredth of a core on counting.
 const gaugeRest = 100
 
+const (
+	// soon is for how long a new worker is made ahead: about what one takes to start.
+	soon = time.Minute
+	// dueMost bounds the jobs that are counted; as many are due at once in no fleet that
+	// follows the number.
+	dueMost = 100_000
+)
+
 // gauge counts the backlog if nobody did for a while, and keeps it where every
-// process may read it; otherwise it reads what was counted last.
-func (s *store) gauge(ctx context.Context) (backlog, error) {
+// process may read it; otherwise it reads what was counted last. others are the gauges that
+// other passes keep.
+func (s *store) gauge(ctx context.Context) (found backlog, others map[string]int64, err error) {
 	q := s.queries()
 	kept, err := fleet.NewStore(s.db).Gauges(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	rest := max(gaugeEvery-gaugeEvery/5, gaugeRest*time.Duration(kept[fleet.GaugeCounted])*time.Millisecond)
+	rest := max(gaugeEvery-gaugeEvery/5, gaugeRest*time.Duration(kept.Values[fleet.GaugeCounted])*time.Millisecond)
 	turns, err := q.TakeGaugeTurn(ctx, db.TakeGaugeTurnParams{Name: fleet.GaugeCounted, Seconds: rest.Seconds()})
 	if err != nil {
-		return nil, fmt.Errorf("ask for the turn to count: %w", postgres.Fault(err))
+		return nil, nil, fmt.Errorf("ask for the turn to count: %w", postgres.Fault(err))
 	}
 	if turns == 1 {
-		return countActive(ctx, q, backlogOf(kept))
+		found, err = countActive(ctx, q, backlogOf(kept.Values))
+		return found, kept.Values, err
 	}
-	return backlogOf(kept), nil
+	return backlogOf(kept.Values), kept.Values, nil
 }
 
 // oldSnapshot is who keeps PostgreSQL from removing dead rows.
@@ -74,6 +84,13 @@ func countActive(ctx context.Context, q *db.Queries, before backlog) (backlog, e
 		found.add(stage{"delayed", c.JobType, lane}, c.Delayed)
 		oldest := stage{oldestWait, c.JobType, lane}
 		found[oldest] = max(found[oldest], c.OldestMs)
+	}
+	due, err := q.CountDueSoon(ctx, db.CountDueSoonParams{Seconds: soon.Seconds(), Most: dueMost})
+	if err != nil {
+		return nil, fmt.Errorf("count the jobs that are due soon: %w", postgres.Fault(err))
+	}
+	for _, d := range due {
+		found.add(stage{dueSoon, d.JobType, queue.Low}, d.Jobs)
 	}
 	p := db.SetGaugesParams{Names: []string{fleet.GaugeCounted}, Values: []int64{took.Milliseconds()}}
 	keep := func(name string, value int64) { p.Names, p.Values = append(p.Names, name), append(p.Values, value) }

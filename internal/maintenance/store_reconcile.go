@@ -57,23 +57,29 @@ func sampled(r *db.ListJobsToAuditRow) sampledJob {
 	return j
 }
 
-// countOutcomes counts the rows of single scheduled times in a span, and lists
-// the ranges of missed ones that reach into it.
-func (s *store) countOutcomes(ctx context.Context, id uuid.UUID, in span) (rows int, missed []span, err error) {
-	n, err := s.queries().CountOutcomesOfJob(ctx, db.CountOutcomesOfJobParams{JobID: id, FromAt: in.from, ToAt: in.to})
-	if err != nil {
-		return 0, nil, fmt.Errorf("count a job's rows: %w", postgres.Fault(err))
+// countOutcomes counts, for some jobs, the rows of single scheduled times in the span
+// of each, and lists the ranges of missed ones that reach into it.
+func (s *store) countOutcomes(ctx context.Context, of map[uuid.UUID]span) (rows map[uuid.UUID]int, missed map[uuid.UUID][]span, err error) {
+	var p db.CountOutcomesOfJobsParams
+	for id, in := range of {
+		p.Ids, p.Froms, p.Tos = append(p.Ids, id), append(p.Froms, in.from), append(p.Tos, in.to)
 	}
-	ranges, err := s.queries().ListMissedRangesOfJob(ctx, db.ListMissedRangesOfJobParams{
-		JobID: id, FromAt: in.from, ToAt: in.to, Since: in.from.AddDate(-1, 0, 0),
-	})
+	counted, err := s.queries().CountOutcomesOfJobs(ctx, p)
 	if err != nil {
-		return 0, nil, fmt.Errorf("list a job's missed ranges: %w", postgres.Fault(err))
+		return nil, nil, fmt.Errorf("count the rows of jobs: %w", postgres.Fault(err))
+	}
+	ranges, err := s.queries().ListMissedRangesOfJobs(ctx, db.ListMissedRangesOfJobsParams(p))
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the missed ranges of jobs: %w", postgres.Fault(err))
+	}
+	rows, missed = make(map[uuid.UUID]int, len(counted)), map[uuid.UUID][]span{}
+	for _, c := range counted {
+		rows[c.JobID] = int(c.Rows)
 	}
 	for _, r := range ranges {
-		missed = append(missed, span{from: r.ScheduledAt.UTC(), to: r.MissedUntil.UTC()})
+		missed[r.JobID] = append(missed[r.JobID], span{from: r.ScheduledAt.UTC(), to: r.MissedUntil.UTC()})
 	}
-	return int(n), missed, nil
+	return rows, missed, nil
 }
 
 func (s *store) recordDifferences(ctx context.Context, now time.Time, found []difference) error {

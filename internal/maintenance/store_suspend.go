@@ -39,8 +39,8 @@ func (s *store) tenantsToPurge(ctx context.Context) ([]uuid.UUID, error) {
 func (s *store) purge(ctx context.Context, tenant uuid.UUID) (tenants int, more bool, err error) {
 	q := s.queries()
 	for _, purge := range []func(context.Context, uuid.UUID) (int64, error){
-		q.PurgeHistory, q.PurgeRollups, q.PurgeJobs, q.PurgeIdempotencyKeys, q.PurgeCalendars, q.PurgeSecrets, q.PurgeApiKeys, q.PurgeExecutionDays,
-		q.PurgeJobCounts,
+		q.PurgeHistory, q.PurgeOutput, q.PurgeProgress, q.PurgeRollups, q.PurgeJobs, q.PurgeIdempotencyKeys, q.PurgeCalendars, q.PurgeSecrets, q.PurgeFunctions, q.PurgeRemoteFunctions, q.PurgeApiKeys, q.PurgeExecutionDays,
+		q.PurgeJobCounts, q.PurgeNotifications, q.PurgeDeliveries, q.PurgeJobFailures, q.PurgeJobDurations, q.PurgeDeadLetters, q.PurgeDeadLetterReplays, q.PurgeObjectiveCounts, q.PurgeObjectives,
 	} {
 		n, err := purge(ctx, tenant)
 		if err != nil {

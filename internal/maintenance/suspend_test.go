@@ -92,7 +92,7 @@ func TestADeletedTenant(t *testing.T) {
 	b.who = other
 	theirs := b.create(t, nil)
 	b.who = spared
-	if _, err := tenants.Delete(t.Context(), b.who.TenantID); err != nil {
+	if _, err := tenants.Delete(t.Context(), b.who.TenantID, 0); err != nil {
 		t.Fatal(err)
 	}
 	if paused, _, cancelled, purged := b.suspend(t); paused != 1 || cancelled != 2 || purged != 0 {
@@ -105,7 +105,7 @@ func TestADeletedTenant(t *testing.T) {
 	// A request that was admitted before the deletion ends after it.
 	late := b.create(t, nil)
 	b.backdate(t, time.Minute)
-	if _, err := tenants.Delete(t.Context(), b.who.TenantID); err != nil { // again: it puts nothing off
+	if _, err := tenants.Delete(t.Context(), b.who.TenantID, 0); err != nil { // again: it puts nothing off
 		t.Fatal(err)
 	}
 	if paused, _, _, purged := b.suspend(t); paused != 1 || purged != 1 {
@@ -114,7 +114,7 @@ func TestADeletedTenant(t *testing.T) {
 	if _, err := b.jobs.Get(t.Context(), b.who, late.ID); err == nil {
 		t.Error("a job that was created late is left")
 	}
-	for _, table := range []string{"scheduled_jobs", "job_versions", "active_executions", "job_executions", "outcome_rollups", "execution_days", "calendars", "api_keys", "secrets", "job_counts"} {
+	for _, table := range []string{"scheduled_jobs", "job_versions", "active_executions", "job_executions", "outcome_rollups", "execution_days", "calendars", "api_keys", "secrets", "functions", "function_versions", "function_modules", "job_counts"} {
 		if n := b.number(t, "SELECT count(*) FROM "+table+" WHERE tenant_id = $1", b.who.TenantID); n != 0 {
 			t.Errorf("%s has %d rows of the deleted tenant", table, n)
 		}

@@ -35,9 +35,11 @@ type SweepReport struct {
 // step skips none of the others. Every statement skips locked rows and is a no-op the
 // second time, so any number of processes may sweep at once.
 func (m *Maintainer) Sweep(ctx context.Context, now time.Time) (report SweepReport, err error) {
-	return report, errors.Join(
-		m.bury(ctx, now, &report), m.reassign(ctx, now, &report), m.poolLate(ctx, now, &report), m.settleParked(ctx, now, &report),
-	)
+	err = errors.Join(m.bury(ctx, now, &report), m.reassign(ctx, now, &report), m.poolLate(ctx, now, &report), m.settleParked(ctx, now, &report))
+	if report.Pooled > 0 {
+		m.c.CallWorkers(ctx)
+	}
+	return report, err
 }
 
 func (m *Maintainer) bury(ctx context.Context, now time.Time, report *SweepReport) error {
@@ -166,6 +168,7 @@ func (m *Maintainer) reassigned(ctx context.Context, now time.Time, rows []dispa
 		if r.Verdict != "parked" {
 			report.Ended++
 			m.c.Metrics.ExecutionFinished(r.JobType, r.Verdict, 0)
+			m.c.Finished(r.Tenant, r.ID)
 		}
 	}
 	report.Reclaimed += len(rows)

@@ -77,7 +77,7 @@ func TestCancelledRunOfADeadWorkerEnds(t *testing.T) {
 	due := *j.NextExecutionAt
 	b.pass(t, due)
 	b.claimBy(t, execution.ScheduledID(j.ID, due).String(), due.Add(time.Second), due.Add(time.Hour))
-	if err := b.jobs.Delete(t.Context(), b.who, j.ID, ""); err != nil {
+	if err := b.jobs.Delete(t.Context(), b.who, j.ID, "", 0); err != nil {
 		t.Fatal(err)
 	}
 	b.sweep(t, due.Add(5*time.Second))

@@ -34,7 +34,7 @@ func (m *Maintainer) CountWaiting(ctx context.Context) (all bool, err error) {
 	c := &m.counting
 	for began := clock.Start(); began.Elapsed() < countBudget; {
 		mark := clock.Start()
-		if c.after, err = m.store.countWaiting(ctx, *c, m.c.Backlog); err != nil {
+		if c.after, err = m.store.countWaiting(ctx, *c, m.c.Backlog()); err != nil {
 			c.tenants = max(1, c.tenants/2)
 			return false, err
 		}

@@ -65,17 +65,25 @@ func overtaken(err error) bool {
 func makeLogin(ctx context.Context, conn *pgx.Conn, app *pgx.ConnConfig) error {
 	var statement string
 	// Role names and passwords are no parameters of DDL: the server quotes them.
-	err := conn.QueryRow(ctx, `SELECT CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = $1) THEN '' ELSE
-		format('CREATE ROLE %I LOGIN NOSUPERUSER NOBYPASSRLS PASSWORD %L;', $1::text, nullif($2::text, '')) END
-		|| format('GRANT scheduler_api, scheduler_engine TO %I', $1::text)`, app.User, app.Password).Scan(&statement)
+	// An owner who may not create roles gives a login that an administrator made.
+	err := conn.QueryRow(ctx, `SELECT CASE WHEN r.oid IS NULL THEN
+		format('CREATE ROLE %I LOGIN NOSUPERUSER NOBYPASSRLS PASSWORD %L;', l.name, nullif($2::text, '')) ELSE '' END
+		|| CASE WHEN pg_has_role(r.oid, 'scheduler_api', 'MEMBER') AND pg_has_role(r.oid, 'scheduler_engine', 'MEMBER') THEN '' ELSE
+		format('GRANT scheduler_api, scheduler_engine TO %I', l.name) END
+		FROM (SELECT $1::text AS name) l LEFT JOIN pg_roles r ON r.rolname = l.name`, app.User, app.Password).Scan(&statement)
 	if err != nil {
 		return fmt.Errorf("prepare the login role: %w", err)
 	}
-	if app.User == conn.Config().User {
+	if app.User == conn.Config().User || statement == "" {
 		return nil // the check of each process at its start says what is wrong with that
 	}
 	if _, err := conn.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
-		return fmt.Errorf("grant the processes' roles to %q: %w", app.User, err)
+		return fmt.Errorf("give %q the processes' roles (an administrator can: %s): %w", app.User, grant(app.User), err)
 	}
 	return nil
+}
+
+// grant is what an administrator can do for an owner who may not.
+func grant(login string) string {
+	return "GRANT scheduler_api, scheduler_engine TO " + pgx.Identifier{login}.Sanitize()
 }

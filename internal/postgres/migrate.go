@@ -40,6 +40,9 @@ const (
 // is undone and repeated, so that it never holds up the processes that work on
 // the same tables.
 func Migrate(ctx context.Context, ownerURL string, log *slog.Logger) (applied int, err error) {
+	if err := checkOwner(ctx, ownerURL); err != nil {
+		return 0, err
+	}
 	version, err := installedVersion(ctx, ownerURL)
 	if err != nil {
 		return 0, err

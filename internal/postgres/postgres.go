@@ -39,6 +39,9 @@ type Config struct {
 	Role     Role
 	Name     string // application_name, for the operator
 	MaxConns int    // 1 and more
+	// Pooled says that a pooler lends connections for one transaction each
+	// (DATABASE_POOL_MODE=transaction). A session is then what its login makes of it.
+	Pooled bool
 	// PerTenant is how many connections the transactions of one tenant may hold
 	// at once; zero: any number, and no turns.
 	PerTenant int
@@ -48,6 +51,8 @@ type Config struct {
 	// RoundTrip is told of each round trip, by the name of its statement, in
 	// Tracer's place; nil: nobody is.
 	RoundTrip func(statement string)
+	// Spans makes a span of each round trip that belongs to a trace; with RoundTrip.
+	Spans bool
 }
 
 // DB is a pool whose connections act as one role.
@@ -60,6 +65,10 @@ type DB struct {
 // out by tenant: health checks find one at once.
 const reserved = 2
 
+// pingAfter is how long a connection of the engine may be idle before it is asked whether it
+// lives.
+const pingAfter = 10 * time.Second
+
 // Open makes a pool and checks that it can serve: the database answers, and
 // the role is not one that row-level security does not bind.
 func Open(ctx context.Context, c Config) (*DB, error) {
@@ -71,12 +80,23 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	pc.MaxConnLifetime = time.Hour
 	pc.MaxConnLifetimeJitter = 10 * time.Minute
 	pc.ConnConfig.ConnectTimeout = 5 * time.Second
+	if c.Role == Engine {
+		// The driver asks a connection that was idle for a second whether it lives. That
+		// would double the statements of an idle installation, and a pass or heartbeat that
+		// meets a dead one is repeated.
+		pc.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
+	}
 	if pc.ConnConfig.Tracer = c.Tracer; c.RoundTrip != nil {
-		pc.ConnConfig.Tracer = trips{c.RoundTrip}
+		pc.ConnConfig.Tracer = trips{c.RoundTrip, c.Spans}
 	}
 	pc.ConnConfig.RuntimeParams["application_name"] = c.Name
-	pc.ConnConfig.AfterConnect = c.settle
-	pc.BeforeConnect = withoutCancel
+	if c.Pooled {
+		// A prepared statement has a name in one session, and the next transaction has another.
+		pc.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	} else {
+		pc.ConnConfig.AfterConnect = c.settle
+	}
+	pc.BeforeConnect, pc.AfterConnect = withoutCancel, plainJSON
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("open the database pool: %w", err)
@@ -88,7 +108,14 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 			Message: "a tenant may hold %d connections to the database at once in each API process (TENANT_MAX_CONNECTIONS, which the operator sets)",
 		})
 	}
-	if err := db.checkRole(ctx, c.Role); err != nil {
+	if c.Pooled {
+		err = db.checkLogin(ctx, c)
+	}
+	if err = errors.Join(err, db.checkRole(ctx, c.Role)); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	if err := db.checkServer(ctx); err != nil {
 		pool.Close()
 		return nil, err
 	}
@@ -105,6 +132,9 @@ func (d *DB) checkRole(ctx context.Context, role Role) error {
 		(SELECT bool_or(rolsuper OR rolbypassrls) FROM pg_roles WHERE rolname IN (session_user, current_user))
 		OR pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = to_regclass('public.scheduled_jobs')), 'MEMBER')`).
 		Scan(&session, &acts, &nullable{&loose})
+	if unfit := noMember(err, d.pool.Config().ConnConfig.User, role); unfit != nil {
+		return unfit
+	}
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", Fault(err))
 	}
@@ -112,7 +142,7 @@ func (d *DB) checkRole(ctx context.Context, role Role) error {
 		return fmt.Errorf("DATABASE_URL logs in as %q, which is a superuser, bypasses row-level security or owns the tables: give the processes a role of their own (see docs/run/databases.md, \"Database roles\")", session)
 	}
 	if acts != string(role) {
-		return fmt.Errorf("the session acts as %q and not as %s, which it was set to: let the pooler keep sessions (PgBouncer: pool_mode = session), or connect to PostgreSQL itself", acts, role)
+		return fmt.Errorf("the session acts as %q and not as %s, which it was set to: let the pooler keep sessions (PgBouncer: pool_mode = session), set DATABASE_POOL_MODE=transaction, or connect to PostgreSQL itself", acts, role)
 	}
 	return nil
 }
@@ -142,6 +172,7 @@ type Tx struct {
 	At time.Time
 
 	conn      *pgxpool.Conn
+	through   db.DBTX // that its queries go through
 	committed bool
 	cut       bool       // see Cut
 	opening   *pgx.Batch // what begins it, until that is sent
@@ -150,11 +181,15 @@ type Tx struct {
 // opened reads the answers to what began the transaction; an error of them is
 // what closing the results answers, too.
 func (tx *Tx) opened(results pgx.BatchResults, o opening) pgx.BatchResults {
-	var set string
-	for range o.statements() {
+	if o.begin() != "" {
 		_, _ = results.Exec()
 	}
-	_ = results.QueryRow().Scan(&tx.At, &set, &set, &set)
+	var set string
+	into := []any{&tx.At}
+	for range o.settings() {
+		into = append(into, &set)
+	}
+	_ = results.QueryRow().Scan(into...)
 	tx.At, tx.opening = tx.At.UTC(), nil
 	return results
 }
@@ -188,13 +223,25 @@ func (d *DB) InTenant(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) err
 	return d.inTx(ctx, opening{tenant: tenant.String()}, fn)
 }
 
+// InTenantLed is InTenant without a round trip for the beginning, see InTxLed. Tx.At
+// is known once the first statement was answered.
+func (d *DB) InTenantLed(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{tenant: tenant.String(), led: true}, fn)
+}
+
+// InTenantEach runs fn with statements that read the tenant's rows, each in a
+// transaction of its own, which is one round trip: for what needs no common time.
+func (d *DB) InTenantEach(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{tenant: tenant.String(), each: true}, fn)
+}
+
 // InSnapshot is InTenant for reports and lists: all statements see the tenant's
 // rows as of one time and may write nothing. Each is planned for its own
 // parameters: a plan that is kept for all of them suits neither a job nor a tenant,
 // neither an hour nor a month, and locks every partition, whatever the parameters
-// say.
+// say. The beginning travels with the first statement, see InTxLed.
 func (d *DB) InSnapshot(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
-	return d.inTx(ctx, opening{tenant: tenant.String(), report: true}, fn)
+	return d.inTx(ctx, opening{tenant: tenant.String(), led: true, report: true, plans: "force_custom_plan"}, fn)
 }
 
 // InList is InSnapshot for lists: what has to come in an order comes by an index
@@ -202,7 +249,14 @@ func (d *DB) InSnapshot(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) e
 // planner expects fewer rows of a tenant than there are, because the policies ask
 // for the tenant once more, and would rather read and sort them all.
 func (d *DB) InList(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
-	return d.inTx(ctx, opening{tenant: tenant.String(), report: true, list: true}, fn)
+	return d.inTx(ctx, opening{tenant: tenant.String(), led: true, report: true, plans: "force_custom_plan", unsorted: true}, fn)
+}
+
+// InNewest is InList for the first page of a list without filters. Its statement has
+// one plan for all tenants, which is kept: planning takes longer than reading such a
+// page. Of a partitioned table see PagedSince.
+func (d *DB) InNewest(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{tenant: tenant.String(), led: true, report: true, plans: "force_generic_plan", unsorted: true}, fn)
 }
 
 // AcrossTenants runs fn in one transaction that may read the list of tenants,
@@ -214,20 +268,60 @@ func (d *DB) AcrossTenants(ctx context.Context, fn func(tx *Tx) error) error {
 // opening is how a transaction begins.
 type opening struct {
 	tenant, platform string // the settings of the policies
+	call             string // see WithCall
 	report           bool   // see InSnapshot
-	list             bool   // see InList
+	plans            string // plan_cache_mode; empty: that of the server
+	unsorted         bool   // see InList
 	led              bool   // see InTxLed
+	each             bool   // see InTenantEach
 }
 
-func (o opening) statements() []string {
-	if !o.report {
-		return []string{"BEGIN"}
+// begin is the statement that begins the transaction; empty where the round trip is
+// the transaction.
+func (o opening) begin() string {
+	switch {
+	case o.each:
+		return ""
+	case o.report:
+		return "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 	}
-	begin := []string{"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "SET LOCAL plan_cache_mode = force_custom_plan"}
-	if o.list {
-		begin = append(begin, "SET LOCAL enable_sort = off")
+	return "BEGIN"
+}
+
+// setting is one for the rest of a transaction.
+type setting struct{ name, value string }
+
+// settings are those of the transaction. One that reads changes nothing that anybody
+// would have to be recorded for.
+func (o opening) settings() []setting {
+	all := []setting{{"app.tenant_id", o.tenant}}
+	if !o.each && !o.report {
+		all = append(all, setting{"app.platform", o.platform}, setting{"app.call", o.call})
 	}
-	return begin
+	if o.plans != "" {
+		all = append(all, setting{"plan_cache_mode", o.plans})
+	}
+	if o.unsorted {
+		all = append(all, setting{"enable_sort", "off"})
+	}
+	return all
+}
+
+// batch is everything that is sent ahead of the first statement.
+func (o opening) batch() *pgx.Batch {
+	b := &pgx.Batch{}
+	if begin := o.begin(); begin != "" {
+		b.Queue(begin)
+	}
+	var text strings.Builder
+	text.WriteString("SELECT now()")
+	var values []any
+	for i, s := range o.settings() {
+		fmt.Fprintf(&text, ", set_config('%s', $%d, true)", s.name, i+1)
+		values = append(values, s.value)
+	}
+	b.Queue(text.String(), values...)
+	return b
 }
 
 // inTx opens the transaction and names the tenant in one round trip. An error
@@ -241,35 +335,34 @@ func (d *DB) inTx(ctx context.Context, o opening, fn func(tx *Tx) error) error {
 		}
 		defer give()
 	}
-	conn, err := d.pool.Acquire(ctx)
+	conn, err := d.poolOf(o.tenant).Acquire(ctx)
 	if err != nil {
 		return Fault(err)
 	}
 	// A connection that comes back inside a transaction is closed by the
 	// pool: that is the roll-back when fn panics or the connection is lost.
 	defer conn.Release()
-	tx := &Tx{conn: conn, opening: &pgx.Batch{}}
-	for _, statement := range o.statements() {
-		tx.opening.Queue(statement)
+	o.call, _ = ctx.Value(callKey{}).(string)
+	tx := &Tx{conn: conn, through: conn, opening: o.batch()}
+	if o.led || o.each {
+		tx.through = leader{tx, o}
+	} else if err := tx.opened(conn.SendBatch(ctx, tx.opening), o).Close(); err != nil {
+		return Fault(err)
 	}
-	call, _ := ctx.Value(callKey{}).(string)
-	tx.opening.Queue(`SELECT now(), set_config('app.tenant_id', $1, true), set_config('app.platform', $2, true), set_config('app.call', $3, true)`,
-		o.tenant, o.platform, call)
-	if o.led {
-		tx.Queries = db.New(leader{tx})
-	} else {
-		tx.Queries = db.New(conn)
-		if err := tx.opened(conn.SendBatch(ctx, tx.opening), o).Close(); err != nil {
-			return Fault(err)
-		}
+	tx.Queries = db.New(tx.through)
+	if o.each {
+		return Fault(fn(tx))
 	}
 	if err := fn(tx); err != nil {
+		if tx.opening != nil { // nothing began
+			return Fault(err)
+		}
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, _ = conn.Exec(undo, "ROLLBACK") // fn's error is the one that tells
 		return Fault(err)
 	}
-	if tx.committed {
+	if tx.committed || tx.opening != nil { // or never begun
 		return nil
 	}
 	tag, err := conn.Exec(ctx, "COMMIT")
@@ -281,6 +374,11 @@ func (d *DB) inTx(ctx context.Context, o opening, fn func(tx *Tx) error) error {
 	}
 	return nil
 }
+
+// poolOf is the pool in which a tenant's transactions run, whose text is empty for those of no
+// one tenant. There is one cell, so it is always the same; with several this is the only place
+// that chooses (docs/run/scale.md).
+func (d *DB) poolOf(string) *pgxpool.Pool { return d.pool }
 
 // Ping asks the database for an answer.
 func (d *DB) Ping(ctx context.Context) error { return Fault(d.pool.Ping(ctx)) }

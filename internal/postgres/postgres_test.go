@@ -199,23 +199,66 @@ func TestASnapshotIsOfOneTime(t *testing.T) {
 		return fault.KindOf(postgres.Fault(err))
 	}
 	err := d.InSnapshot(t.Context(), tenant, func(tx *postgres.Tx) error {
+		if look(tx) != fault.NotFound {
+			t.Error("it is there already")
+		}
 		if err := d.InTenant(t.Context(), tenant, insert); err != nil {
 			t.Errorf("beside it: %v", err)
 		}
 		if look(tx) != fault.NotFound {
-			t.Error("what was committed after its beginning is seen")
+			t.Error("what was committed after its first statement is seen")
 		}
 		return nil
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	if err := d.InSnapshot(t.Context(), tenant, insert); err == nil {
+	if err := d.InSnapshot(t.Context(), tenant, func(tx *postgres.Tx) error { look(tx); return insert(tx) }); err == nil {
 		t.Error("a report wrote")
 	}
 	if err := d.InSnapshot(t.Context(), tenant, func(tx *postgres.Tx) error {
 		if look(tx) == fault.NotFound {
 			t.Error("the next one does not see it")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Each statement sees what was committed before it, of the tenant alone, and none writes.
+func TestStatementsThatAreTransactions(t *testing.T) {
+	t.Parallel()
+	d := open(t, pgtest.New(t))
+	tenant, other := uuid.New(), uuid.New()
+	insert := func(id uuid.UUID) func(tx *postgres.Tx) error {
+		return func(tx *postgres.Tx) error {
+			return tx.InsertTenant(t.Context(), db.InsertTenantParams{TenantID: id, Name: "x"})
+		}
+	}
+	if err := d.InTenant(t.Context(), other, insert(other)); err != nil {
+		t.Fatal(err)
+	}
+	err := d.InTenantEach(t.Context(), tenant, func(tx *postgres.Tx) error {
+		if _, err := tx.GetTenantStatus(t.Context(), other); fault.KindOf(postgres.Fault(err)) != fault.NotFound {
+			t.Errorf("the other tenant: %v", err)
+		}
+		if err := d.InTenant(t.Context(), tenant, insert(tenant)); err != nil {
+			t.Errorf("beside it: %v", err)
+		}
+		_, err := tx.GetTenantStatus(t.Context(), tenant)
+		return err
+	})
+	if err != nil {
+		t.Errorf("a statement after one that found nothing: %v", err)
+	}
+	if err := d.InTenantEach(t.Context(), tenant, insert(tenant)); err == nil {
+		t.Error("a write went through")
+	}
+	if err := d.InTenant(t.Context(), other, func(tx *postgres.Tx) error {
+		_, err := tx.GetTenantStatus(t.Context(), tenant)
+		if fault.KindOf(postgres.Fault(err)) != fault.NotFound {
+			t.Errorf("the tenant is seen by the next transaction of the connection: %v", err)
 		}
 		return nil
 	}); err != nil {

@@ -265,15 +265,19 @@ func TestTheEnginesRoleCannotChangeTheHistory(t *testing.T) {
 // unrecorded are the tables that the API's role writes and whose changes are
 // not in the audit log, each with the reason.
 var unrecorded = map[string]string{
-	"idempotency_keys":  "remembered answers, written with the change itself",
-	"job_versions":      "written with the job, whose entry says so",
-	"job_credentials":   "written with the job, and sealed",
-	"job_executions":    "written when a waiting run is cancelled, whose entry says so",
-	"running_counts":    "a counter, made with the tenant",
-	"execution_days":    "a counter, written with the run",
-	"scheduler_locks":   "the health check takes a lease",
-	"execution_retries": "written with the new execution, whose entry says so",
-	"cancellations":     "what is left of a change that is recorded with its job or tenant",
+	"idempotency_keys":     "remembered answers, written with the change itself",
+	"job_versions":         "written with the job, whose entry says so",
+	"job_credentials":      "written with the job, and sealed",
+	"job_executions":       "written when a waiting run is cancelled, whose entry says so",
+	"running_counts":       "a counter, made with the tenant",
+	"execution_days":       "a counter, written with the run",
+	"scheduler_locks":      "the health check takes a lease",
+	"execution_retries":    "written with the new execution, whose entry says so",
+	"function_versions":    "written with the function, whose entry says version and digest",
+	"function_modules":     "written with the function",
+	"notification_secrets": "written with the notification, whose entry says so, and sealed",
+	"dead_letters":         "removed by a retry, whose entry says so, or discarded, which a row of dead_letter_discards records",
+	"cancellations":        "what is left of a change that is recorded with its job or tenant",
 }
 
 // Over the catalogue, so that nobody adds a table whose changes nobody sees.

@@ -14,6 +14,7 @@ type serverSettings struct {
 	maxConnections, reserved, connected            int
 	maxPrepared, maxLocks                          int // of max_locks_per_transaction
 	partitions, indexes                            int // of job_executions
+	standby, mayCreateRoles                        bool
 }
 
 func (d *DB) serverSettings(ctx context.Context) (s serverSettings, err error) {
@@ -24,9 +25,11 @@ func (d *DB) serverSettings(ctx context.Context) (s serverSettings, err error) {
 		(SELECT sum(pg_stat_get_db_numbackends(oid)) FROM pg_database)::int,
 		current_setting('max_prepared_transactions')::int, current_setting('max_locks_per_transaction')::int,
 		(SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass('public.job_executions')),
-		(SELECT count(*) FROM pg_index WHERE indrelid = to_regclass('public.job_executions'))`).
+		(SELECT count(*) FROM pg_index WHERE indrelid = to_regclass('public.job_executions')),
+		pg_is_in_recovery(), (SELECT rolcreaterole FROM pg_roles WHERE rolname = session_user)`).
 		Scan(&s.fsync, &s.fullPageWrites, &s.autovacuum, &s.trackCounts, &s.synchronousCommit, &s.naptime,
-			&s.maxConnections, &s.reserved, &s.connected, &s.maxPrepared, &s.maxLocks, &s.partitions, &s.indexes)
+			&s.maxConnections, &s.reserved, &s.connected, &s.maxPrepared, &s.maxLocks, &s.partitions, &s.indexes,
+			&s.standby, &s.mayCreateRoles)
 	return s, err
 }
 
@@ -53,6 +56,8 @@ func (s serverSettings) advice(conns int) []string {
 			advice = append(advice, fmt.Sprintf(format, args...))
 		}
 	}
+	unless(!s.standby, "the server is a standby and takes no writes: DATABASE_URL should name the primary (target_session_attrs=read-write)")
+	unless(!s.mayCreateRoles, "the login of DATABASE_URL may create roles and should not (ALTER ROLE … NOCREATEROLE): who reads its password can give himself more")
 	unless(s.fsync, "fsync is off and must be on: a crash of the database's machine damages everything that is stored")
 	unless(s.fullPageWrites, "full_page_writes is off and must be on: a crash of the database's machine damages pages that were being written")
 	unless(s.synchronousCommit != "off", "synchronous_commit is off and must be on or stricter: a crash of the database loses jobs and outcomes that were acknowledged")
@@ -69,4 +74,14 @@ func (s serverSettings) advice(conns int) []string {
 		"max_locks_per_transaction is %d and should be %d: a query over all %d months of job_executions takes %d locks and this process makes up to %d at once, for which the server is sure to have %d; a query without a lock fails",
 		s.maxLocks, each*conns/sessions+1, s.partitions, each, conns, s.maxLocks*sessions)
 	return advice
+}
+
+// sessionSetting is what a session has, in the setting's unit.
+func (d *DB) sessionSetting(ctx context.Context, name string) (value string, err error) {
+	// pg_settings does not have the role.
+	err = d.pool.QueryRow(ctx, `SELECT coalesce((SELECT setting FROM pg_settings WHERE name = $1), current_setting($1))`, name).Scan(&value)
+	if err != nil {
+		return "", fmt.Errorf("read a setting of the session: %w", Fault(err))
+	}
+	return value, nil
 }

@@ -2,15 +2,22 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // settleWithin bounds how long a new connection takes to be set up.
 const settleWithin = 5 * time.Second
+
+// setting of a session, beside its role.
+type sessionSetting struct{ name, value string }
 
 // settle sets a new connection up, by one statement: a pooler refuses most
 // settings as start-up parameters, and those of a role or a database would not
@@ -18,29 +25,70 @@ const settleWithin = 5 * time.Second
 func (c Config) settle(ctx context.Context, conn *pgconn.PgConn) error {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
-	_, err := conn.Exec(ctx, strings.Join(c.session(), ";")).ReadAll()
+	statements := []string{"SET role = " + string(c.Role)}
+	for _, s := range c.session() {
+		statements = append(statements, fmt.Sprintf("SET %s = '%s'", s.name, s.value))
+	}
+	_, err := conn.Exec(ctx, strings.Join(statements, ";")).ReadAll()
 	return err
 }
 
+// checkLogin refuses a login that does not give its sessions what they need: behind a pooler
+// that lends connections for one transaction no process sets its own, and each transaction
+// finds what the login has.
+func (d *DB) checkLogin(ctx context.Context, c Config) error {
+	login, missing := pgx.Identifier{d.pool.Config().ConnConfig.User}.Sanitize(), []string{}
+	need := append([]sessionSetting{{"role", string(c.Role)}}, c.session()...)
+	for _, s := range need {
+		is, err := d.sessionSetting(ctx, s.name)
+		if err != nil {
+			return err
+		}
+		if is != s.value {
+			missing = append(missing, fmt.Sprintf("ALTER ROLE %s SET %s = '%s'", login, s.name, s.value))
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("DATABASE_POOL_MODE is transaction, and the login of DATABASE_URL lacks settings (docs/run/databases.md): as an administrator, %s; then have the pooler connect again (RECONNECT)",
+			strings.Join(missing, "; "))
+	}
+	return nil
+}
+
+// plainJSON has a connection copy what is read as JSON text, which the driver would
+// parse first: PostgreSQL checked it when it was written.
+func plainJSON(_ context.Context, conn *pgx.Conn) error {
+	read := func(from []byte, into any) error {
+		if raw, ok := into.(*json.RawMessage); ok {
+			*raw = slices.Clone(from)
+			return nil
+		}
+		return json.Unmarshal(from, into)
+	}
+	types := conn.TypeMap()
+	types.RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: read}})
+	types.RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: read}})
+	return nil
+}
+
 // session is how each connection acts.
-func (c Config) session() []string {
+func (c Config) session() []sessionSetting {
 	timeout := c.StatementTimeout
 	if timeout == 0 {
 		timeout = 5 * time.Second
 	}
-	settings := []string{
-		"SET role = " + string(c.Role),
-		fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds()),
+	settings := []sessionSetting{
+		{"statement_timeout", fmt.Sprint(timeout.Milliseconds())},
 		// Shorter, so that the error says whether a statement took too long or waited.
-		fmt.Sprintf("SET lock_timeout = %d", timeout.Milliseconds()*4/5),
+		{"lock_timeout", fmt.Sprint(timeout.Milliseconds() * 4 / 5)},
 		// A process that locks a row and then counts must see what was committed
 		// before it had the lock, whatever the database or the login says.
-		"SET default_transaction_isolation = 'read committed'",
+		{"default_transaction_isolation", "read committed"},
 		// A process that is stopped inside a transaction must not hold its row
 		// locks for longer than this.
-		"SET idle_in_transaction_session_timeout = 5000",
+		{"idle_in_transaction_session_timeout", "5000"},
 		// Compiling takes longer than any of our statements.
-		"SET jit = off",
+		{"jit", "off"},
 	}
 	if c.Role == Engine {
 		// Every statement of the engine finds its rows by an index. Its tables are
@@ -48,7 +96,7 @@ func (c Config) session() []string {
 		// read the whole of what the burst brings, again and again: measured,
 		// 2 s for a look that takes 3 ms. A table without the index costs 1e10
 		// then, which is what a server compiles for that does so by default.
-		settings = append(settings, "SET enable_seqscan = off")
+		settings = append(settings, sessionSetting{"enable_seqscan", "off"})
 	}
 	return settings
 }

@@ -2,16 +2,50 @@ package postgres
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/internal/trace"
 )
 
 // trips counts each round trip to the database, by the name of its statement as
 // db/queries has it. Statements that travel together are one, named after the first
 // statement that has any; what has none is "begin", "commit" or another word that
-// it begins with. Counted here, none is forgotten.
-type trips struct{ count func(statement string) }
+// it begins with. Counted here, none is forgotten. A round trip that belongs to a trace
+// becomes a span of it, without the statement's parameters.
+type trips struct {
+	count func(statement string)
+	spans bool
+}
+
+// spanKey is the key of a round trip's span in the context of the driver.
+type spanKey struct{}
+
+// begin begins the span of a round trip.
+func (t trips) begin(ctx context.Context, name string) context.Context {
+	if !t.spans {
+		return ctx
+	}
+	ctx, span := trace.Call(ctx, name, slog.String("db.system.name", "postgresql"), slog.String("db.operation.name", name))
+	if span == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, spanKey{}, span)
+}
+
+// end ends it.
+func (t trips) end(ctx context.Context, err error) {
+	if !t.spans {
+		return
+	}
+	span, _ := ctx.Value(spanKey{}).(*trace.Span)
+	if err != nil {
+		span.Fail("database")
+	}
+	span.End()
+}
 
 // TraceQueryStart counts a statement that goes by itself.
 func (t trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
@@ -20,7 +54,7 @@ func (t trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQ
 		name = word
 	}
 	t.count(name)
-	return ctx
+	return t.begin(ctx, name)
 }
 
 // TraceBatchStart counts statements that go together.
@@ -37,7 +71,7 @@ func (t trips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceB
 		}
 	}
 	t.count(first)
-	return ctx
+	return t.begin(ctx, first)
 }
 
 // TracePrepareStart counts the preparation of a statement, once a connection.
@@ -46,14 +80,18 @@ func (t trips) TracePrepareStart(ctx context.Context, _ *pgx.Conn, _ pgx.TracePr
 	return ctx
 }
 
-// TraceQueryEnd does nothing.
-func (trips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+// TraceQueryEnd ends the span.
+func (t trips) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+	t.end(ctx, data.Err)
+}
 
 // TraceBatchQuery does nothing.
 func (trips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 
-// TraceBatchEnd does nothing.
-func (trips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+// TraceBatchEnd ends the span.
+func (t trips) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchEndData) {
+	t.end(ctx, data.Err)
+}
 
 // TracePrepareEnd does nothing.
 func (trips) TracePrepareEnd(context.Context, *pgx.Conn, pgx.TracePrepareEndData) {}

@@ -49,6 +49,31 @@ func read(t *testing.T, tx *postgres.Tx) error {
 	return err
 }
 
+func row(t *testing.T, q *db.Queries) error {
+	_, err := q.NextDue(t.Context(), time.Time{})
+	return err
+}
+
+// batches queues a write and two batches, and then reads the results of the second.
+func batches(t *testing.T) func(q *db.Queries) error {
+	return func(q *db.Queries) (err error) {
+		if err := q.SetGauges(t.Context(), db.SetGaugesParams{Names: []string{"x"}, Values: []int64{1}}); err != nil {
+			return err
+		}
+		tenant := uuid.New()
+		_ = q.GetExecutionBounds(t.Context(), []db.GetExecutionBoundsParams{{TenantID: tenant}})
+		counts := q.CountActiveOfJob(t.Context(), []uuid.UUID{tenant, tenant})
+		counted := 0
+		counts.QueryRow(func(_ int, _ db.CountActiveOfJobRow, failed error) {
+			counted, err = counted+1, errors.Join(err, failed)
+		})
+		if counted != 2 {
+			t.Errorf("%d counts were answered, want 2", counted)
+		}
+		return err
+	}
+}
+
 // Statements that travel together are one round trip, named after the first.
 func TestRoundTripsAreCounted(t *testing.T) {
 	t.Parallel()
@@ -71,6 +96,31 @@ func TestRoundTripsAreCounted(t *testing.T) {
 		{"led, and with writes at the end", func() error {
 			return d.InTxLed(t.Context(), func(tx *postgres.Tx) error {
 				return errors.Join(read(t, tx), tx.CommitWith(t.Context(), write))
+			})
+		}, []string{"ListDeletingTenants", "SetGauges"}},
+		{"led by a row", func() error {
+			return d.InTxLed(t.Context(), func(tx *postgres.Tx) error { return row(t, tx.Queries) })
+		}, []string{"NextDue", "commit"}},
+		{"batches together, then batches with the commit", func() error {
+			return d.InTxLed(t.Context(), func(tx *postgres.Tx) error {
+				return errors.Join(tx.Together(t.Context(), batches(t)), tx.CommitWith(t.Context(), batches(t)))
+			})
+		}, []string{"SetGauges", "SetGauges"}},
+		{"statements that are transactions", func() error {
+			return d.InTenantEach(t.Context(), uuid.New(), func(tx *postgres.Tx) error { return errors.Join(row(t, tx.Queries), row(t, tx.Queries)) })
+		}, []string{"NextDue", "NextDue"}},
+		{"a snapshot", func() error {
+			return d.InSnapshot(t.Context(), uuid.New(), func(tx *postgres.Tx) error { return read(t, tx) })
+		}, []string{"ListDeletingTenants", "commit"}},
+		{"led, and with writes and rows at the end", func() error {
+			return d.InTxLed(t.Context(), func(tx *postgres.Tx) error {
+				return errors.Join(read(t, tx), tx.CommitWith(t.Context(), func(q *db.Queries) error {
+					if err := write(q); err != nil {
+						return err
+					}
+					_, err := q.ListDeletingTenants(t.Context(), 10)
+					return err
+				}))
 			})
 		}, []string{"ListDeletingTenants", "SetGauges"}},
 	} {
@@ -101,7 +151,6 @@ func TestALedTransactionBeginsWithARead(t *testing.T) {
 	}
 	for name, first := range map[string]func(q *postgres.Tx) error{
 		"a write":         func(tx *postgres.Tx) error { _, err := tx.PoolExecutions(t.Context(), []uuid.UUID{}); return err },
-		"a row":           func(tx *postgres.Tx) error { _, err := tx.NextDue(t.Context(), time.Time{}); return err },
 		"only the commit": func(tx *postgres.Tx) error { return tx.CommitWith(t.Context(), func(*db.Queries) error { return nil }) },
 	} {
 		if err := d.InTxLed(t.Context(), first); err == nil {
@@ -168,6 +217,39 @@ func TestTheLastReadComesWithTheCommit(t *testing.T) {
 	}
 	if err := d.InTxLed(t.Context(), missing); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a read that finds no row: %v", err)
+	}
+}
+
+// Rows that are read along with the commit say so when something before them, or the
+// commit itself, failed.
+func TestRowsAtTheEndKnowOfTheCommit(t *testing.T) {
+	t.Parallel()
+	d, _ := engine(t)
+	end := func(before func(q *db.Queries) error) error {
+		return d.InTxLed(t.Context(), func(tx *postgres.Tx) error {
+			return errors.Join(read(t, tx), tx.CommitWith(t.Context(), func(q *db.Queries) error {
+				if err := before(q); err != nil {
+					return err
+				}
+				_, err := q.ListDeletingTenants(t.Context(), 10)
+				return err
+			}))
+		})
+	}
+	gauges := func(names ...string) func(q *db.Queries) error {
+		return func(q *db.Queries) error {
+			return q.SetGauges(t.Context(), db.SetGaugesParams{Names: names, Values: make([]int64, len(names))})
+		}
+	}
+	if err := end(gauges("x", "x")); err == nil { // twice in one statement
+		t.Error("rows were read although a write before them failed")
+	}
+	if err := end(gauges("x", "y")); err != nil {
+		t.Error(err)
+	}
+	n, err := db.New(d.Pool()).ListGauges(t.Context())
+	if err != nil || len(n) != 2 {
+		t.Errorf("%d gauges, %v", len(n), err)
 	}
 }
 

@@ -102,18 +102,24 @@ func (p *Promoter) backfillSome(ctx context.Context, which dueBackfills, report 
 		return claimed, err
 	}
 	var hints []dispatch.Waiting
+	pooled := false
 	for _, b := range made {
 		report.Created += len(b.times)
 		if b.status != backfill.Running {
 			report.Finished++
 		}
 		for _, at := range b.times {
-			if b.gate > 0 || b.job.policy.ConcurrencyKey != "" {
-				hints = append(hints, dispatch.Waiting{ID: execution.BackfillID(b.id, at), Priority: b.job.policy.Priority})
+			if b.gate == 0 && b.job.policy.ConcurrencyKey == "" {
+				pooled = true
+				continue
 			}
+			hints = append(hints, dispatch.Waiting{ID: execution.BackfillID(b.id, at), Priority: b.job.policy.Priority})
 		}
 	}
 	p.hints.Send(ctx, hints)
+	if pooled {
+		p.c.CallWorkers(ctx)
+	}
 	report.Claimed += len(made)
 	return claimed, nil
 }
@@ -126,6 +132,7 @@ type runningBackfill struct {
 	to       time.Time
 	due      time.Time     // when its next execution may be made
 	distance time.Duration // between two executions
+	share    int           // of the executions of a day, in percent; see backfill.Request
 	gate     int           // how many runs the job may have at once now; 0: any number
 	deleted  bool          // the job is
 	key      string        // the concurrency key of its runs; empty: none
@@ -240,7 +247,12 @@ func (b runningBackfill) allowance(at time.Time) (count int, next time.Time) {
 	return count, next
 }
 
+// backfillDue runs a pass over the backfills. While nothing is due it sends nothing: a
+// poll calls it.
 func (p *Promoter) backfillDue(ctx context.Context, _ *loop.Turn) error {
+	if p.idle.Load() {
+		return nil
+	}
 	report, err := p.Backfill(ctx, time.Time{})
 	if report.Finished > 0 {
 		p.c.Log.InfoContext(ctx, "backfills finished", "backfills", report.Finished)

@@ -32,7 +32,7 @@ func setupPast(t *testing.T) *past {
 	t.Helper()
 	b := setup(t)
 	return &past{
-		bundle: b, backfills: backfill.NewStore(open(t, b.database.URL, postgres.API), backfill.Config{Months: 13}),
+		bundle: b, backfills: backfill.NewStore(open(t, b.database.URL, postgres.API), backfill.Config{Months: func() int { return 13 }}),
 		midnight: clock.Now().UTC().Truncate(24 * time.Hour),
 	}
 }
@@ -53,7 +53,7 @@ func (p *past) hourly(t *testing.T, edit func(*job.Spec)) job.Job {
 func (p *past) ask(t *testing.T, j job.Job, hours, rate int) backfill.Backfill {
 	t.Helper()
 	made, _, err := p.backfills.Create(t.Context(), p.who, j.ID, backfill.Request{
-		From: p.midnight.Add(-time.Duration(hours) * time.Hour), To: p.midnight, RatePerMinute: rate, Parameters: json.RawMessage(`{"a": 1}`),
+		From: p.midnight.Add(-time.Duration(hours) * time.Hour), To: p.midnight, RatePerMinute: rate, DailyShare: 100, Parameters: json.RawMessage(`{"a": 1}`),
 	}, idempotency.Key{})
 	if err != nil {
 		t.Fatal(err)
@@ -371,7 +371,7 @@ func TestBackfillOfADeletedJobIsCancelled(t *testing.T) {
 	j := p.hourly(t, nil)
 	ask := p.ask(t, j, 10, 60)
 	p.fill(t, p.promoter, ask.CreatedAt.Add(2*time.Second))
-	if err := p.jobs.Delete(t.Context(), p.who, j.ID, ""); err != nil {
+	if err := p.jobs.Delete(t.Context(), p.who, j.ID, "", 0); err != nil {
 		t.Fatal(err)
 	}
 	if r := p.fill(t, p.promoter, ask.CreatedAt.Add(10*time.Second)); r.Created != 0 || r.Finished != 1 {

@@ -39,7 +39,7 @@ func TestDeletionMeetsARetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	deleted := make(chan error, 1)
-	go func() { deleted <- b.jobs.Delete(t.Context(), b.who, j.ID, "") }()
+	go func() { deleted <- b.jobs.Delete(t.Context(), b.who, j.ID, "", 0) }()
 	b.untilBlocked(t)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestCancelledRunThatIsGivenBackIsOver(t *testing.T) {
 	b.pass(t, b.promoter, due)
 	id := execution.ScheduledID(j.ID, due)
 	b.claimBy(t, id.String(), due.Add(time.Hour), due.Add(time.Hour))
-	if err := b.jobs.Delete(t.Context(), b.who, j.ID, ""); err != nil {
+	if err := b.jobs.Delete(t.Context(), b.who, j.ID, "", 0); err != nil {
 		t.Fatal(err)
 	}
 	q := db.New(b.engine.Pool())

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/scheduler-service/scheduler/internal/backfill"
+	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -35,6 +36,42 @@ func (b *bundle) dueAt(t *testing.T, j job.Job, at time.Time) {
 	t.Helper()
 	if _, err := b.engine.Pool().Exec(t.Context(), "UPDATE scheduled_jobs SET next_execution_at = $1 WHERE id = $2", at, j.ID); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A backfill leaves half of the day's executions to the schedule, unless it is asked
+// for otherwise, also beside one that is.
+func TestBackfillsLeaveTheirShareOfTheDay(t *testing.T) {
+	t.Parallel()
+	p := setupPast(t)
+	p.bounded(t, 9)
+	j := p.hourly(t, nil)
+	half, _, err := p.backfills.Create(t.Context(), p.who, j.ID, backfill.Request{From: p.midnight.Add(-12 * time.Hour), To: p.midnight, RatePerMinute: 6000}, idempotency.Key{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	noon := p.midnight.Add(36 * time.Hour)
+	counted := func() int { return p.number(t, "SELECT executions FROM execution_days") }
+	if report := p.fill(t, p.promoter, noon); report.Created != 5 || counted() != 5 {
+		t.Fatalf("%d were made and %d counted, want 5 of 9", report.Created, counted())
+	}
+	if got := p.get(t, half); got.HeldBy != "dailyShare" || got.DailyShare != 50 || got.Created != 5 {
+		t.Errorf("the backfill is %+v", got)
+	}
+	p.dueAt(t, j, noon.Add(time.Minute))
+	p.pass(t, p.promoter, noon.Add(time.Minute))
+	if n := p.number(t, "SELECT count(*) FROM active_executions WHERE trigger_type = 'scheduled'"); n != 1 || counted() != 6 {
+		t.Errorf("%d runs of the schedule, %d counted", n, counted())
+	}
+	asked := p.ask(t, j, 12, 6000) // for all of the day
+	if report := p.fill(t, p.promoter, noon.Add(2*time.Minute)); report.Created != 3 || counted() != 9 {
+		t.Errorf("%d were made and %d counted, want the 3 that are left", report.Created, counted())
+	}
+	if got := p.get(t, half); got.HeldBy != "dailyShare" || got.Created != 5 {
+		t.Errorf("the first is %+v", got)
+	}
+	if got := p.get(t, asked); got.HeldBy != "maxExecutionsPerDay" || got.Created != 3 {
+		t.Errorf("the second is %+v", got)
 	}
 }
 

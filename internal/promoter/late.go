@@ -14,7 +14,7 @@ const maxCatchingUp = 10_000
 // stampede on the tenants' targets: it hands out places at a steady rate, to each
 // tenant for itself.
 type lateStarts struct {
-	every time.Duration // distance between two late runs of a tenant
+	rate func() int // late runs of a tenant in a second; nil: one
 	// last is the start that a tenant got last. A time in the past is treated as
 	// absent, and is forgotten.
 	last map[uuid.UUID]time.Time
@@ -23,10 +23,17 @@ type lateStarts struct {
 // places are the starts that one pass hands out. They count once it is committed.
 type places struct {
 	from   *lateStarts
+	every  time.Duration // distance between two late runs of a tenant
 	handed map[uuid.UUID]time.Time
 }
 
-func (c *lateStarts) begin() *places { return &places{from: c} }
+func (c *lateStarts) begin() *places {
+	rate := 1
+	if c.rate != nil {
+		rate = max(1, c.rate())
+	}
+	return &places{from: c, every: time.Second / time.Duration(rate)}
+}
 
 // next is when the next late run of a tenant may start, by the database's clock.
 func (p *places) next(tenant uuid.UUID, now time.Time) time.Time {
@@ -38,7 +45,7 @@ func (p *places) next(tenant uuid.UUID, now time.Time) time.Time {
 	if last.Before(now) {
 		last = now
 	} else {
-		last = last.Add(p.from.every)
+		last = last.Add(p.every)
 	}
 	if p.handed == nil {
 		p.handed = map[uuid.UUID]time.Time{}

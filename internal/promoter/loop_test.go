@@ -3,9 +3,11 @@ package promoter_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/loop"
@@ -66,4 +68,97 @@ func TestRunPromotesWhenDue(t *testing.T) {
 			t.Errorf("promoted at %v for %v", row.CreatedAt, row.ScheduledAt)
 		}
 	}
+}
+
+// While nothing is due a promoter asks one question again and again, and a job that is
+// created meanwhile is promoted when it is due.
+func TestQuietPromoterOnlyLooks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, taken := b.counted(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- run(ctx, p) }()
+	defer func() { cancel(); <-done }()
+	looks := 0
+	seen := func() bool {
+		for _, trip := range taken() {
+			if trip == "PollDue" {
+				looks++
+			}
+		}
+		return looks >= 5
+	}
+	await(t, "five looks", seen)
+	j := b.create(t, func(s *job.Spec) { s.Overlap = job.OverlapAllow })
+	await(t, "its first execution", func() bool { return len(b.rows(t, j)) > 0 })
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for !ok() {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("after a minute still not: %s", what)
+		}
+	}
+}
+
+// A job that becomes active with a scheduled time long past is promoted although nothing
+// was due just before.
+func TestQuietPromoterFindsWhatIsOverdue(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, func(s *job.Spec) { s.Overlap = job.OverlapAllow })
+	exec(t, b.database.AdminURL, "UPDATE scheduled_jobs SET status = 'paused', next_execution_at = now() - interval '1 hour'")
+	p, taken := b.counted(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- run(ctx, p) }()
+	defer func() { cancel(); <-done }()
+	await(t, "a look", func() bool { return slices.Contains(taken(), "PollDue") })
+	exec(t, b.database.AdminURL, "UPDATE scheduled_jobs SET status = 'active'")
+	await(t, "its execution", func() bool { return len(b.rows(t, j)) > 0 })
+}
+
+// A promoter that is called sends a tenth of the polls while nothing is due, backfills
+// included, and polls at once when it is called.
+func TestCalledPromoterPollsSeldom(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, taken := b.countedWith(t, func(c *promoter.Config) { c.Called = func() bool { return true } })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- run(ctx, p) }()
+	defer func() { cancel(); <-done }()
+	var all []string
+	polls := func() (n int) {
+		all = append(all, taken()...)
+		for _, trip := range all {
+			if trip == "PollDue" {
+				n++
+			}
+		}
+		return n
+	}
+	await(t, "a poll", func() bool { return polls() > 0 })
+	taken()
+	all = nil
+	mark, before := clock.Start(), polls()
+	await(t, "two more", func() bool { return polls() >= before+2 })
+	if took := mark.Elapsed(); took < 2*time.Second {
+		t.Errorf("two polls within %v, want one each two seconds", took)
+	}
+	if n := len(slices.DeleteFunc(slices.Clone(all), func(trip string) bool { return trip != "ClaimBackfills" })); n > 1 { // one may have begun before
+		t.Errorf("%d polls for backfills while there are none", n)
+	}
+	mark, before = clock.Start(), polls()
+	await(t, "ten polls", func() bool { p.Wake(); return polls() >= before+10 })
+	if took := mark.Elapsed(); took >= 20*time.Second {
+		t.Errorf("ten polls that were called for took %v", took)
+	}
+	j := b.create(t, func(s *job.Spec) { s.Overlap = job.OverlapAllow })
+	await(t, "the execution of a job for which nobody called", func() bool { return len(b.rows(t, j)) > 0 })
 }

@@ -214,7 +214,7 @@ func TestLargeBacklogIsDeletedAtOnce(t *testing.T) {
 	b.backlog(t, j, many)
 	worker, old := b.agent(t), b.waiting(t, j)
 	running := worker.claims(t, old[0])[0]
-	if err := b.jobs.Delete(t.Context(), b.who, j.ID, ""); err != nil {
+	if err := b.jobs.Delete(t.Context(), b.who, j.ID, "", 0); err != nil {
 		t.Fatal(err)
 	}
 	if got := worker.claims(t, old[1:]...); len(got) != 0 {
@@ -260,8 +260,8 @@ func TestClaimUnderWayObeysAnOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order := db.OrderCancellationParams{TenantID: b.who.TenantID, JobID: j.ID, Now: clock.Now(), Reason: "stopped"}
-	if err := db.New(tx).OrderCancellation(t.Context(), order); err != nil {
+	order := db.OrderCancellationsParams{TenantID: b.who.TenantID, JobIds: []uuid.UUID{j.ID}, Now: clock.Now(), Reason: "stopped"}
+	if err := db.New(tx).OrderCancellations(t.Context(), order); err != nil {
 		t.Fatal(err)
 	}
 	claimed := make(chan []uuid.UUID, 1)
@@ -357,7 +357,7 @@ func TestExecutionThatCannotBeCancelledIsAlone(t *testing.T) {
 	bad := b.waiting(t, poisoned)[many/2]
 	exec(t, b.database.AdminURL, refusal.Refusal{Name: "poison", Table: "job_executions", Rows: "NEW.id = '" + bad.String() + "'", SQLSTATE: "23514"}.Begin())
 	for _, j := range []job.Job{poisoned, healthy} {
-		if err := b.jobs.Delete(t.Context(), b.who, j.ID, ""); err != nil {
+		if err := b.jobs.Delete(t.Context(), b.who, j.ID, "", 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -414,7 +414,7 @@ func TestSuspendedTenantsDoNotHoldUpOneAnother(t *testing.T) {
 	}
 	other("deleted")
 	b.backlog(t, b.create(t, nil), 10)
-	if _, err := tenants.Delete(t.Context(), b.who.TenantID); err != nil {
+	if _, err := tenants.Delete(t.Context(), b.who.TenantID, 0); err != nil {
 		t.Fatal(err)
 	}
 	b.backdate(t, time.Minute)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -66,7 +67,7 @@ func (b *bundle) with(hints interface {
 },
 ) *promoter.Promoter {
 	return promoter.New(promoter.Config{
-		DB: b.engine, Hints: hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: 100,
+		DB: b.engine, Hints: hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: func() int { return 100 },
 	})
 }
 
@@ -78,6 +79,18 @@ func TestHintThatFailsLeavesItsExecutionsInThePool(t *testing.T) {
 	b.pass(t, b.with(failing{b.hints}), due)
 	if diff := cmp.Diff([]uuid.UUID{execution.ScheduledID(j.ID, due)}, b.pooled(t)); diff != "" {
 		t.Errorf("in the pool (-want +got):\n%s", diff)
+	}
+}
+
+// An execution of a worker of a tenant's own is in the pool at once: nobody hints it.
+func TestRemoteExecutionsAreNotHinted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, func(s *job.Spec) { s.Type, s.Config = "remote", []byte(`{"functionName":"invoice"}`) })
+	due := *j.NextExecutionAt
+	b.pass(t, b.promoter, due)
+	if sent := b.hints.take(); len(sent) != 0 || !slices.Equal(b.pooled(t), []uuid.UUID{execution.ScheduledID(j.ID, due)}) {
+		t.Errorf("sent %v, in the pool %v", sent, b.pooled(t))
 	}
 }
 

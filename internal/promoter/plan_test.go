@@ -56,7 +56,7 @@ func dueAt(j dueJob, s *schedule.Schedule, now time.Time) (due []time.Time) {
 }
 
 func newPlan(now time.Time) *plan {
-	late := lateStarts{every: time.Second / 100}
+	late := lateStarts{rate: func() int { return 100 }}
 	return &plan{at: now, places: late.begin()}
 }
 

@@ -3,6 +3,7 @@ package promoter
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -31,9 +32,12 @@ func (p *Promoter) seeLanes(ctx context.Context) lanes {
 	return l
 }
 
+// remoteType is the type of the jobs that workers of tenants' own run, which get no hints.
+const remoteType = "remote"
+
 // takes says whether the hint of a job's run may be sent.
 func (l lanes) takes(j *dueJob) bool {
-	return !l.none && !j.hasBacklog && !l.full[queue.LaneFor(j.policy.Priority)]
+	return j.jobType != remoteType && !l.none && !j.hasBacklog && !l.full[queue.LaneFor(j.policy.Priority)]
 }
 
 // announce decides of each run whether it is hinted or waits in the pool. What
@@ -46,6 +50,11 @@ func (p *plan) announce(l lanes) {
 		r.hinted = !r.available.After(p.at) && l.takes(r.job)
 		r.pooled = !r.hinted && r.gate == 0 && r.key() == ""
 	}
+}
+
+// pools says whether runs are in the pool.
+func (p *plan) pools() bool {
+	return slices.ContainsFunc(p.runs, func(r run) bool { return r.pooled })
 }
 
 // key is the run's concurrency key; empty: none.

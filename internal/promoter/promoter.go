@@ -43,8 +43,10 @@ const (
 	// left then stay due for the next pass.
 	decideFor = 200 * time.Millisecond
 	// maxSleep bounds the sleep until the next scheduled time, because a job
-	// created meanwhile may be due earlier.
-	maxSleep = 200 * time.Millisecond
+	// created meanwhile may be due earlier. maxCalledSleep does where the
+	// API calls when it makes a job that is due sooner: calls may be lost.
+	maxSleep       = 200 * time.Millisecond
+	maxCalledSleep = 2 * time.Second
 	// Where jobs are due at every millisecond, what gathers between two passes
 	// shares their round trips: paceJobs of them if that takes from minPace to
 	// maxPace. With 500 a second, passes at the latter's distance take 100 of the
@@ -88,10 +90,16 @@ type Config struct {
 	Log     *slog.Logger
 	// CatchupPerSecond is how many late executions of a tenant this promoter lets
 	// start in a second, 1 and more.
-	CatchupPerSecond int
+	CatchupPerSecond func() int
 	// Backlog is how many executions may wait where a tenant has no limits of its
-	// own.
-	Backlog tenant.Backlog
+	// own; nil: any number.
+	Backlog func() tenant.Backlog
+	// Called says whether those who make a job that is due within maxCalledSleep reach
+	// Wake; nil: they do not.
+	Called func() bool
+	// CallWorkers tells workers that something is in the pool without a hint; nil: it is
+	// found by their polls alone.
+	CallWorkers func(ctx context.Context)
 }
 
 // Promoter is one promoter. Its passes are called by one goroutine each.
@@ -105,6 +113,10 @@ type Promoter struct {
 	since      time.Time        // lower bound of the next scan; zero scans all
 	fullScan   clock.Mark
 	fullRest   time.Duration          // from one scan without a lower bound to the next
+	quiet      quiet                  // of promoteDue
+	woken      chan struct{}          // calls for a poll
+	backfills  chan struct{}          // calls for a pass over the backfills
+	idle       atomic.Bool            // nothing is due, backfills neither: polls ask for both
 	state      atomic.Pointer[string] // why it is not ready; nil: it is
 	late       lateStarts
 	suspects   suspects
@@ -117,11 +129,21 @@ type Promoter struct {
 
 // New makes a promoter.
 func New(c Config) *Promoter {
+	if c.Backlog == nil {
+		c.Backlog = func() tenant.Backlog { return tenant.Backlog{} }
+	}
 	p := &Promoter{
 		c: c, store: &store{db: c.DB, backlog: c.Backlog}, hints: hint.New(hint.Config{DB: c.DB, Queue: c.Hints, Log: c.Log}),
 		schedules: schedules.NewCache(), backfilled: schedules.NewCache(), fullScan: clock.Start(), fullRest: fullScanEvery,
-		late: lateStarts{every: time.Second / time.Duration(max(1, c.CatchupPerSecond))}, batch: batchSize, rows: passRows, decideJob: dueTimesOf,
+		late: lateStarts{rate: c.CatchupPerSecond}, batch: batchSize, rows: passRows, decideJob: dueTimesOf,
 		watch: func() func() time.Duration { return clock.Start().Elapsed },
+		woken: make(chan struct{}, 1), backfills: make(chan struct{}, 1),
+	}
+	if p.c.CallWorkers == nil {
+		p.c.CallWorkers = func(context.Context) {}
+	}
+	if p.c.Called == nil {
+		p.c.Called = func() bool { return false }
 	}
 	starting := "the first promotion is not done yet"
 	p.state.Store(&starting)
@@ -166,9 +188,7 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if d.since.IsZero() {
-		p.fullScan, p.fullRest = clock.Start(), max(fullScanEvery, fullScanRest*mark.Elapsed())
-	}
+	p.noteScan(d.since, mark)
 	p.raiseLowerBound(made)
 	p.turns.after(made, d.batch)
 	report.add(made)
@@ -195,6 +215,9 @@ func (p *Promoter) promote(ctx context.Context, d due, seen lanes) (made plan, c
 	}
 	for lane, ids := range made.lanes() {
 		p.hints.SendLane(ctx, lane, ids)
+	}
+	if made.pools() {
+		p.c.CallWorkers(ctx)
 	}
 	p.count(made)
 	return made, claimed, nil
@@ -253,6 +276,13 @@ func (p *Promoter) lowerBound() time.Time {
 	return p.since
 }
 
+// noteScan has a scan without a lower bound followed by none for a while.
+func (p *Promoter) noteScan(since time.Time, began clock.Mark) {
+	if since.IsZero() {
+		p.fullScan, p.fullRest = clock.Start(), max(fullScanEvery, fullScanRest*began.Elapsed())
+	}
+}
+
 // raiseLowerBound keeps the bound a second behind the oldest time that was
 // due, so that what another promoter holds locked is seen again.
 func (p *Promoter) raiseLowerBound(made plan) {
@@ -277,8 +307,18 @@ func (p *Promoter) count(made plan) {
 // Passes is what a process that promotes does again and again.
 func (p *Promoter) Passes() []loop.Pass {
 	return []loop.Pass{
-		{Name: "promote", Every: maxSleep, Do: p.promoteDue},
-		{Name: "backfill", Every: backfillEvery, Do: p.backfillDue},
+		{Name: "promote", Every: maxSleep, Called: p.woken, Do: p.promoteDue},
+		{Name: "backfill", Every: backfillEvery, Called: p.backfills, Do: p.backfillDue},
+	}
+}
+
+// Wake has the promoter poll at once if it sleeps because nothing is due.
+func (p *Promoter) Wake() { call(p.woken) }
+
+func call(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default: // it is called already
 	}
 }
 
@@ -286,19 +326,28 @@ func (p *Promoter) Passes() []loop.Pass {
 // due, and when the next job is due otherwise.
 func (p *Promoter) promoteDue(ctx context.Context, turn *loop.Turn) error {
 	mark := clock.Start()
+	if p.quiet.lastsStill() {
+		return p.poll(ctx, turn)
+	}
 	report, err := p.Pass(ctx, time.Time{})
 	p.became(err)
 	if err != nil {
 		turn.Again(pauseAfterError)
 		return err
 	}
+	p.quiet.after(mark, report)
 	if report.Claimed > 0 {
+		p.idle.Store(false)
 		p.pacer.pass(mark, report.Claimed)
 	}
 	if report.Missed > 0 {
 		p.c.Log.WarnContext(ctx, "scheduled times were missed", "missed", report.Missed, "promoted", report.Promoted)
 	}
-	turn.Again(report.pause(mark.Elapsed(), p.pacer.left()))
+	if p.quiet.lastsStill() {
+		turn.Await(min(p.quiet.left(), p.pollEvery()))
+	} else {
+		turn.Again(report.pause(mark.Elapsed(), p.pacer.left()))
+	}
 	return nil
 }
 

@@ -85,7 +85,7 @@ func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
 
 func (b *bundle) another() *promoter.Promoter {
 	return promoter.New(promoter.Config{
-		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: 100,
+		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: func() int { return 100 },
 	})
 }
 

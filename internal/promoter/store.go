@@ -20,7 +20,7 @@ import (
 type store struct {
 	db      *postgres.DB
 	bounds  bounds
-	backlog tenant.Backlog // limits of tenants that have none of their own
+	backlog func() tenant.Backlog // limits of tenants that have none of their own
 }
 
 // claim is what a promoter holds locked, and what it must know to decide.
@@ -156,6 +156,16 @@ func cancelActive(ctx context.Context, q *db.Queries, jobs []*dueJob, at time.Ti
 		}
 	}
 	return dispatch.CancelOfJobs(ctx, q, few, many)
+}
+
+// pollDue asks when the next job is due that was not due before since, and whether a
+// backfill is.
+func (s *store) pollDue(ctx context.Context, since time.Time) (db.PollDueRow, error) {
+	row, err := s.queries().PollDue(ctx, since)
+	if err != nil {
+		return row, fmt.Errorf("poll for due jobs: %w", postgres.Fault(err))
+	}
+	return row, nil
 }
 
 func (s *store) queries() *db.Queries { return db.New(s.db.Pool()) }

@@ -118,7 +118,7 @@ func runningBackfills(rows []db.ClaimBackfillsRow) []runningBackfill {
 		out[i] = runningBackfill{
 			unreadable: unreadable, job: made,
 			id: b.ID, cursor: b.CursorAt.UTC(), to: b.ToAt.UTC(), due: b.NextBatchAt.UTC(), deleted: r.Deleted,
-			distance: time.Minute / time.Duration(b.RatePerMinute), gate: int(r.MaxConcurrent), key: made.key(b.Parameters),
+			distance: time.Minute / time.Duration(b.RatePerMinute), share: int(b.DailyShare), gate: int(r.MaxConcurrent), key: made.key(b.Parameters),
 		}
 		if job.Overlap(r.OverlapPolicy) == job.OverlapAllow {
 			out[i].gate = 0

@@ -38,7 +38,7 @@ func (s *store) executionBounds(ctx context.Context) (of map[uuid.UUID]int, full
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the bounds on executions: %w", err)
 	}
-	if s.bounds.full, err = s.fullBacklogs(ctx, s.backlog); err != nil {
+	if s.bounds.full, err = s.fullBacklogs(ctx, s.backlog()); err != nil {
 		return nil, nil, err
 	}
 	s.bounds.of = make(map[uuid.UUID]int, len(rows))
@@ -52,6 +52,21 @@ func (s *store) executionBounds(ctx context.Context) (of map[uuid.UUID]int, full
 // takeDaily counts executions for tenants with a bound on those of a day, and
 // says how many of each are beyond it; only the others stay counted.
 func takeDaily(ctx context.Context, tx *postgres.Tx, added, of map[uuid.UUID]int, at time.Time) (over map[uuid.UUID]int, err error) {
+	totals, err := countToday(ctx, tx, added, at)
+	if err != nil {
+		return nil, err
+	}
+	over = map[uuid.UUID]int{}
+	for id, total := range totals {
+		if beyond := min(total-of[id], added[id]); beyond > 0 {
+			over[id] = beyond
+		}
+	}
+	return over, returnToday(ctx, tx, over)
+}
+
+// countToday counts executions, and says how many each tenant has had today with them.
+func countToday(ctx context.Context, tx *postgres.Tx, added map[uuid.UUID]int, at time.Time) (totals map[uuid.UUID]int, err error) {
 	if len(added) == 0 {
 		return nil, nil
 	}
@@ -59,26 +74,30 @@ func takeDaily(ctx context.Context, tx *postgres.Tx, added, of map[uuid.UUID]int
 	for tenant, n := range added {
 		count.TenantIds, count.Added = append(count.TenantIds, tenant), append(count.Added, int32(n))
 	}
-	totals, err := tx.CountExecutionsByTenants(ctx, count)
+	rows, err := tx.CountExecutionsByTenants(ctx, count)
 	if err != nil {
 		return nil, fmt.Errorf("count the executions of the day: %w", err)
 	}
-	over = map[uuid.UUID]int{}
-	var back db.ReturnExecutionsByTenantsParams
-	for _, total := range totals {
-		id := total.TenantID
-		if beyond := min(int(total.Executions)-of[id], added[id]); beyond > 0 {
-			over[id] = beyond
-			back.TenantIds, back.Unused = append(back.TenantIds, id), append(back.Unused, int32(beyond))
-		}
+	totals = make(map[uuid.UUID]int, len(rows))
+	for _, r := range rows {
+		totals[r.TenantID] = int(r.Executions)
 	}
-	if len(over) == 0 {
-		return over, nil
+	return totals, nil
+}
+
+// returnToday takes back what countToday counted and nobody made.
+func returnToday(ctx context.Context, tx *postgres.Tx, unused map[uuid.UUID]int) error {
+	if len(unused) == 0 {
+		return nil
+	}
+	var back db.ReturnExecutionsByTenantsParams
+	for id, n := range unused {
+		back.TenantIds, back.Unused = append(back.TenantIds, id), append(back.Unused, int32(n))
 	}
 	if err := tx.ReturnExecutionsByTenants(ctx, back); err != nil {
-		return nil, fmt.Errorf("count the executions of the day: %w", err)
+		return fmt.Errorf("count the executions of the day: %w", err)
 	}
-	return over, nil
+	return nil
 }
 
 // countDaily counts what a plan makes, and cuts what is beyond the day's bound.
@@ -109,7 +128,7 @@ func countDaily(ctx context.Context, tx *postgres.Tx, made *plan, of map[uuid.UU
 }
 
 // countDailySteps counts what backfills make, and leaves for later what is
-// beyond the day's bound.
+// beyond their share of the day's bound.
 func countDailySteps(ctx context.Context, tx *postgres.Tx, steps []backfillStep, of map[uuid.UUID]int, at time.Time) error {
 	if len(of) == 0 {
 		return nil
@@ -120,16 +139,29 @@ func countDailySteps(ctx context.Context, tx *postgres.Tx, steps []backfillStep,
 			added[s.job.tenant] += len(s.times)
 		}
 	}
-	over, err := takeDaily(ctx, tx, added, of, at)
+	made, err := countToday(ctx, tx, added, at)
 	if err != nil {
 		return err
 	}
-	for i := len(steps) - 1; i >= 0; i-- {
-		id := steps[i].job.tenant
-		if n := min(over[id], len(steps[i].times)); n > 0 {
-			steps[i].hold(n, "maxExecutionsPerDay", nextDay(at))
-			over[id] -= n
-		}
+	for id, n := range added {
+		made[id] -= n
 	}
-	return nil
+	unused := map[uuid.UUID]int{}
+	for i := range steps {
+		s := &steps[i]
+		id, wanted := s.job.tenant, len(s.times)
+		if added[id] == 0 || wanted == 0 {
+			continue
+		}
+		most, by := of[id], "maxExecutionsPerDay"
+		if share := (of[id]*s.share + 99) / 100; share < most {
+			most, by = share, "dailyShare"
+		}
+		if over := min(wanted, made[id]+wanted-most); over > 0 {
+			s.hold(over, by, nextDay(at))
+			unused[id] += over
+		}
+		made[id] += len(s.times)
+	}
+	return returnToday(ctx, tx, unused)
 }

@@ -22,10 +22,17 @@ import (
 // since. Once a connection or every two seconds is not each pass.
 func (b *bundle) counted(t *testing.T) (p *promoter.Promoter, taken func() []string) {
 	t.Helper()
+	return b.countedWith(t, func(*promoter.Config) {})
+}
+
+func (b *bundle) countedWith(t *testing.T, edit func(*promoter.Config)) (p *promoter.Promoter, taken func() []string) {
+	t.Helper()
 	engine, taken := b.countedEngine(t)
-	return promoter.New(promoter.Config{
-		DB: engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: 100,
-	}), taken
+	c := promoter.Config{
+		DB: engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: func() int { return 100 },
+	}
+	edit(&c)
+	return promoter.New(c), taken
 }
 
 func (b *bundle) countedEngine(t *testing.T) (engine *postgres.DB, taken func() []string) {

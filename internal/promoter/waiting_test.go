@@ -61,7 +61,8 @@ func TestTriggersAreRefusedWhereAsManyWaitAsMay(t *testing.T) {
 		_, _, err := s.Trigger(t.Context(), b.who, j.ID, nil, idempotency.Key{})
 		return err
 	}
-	j, other := b.create(t, triggered), b.create(t, triggered)
+	allows := func(s *job.Spec) { s.CronExpression, s.Overlap = "", job.OverlapAllow }
+	j, other := b.create(t, allows), b.create(t, triggered)
 	b.limited(t, 5, 3)
 	b.backlog(t, j, 3)
 	refused(t, "the fourth of a job", trigger(b.executions, j), "maxWaitingPerJob", 3, "set for this tenant by the platform's administrator")
@@ -75,7 +76,7 @@ func TestTriggersAreRefusedWhereAsManyWaitAsMay(t *testing.T) {
 	}
 
 	b.limited(t, 0, 0)
-	defaults := execution.NewStore(open(t, b.database.URL, postgres.API), execution.Config{Backlog: tenant.Backlog{Max: 1_000_000, MaxPerJob: many}})
+	defaults := execution.NewStore(open(t, b.database.URL, postgres.API), execution.Config{Backlog: func() tenant.Backlog { return tenant.Backlog{Max: 1_000_000, MaxPerJob: many} }})
 	large := b.create(t, triggered)
 	b.backlog(t, large, many)
 	if err := trigger(defaults, large); err != nil {
@@ -128,7 +129,7 @@ func TestBackfillsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, func(s *job.Spec) { s.CronExpression = "0 0 * * *" })
-	store := backfill.NewStore(open(t, b.database.URL, postgres.API), backfill.Config{Months: 12})
+	store := backfill.NewStore(open(t, b.database.URL, postgres.API), backfill.Config{Months: func() int { return 12 }})
 	to := clock.Now().Truncate(24 * time.Hour)
 	request := backfill.Request{From: to.AddDate(0, 0, -5), To: to, RatePerMinute: 6000}
 	made, _, err := store.Create(t.Context(), b.who, j.ID, request, idempotency.Key{})

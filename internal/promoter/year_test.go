@@ -20,6 +20,9 @@ import (
 
 var yearSeed = flag.Uint64("year.seed", 0, "seed of the simulated year; 0 draws one")
 
+// Each run draws other jobs, so few in each run come to many.
+var yearJobs = flag.Int("year.jobs", 80, "jobs of the simulated year")
+
 const outage = 3 * time.Hour
 
 // TestYear lets two promoters go through a year, from the moment on at which
@@ -73,7 +76,7 @@ func newYear(t *testing.T, seed uint64) *year {
 	t.Cleanup(func() { _ = y.admin.Close(context.WithoutCancel(t.Context())) })
 	y.promoters = [2]*promoter.Promoter{y.another(), y.another()}
 
-	jobs, months, now := 200, 12, clock.Now()
+	jobs, months, now := *yearJobs, 12, clock.Now()
 	y.outage = clockChange(t, "Europe/London", now.AddDate(0, 3, 0)).Add(-time.Hour)
 	if testing.Short() {
 		jobs, months, y.outage = 40, 2, now.AddDate(0, 1, 0)

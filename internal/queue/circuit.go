@@ -51,6 +51,13 @@ func (c *circuit) allow() bool {
 	return false
 }
 
+// isOpen says whether Redis counts as away.
+func (c *circuit) isOpen() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open
+}
+
 // record takes the outcome of one call that allow let through.
 func (c *circuit) record(ctx context.Context, err error, took time.Duration) {
 	c.mu.Lock()

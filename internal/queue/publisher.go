@@ -15,6 +15,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/trace"
 )
 
 const (
@@ -40,6 +41,7 @@ type Publisher struct {
 	client  atomic.Pointer[asynq.Client]
 	circuit *circuit
 	now     clock.Clock
+	spans   bool
 
 	probing    sync.Mutex
 	generation string // guarded by watching; empty until the first look
@@ -60,7 +62,7 @@ func NewPublisher(cfg Config, log *slog.Logger) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Publisher{rdb: open(o), now: clock.Now}
+	p := &Publisher{rdb: open(o), now: clock.Now, spans: cfg.Spans}
 	p.client.Store(asynq.NewClientFromRedisClient(p.rdb))
 	p.circuit = &circuit{log: log, quiet: newSparse(), probe: func(ctx context.Context) error {
 		return p.rdb.Ping(ctx).Err()
@@ -94,9 +96,8 @@ func (p *Publisher) Publish(ctx context.Context, lane Lane, ids []uuid.UUID) err
 }
 
 // PublishIn is Publish for hints that arrive after delay and, as far as clocks
-// agree within 50 ms, never earlier. They arrive up to 1.3 s later: asynq keeps
-// whole seconds, so the time is rounded up, and consumers look four times a
-// second. A delay that is not positive sends at once.
+// agree within 50 ms, never earlier. They arrive up to 2.3 s later: asynq keeps
+// whole seconds, so the time is rounded up, and consumers look once a second. A delay that is not positive sends at once.
 func (p *Publisher) PublishIn(ctx context.Context, lane Lane, ids []uuid.UUID, delay time.Duration) error {
 	if delay <= 0 {
 		return p.Publish(ctx, lane, ids)
@@ -128,6 +129,7 @@ func (p *Publisher) send(ctx context.Context, lane Lane, ids []uuid.UUID, how ..
 		return nil
 	}
 	hints := split(lane, ids)
+	defer p.ring(ctx, lane)
 	if len(hints) == 1 {
 		return p.enqueue(ctx, hints[0], how)
 	}
@@ -156,6 +158,11 @@ func (p *Publisher) send(ctx context.Context, lane Lane, ids []uuid.UUID, how ..
 	return nil
 }
 
+// ring tells consumers that a lane has hints. One that does not hear it looks by itself.
+func (p *Publisher) ring(ctx context.Context, lane Lane) {
+	_ = p.guarded(ctx, "ring", func(ctx context.Context) error { return p.rdb.Publish(ctx, bellChannel, string(lane)).Err() })
+}
+
 func (p *Publisher) enqueue(ctx context.Context, h Hint, how []asynq.Option) error {
 	wire, err := h.encode()
 	if err != nil {
@@ -178,6 +185,11 @@ func (p *Publisher) guarded(ctx context.Context, op string, call func(context.Co
 	}
 	limited, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
+	if p.spans {
+		var span *trace.Span
+		limited, span = trace.Call(limited, "redis "+op, slog.String("db.system.name", "redis"), slog.String("db.operation.name", op))
+		defer span.End()
+	}
 	mark := clock.Start()
 	err := call(limited)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {

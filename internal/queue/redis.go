@@ -30,6 +30,8 @@ type Config struct {
 	// Drain is how long a stopping consumer waits for the handlers that run
 	// before it cancels their contexts, by default 10 s.
 	Drain time.Duration
+	// Spans makes a span of each call of a publisher that belongs to a trace.
+	Spans bool
 }
 
 // How long Redis may take before it counts as away. A hint that is not sent
@@ -154,6 +156,13 @@ type Stats struct {
 	Hits, Misses, Timeouts int
 	// Utilisation is the share of Size in use, 0 to 1.
 	Utilisation float64
+}
+
+// Connections is how many connections to Redis are in use, how many may be, and how
+// often none came free in time.
+func (p *Publisher) Connections() (inUse, most, timeouts int) {
+	pool := p.rdb.PoolStats()
+	return int(pool.TotalConns) - int(pool.IdleConns), publisherPool, int(pool.Timeouts)
 }
 
 // Stats pings Redis, for at most a second, and counts the connections. The

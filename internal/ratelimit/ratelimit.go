@@ -25,6 +25,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/trace"
 )
 
 const (
@@ -66,13 +67,19 @@ type Config struct {
 	// is no Redis.
 	URL string
 	Log *slog.Logger
+	// Spans makes a span of each call to Redis that belongs to a trace.
+	Spans bool
 }
 
 // Buckets are all of them. The methods may be called concurrently.
 type Buckets struct {
 	log    *slog.Logger
+	spans  bool
 	client *redis.Client // nil: there is no Redis
 	away   atomic.Bool   // Redis did not answer last time
+	// unanswered counts how often it did not; the context of a request ends before
+	// the wait for a connection, so the client's own count stays at zero.
+	unanswered atomic.Int64
 
 	mu    sync.Mutex
 	since clock.Mark // what the times below count from, and when Redis was asked last while it is away
@@ -82,7 +89,7 @@ type Buckets struct {
 
 // New makes buckets. It dials nothing yet.
 func New(c Config) (*Buckets, error) {
-	b := &Buckets{log: c.Log, since: clock.Start(), kinds: map[string]*kind{}}
+	b := &Buckets{log: c.Log, spans: c.Spans, since: clock.Start(), kinds: map[string]*kind{}}
 	if c.URL == "" {
 		return b, nil
 	}
@@ -108,6 +115,16 @@ func (b *Buckets) Close() {
 	if b.client != nil {
 		_ = b.client.Close() // nothing is lost with it
 	}
+}
+
+// Connections is how many connections to Redis are in use, how many may be, and how
+// often Redis did not answer in time; zero without a Redis.
+func (b *Buckets) Connections() (inUse, most, timeouts int) {
+	if b.client == nil {
+		return 0, 0, 0
+	}
+	pool := b.client.PoolStats()
+	return int(pool.TotalConns) - int(pool.IdleConns), b.client.Options().PoolSize, int(b.unanswered.Load())
 }
 
 // Refused is for how long still Take would refuse, as far as this process
@@ -138,7 +155,9 @@ func (b *Buckets) Take(ctx context.Context, bucket string, rate Rate) Verdict {
 func (b *Buckets) take(ctx context.Context, bucket string, rate Rate) Verdict {
 	if b.askRedis() {
 		unpaid := b.takeUnpaid(bucket)
-		full, ok, err := b.shared(ctx, bucket, rate, unpaid)
+		asking, span := b.asking(ctx)
+		full, ok, err := b.shared(asking, bucket, rate, unpaid)
+		span.End()
 		if err == nil {
 			b.mirror(bucket, full)
 			if b.away.Swap(false) {
@@ -153,6 +172,14 @@ func (b *Buckets) take(ctx context.Context, bucket string, rate Rate) Verdict {
 	}
 	full, ok := b.own(bucket, rate)
 	return verdict(rate, full, ok)
+}
+
+// asking begins the span of a call to Redis.
+func (b *Buckets) asking(ctx context.Context) (context.Context, *trace.Span) {
+	if !b.spans {
+		return ctx, nil
+	}
+	return trace.Call(ctx, "redis take", slog.String("db.system.name", "redis"), slog.String("db.operation.name", "take"))
 }
 
 // askRedis says whether to ask Redis: of those who come while it is away, one each
@@ -199,6 +226,7 @@ func (b *Buckets) shared(ctx context.Context, bucket string, rate Rate, unpaid t
 	answer, err := script.Run(ctx, b.client, []string{"sched:rate:" + bucket},
 		rate.step().Microseconds(), rate.Window.Microseconds(), unpaid.Microseconds()).Int64Slice()
 	if err != nil {
+		b.unanswered.Add(1)
 		return 0, false, fmt.Errorf("ask for a request limit: %w", err)
 	}
 	if len(answer) != 2 {

@@ -16,7 +16,12 @@ var qvalue = regexp.MustCompile(`^(0(\.[0-9]{0,3})?|1(\.0{0,3})?)$`)
 // anything is done.
 func (s *server) negotiate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !admitsJSON(r.Header.Values("Accept")) {
+		accept := r.Header.Values("Accept")
+		if callOf(r.Context()).follows() && admits(accept, eventStream) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if !admits(accept, "application/json") {
 			s.refuse(w, r, fault.New(fault.Invalid, fault.CodeNotAcceptable, "answers are JSON: let Accept admit application/json, or leave it out"))
 			return
 		}
@@ -24,14 +29,15 @@ func (s *server) negotiate(next http.Handler) http.Handler {
 	})
 }
 
-// admitsJSON says whether a header Accept, of one line or several, admits
-// application/json (RFC 9110, section 12.5.1). The closest range decides;
+// admits says whether a header Accept, of one line or several, admits a media
+// type (RFC 9110, section 12.5.1). The closest range decides;
 // parameters other than q narrow nothing, since JSON has none. A header that is
 // empty or malformed asks for nothing: some clients send what no grammar has
 // and take what they get.
-func admitsJSON(lines []string) bool {
+func admits(lines []string, wanted string) bool {
+	family, _, _ := strings.Cut(wanted, "/")
 	ranges := elements(strings.Join(lines, ","))
-	closest, admits := 0, len(ranges) == 0
+	closest, fits := 0, len(ranges) == 0
 	for _, one := range ranges {
 		media, parameters, err := mime.ParseMediaType(one)
 		kind, subtype, two := strings.Cut(media, "/")
@@ -42,17 +48,17 @@ func admitsJSON(lines []string) bool {
 		if weighed && !qvalue.MatchString(q) {
 			return true
 		}
-		near := map[string]int{"*/*": 1, "application/*": 2, "application/json": 3}[media]
-		wanted := !weighed || strings.Trim(q, "0.") != ""
+		near := map[string]int{"*/*": 1, family + "/*": 2, wanted: 3}[media]
+		asked := !weighed || strings.Trim(q, "0.") != ""
 		switch {
 		case near == 0 || near < closest:
 		case near == closest:
-			admits = admits || wanted
+			fits = fits || asked
 		default:
-			closest, admits = near, wanted
+			closest, fits = near, asked
 		}
 	}
-	return admits
+	return fits
 }
 
 // elements splits a list at its commas, but not at those in quotes, and drops

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
 )
 
@@ -113,10 +112,7 @@ func TestNegotiationComesAfterTheCaller(t *testing.T) {
 // Every operation describes the refusal.
 func TestTheContractDescribesNotAcceptable(t *testing.T) {
 	t.Parallel()
-	spec, err := api.GetSpec()
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := described(t)
 	for path, item := range spec.Paths.Map() {
 		for method, operation := range item.Operations() {
 			want := "#/components/responses/NotAcceptable"

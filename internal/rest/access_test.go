@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/objective"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -21,57 +24,110 @@ import (
 // that it acts on as {id}. An operation without a line fails the tests below,
 // so a new one cannot be forgotten.
 var samples = map[string]request{
-	"createJob":         {method: "POST", path: base + "/jobs", body: webhook},
-	"listJobs":          {method: "GET", path: base + "/jobs"},
-	"getJob":            {method: "GET", path: base + "/jobs/{id}"},
-	"updateJob":         {method: "PUT", path: base + "/jobs/{id}", body: webhook},
-	"deleteJob":         {method: "DELETE", path: base + "/jobs/{id}"},
-	"validateJob":       {method: "POST", path: base + "/jobs/validate", body: webhook},
-	"validateStoredJob": {method: "POST", path: base + "/jobs/{id}/validate", body: webhook},
-	"previewSchedule":   {method: "GET", path: base + "/jobs/{id}/schedule?count=3"},
-	"triggerJob":        {method: "POST", path: base + "/jobs/{id}/trigger", body: `{"parameters":{"a":1}}`},
-	"pauseJob":          {method: "POST", path: base + "/jobs/{id}/pause", body: `{"reason":"x"}`},
-	"resumeJob":         {method: "POST", path: base + "/jobs/{id}/resume"},
-	"stopJob":           {method: "POST", path: base + "/jobs/{id}/stop", body: `{"reason":"x"}`},
-	"cancelExecution":   {method: "POST", path: base + "/executions/{id}/cancel"},
-	"retryExecution":    {method: "POST", path: base + "/executions/{id}/retry"},
-	"listJobExecutions": {method: "GET", path: base + "/jobs/{id}/executions"},
-	"createBackfill":    {method: "POST", path: base + "/jobs/{id}/backfills", body: `{"from":"{year}-01-01T00:00:00Z","to":"{year}-01-01T00:00:01Z"}`},
-	"listBackfills":     {method: "GET", path: base + "/jobs/{id}/backfills"},
-	"getBackfill":       {method: "GET", path: base + "/jobs/{id}/backfills/{backfill}"},
-	"cancelBackfill":    {method: "POST", path: base + "/jobs/{id}/backfills/{backfill}/cancel"},
-	"createCalendar":    {method: "POST", path: base + "/calendars", body: `{"name":"{new}","days":[{"start":"2026-12-25","yearly":true}]}`},
-	"importCalendar":    {method: "POST", path: base + "/calendars/import?name={new}", body: holidays, header: map[string]string{"Content-Type": "text/calendar"}},
-	"listCalendars":     {method: "GET", path: base + "/calendars"},
-	"getCalendar":       {method: "GET", path: base + "/calendars/{id}"},
-	"updateCalendar":    {method: "PUT", path: base + "/calendars/{id}", body: `{"name":"{new}","days":[]}`},
-	"deleteCalendar":    {method: "DELETE", path: base + "/calendars/{id}"},
-	"listAudit":         {method: "GET", path: base + "/audit?limit=5"},
-	"verifyAudit":       {method: "GET", path: base + "/audit/verify"},
-	"putSecret":         {method: "PUT", path: base + "/secrets/{new}", body: `{"value":"0123456789"}`},
-	"listSecrets":       {method: "GET", path: base + "/secrets"},
-	"getSecret":         {method: "GET", path: base + "/secrets/{id}"},
-	"deleteSecret":      {method: "DELETE", path: base + "/secrets/{id}"},
-	"listExecutions":    {method: "GET", path: base + "/executions"},
-	"getExecution":      {method: "GET", path: base + "/executions/{id}"},
-	"createApiKey":      {method: "POST", path: base + "/api-keys", body: `{"name":"deployment","scopes":["jobs:read"]}`},
-	"listApiKeys":       {method: "GET", path: base + "/api-keys"},
-	"getApiKey":         {method: "GET", path: base + "/api-keys/{id}"},
-	"deleteApiKey":      {method: "DELETE", path: base + "/api-keys/{id}"},
-	"rotateApiKey":      {method: "POST", path: base + "/api-keys/{id}/rotate", body: `{"graceSeconds":60}`},
-	"getHealth":         {method: "GET", path: "/health"},
-	"getLiveness":       {method: "GET", path: "/health/live"},
-	"getReadiness":      {method: "GET", path: "/health/ready"},
+	"sendHeartbeat":       {method: "POST", path: "/callbacks/{token}/heartbeat"},
+	"reportProgress":      {method: "POST", path: "/callbacks/{token}/progress", body: `{"progress":40,"message":"copying"}`},
+	"reportCompletion":    {method: "POST", path: "/callbacks/{token}/complete", body: `{"result":{"rows":7}}`},
+	"createJob":           {method: "POST", path: base + "/jobs", body: webhook},
+	"listJobs":            {method: "GET", path: base + "/jobs"},
+	"getJob":              {method: "GET", path: base + "/jobs/{id}"},
+	"updateJob":           {method: "PUT", path: base + "/jobs/{id}", body: webhook},
+	"deleteJob":           {method: "DELETE", path: base + "/jobs/{id}"},
+	"validateJob":         {method: "POST", path: base + "/jobs/validate", body: webhook},
+	"validateStoredJob":   {method: "POST", path: base + "/jobs/{id}/validate", body: webhook},
+	"previewSchedule":     {method: "GET", path: base + "/jobs/{id}/schedule?count=3"},
+	"triggerJob":          {method: "POST", path: base + "/jobs/{id}/trigger", body: `{"parameters":{"a":1}}`},
+	"pauseJob":            {method: "POST", path: base + "/jobs/{id}/pause", body: `{"reason":"x"}`},
+	"resumeJob":           {method: "POST", path: base + "/jobs/{id}/resume"},
+	"stopJob":             {method: "POST", path: base + "/jobs/{id}/stop", body: `{"reason":"x"}`},
+	"cancelExecution":     {method: "POST", path: base + "/executions/{id}/cancel"},
+	"retryExecution":      {method: "POST", path: base + "/executions/{id}/retry"},
+	"listJobExecutions":   {method: "GET", path: base + "/jobs/{id}/executions"},
+	"createBackfill":      {method: "POST", path: base + "/jobs/{id}/backfills", body: `{"from":"{year}-01-01T00:00:00Z","to":"{year}-01-01T00:00:01Z"}`},
+	"listBackfills":       {method: "GET", path: base + "/jobs/{id}/backfills"},
+	"getBackfill":         {method: "GET", path: base + "/jobs/{id}/backfills/{backfill}"},
+	"cancelBackfill":      {method: "POST", path: base + "/jobs/{id}/backfills/{backfill}/cancel"},
+	"createCalendar":      {method: "POST", path: base + "/calendars", body: `{"name":"{new}","days":[{"start":"2026-12-25","yearly":true}]}`},
+	"importCalendar":      {method: "POST", path: base + "/calendars/import?name={new}", body: holidays, header: map[string]string{"Content-Type": "text/calendar"}},
+	"listCalendars":       {method: "GET", path: base + "/calendars"},
+	"getCalendar":         {method: "GET", path: base + "/calendars/{id}"},
+	"importCalendarAgain": {method: "PUT", path: base + "/calendars/{id}/import", body: holidays, header: map[string]string{"Content-Type": "text/calendar"}},
+	"updateCalendar":      {method: "PUT", path: base + "/calendars/{id}", body: `{"name":"{new}","days":[]}`},
+	"deleteCalendar":      {method: "DELETE", path: base + "/calendars/{id}"},
+	"listAudit":           {method: "GET", path: base + "/audit?limit=5"},
+	"verifyAudit":         {method: "GET", path: base + "/audit/verify"},
+	"putSecret":           {method: "PUT", path: base + "/secrets/{new}", body: `{"value":"0123456789"}`},
+	"listSecrets":         {method: "GET", path: base + "/secrets"},
+	"getSecret":           {method: "GET", path: base + "/secrets/{id}"},
+	"deleteSecret":        {method: "DELETE", path: base + "/secrets/{id}"},
+	"putFunction":         {method: "PUT", path: base + "/functions/{new}", body: "\x00asm", header: map[string]string{"Content-Type": "application/wasm"}},
+	"listFunctions":       {method: "GET", path: base + "/functions"},
+	"getFunction":         {method: "GET", path: base + "/functions/{id}"},
+	"deleteFunction":      {method: "DELETE", path: base + "/functions/{id}"},
+	"listExecutions":      {method: "GET", path: base + "/executions"},
+	"getExecution":        {method: "GET", path: base + "/executions/{id}"},
+	// Its answer repeats the ids of the query: TestRecentRuns asks for another tenant's job.
+	"listRecentRuns":       {method: "GET", path: base + "/recent-runs?jobId=0192f0a1-7b3c-7d4e-8f5a-000000000000"}, // a job that is not there has none
+	"listUpcomingRuns":     {method: "GET", path: base + "/upcoming-runs?bucket=hour"},
+	"getExecutionTimeline": {method: "GET", path: base + "/executions/{id}/timeline"},
+	"listExecutionLogs":    {method: "GET", path: base + "/executions/{id}/logs?stream=stdout&limit=10"},
+	"createApiKey":         {method: "POST", path: base + "/api-keys", body: `{"name":"deployment","scopes":["jobs:read"]}`},
+	"listApiKeys":          {method: "GET", path: base + "/api-keys"},
+	"getApiKey":            {method: "GET", path: base + "/api-keys/{id}"},
+	"deleteApiKey":         {method: "DELETE", path: base + "/api-keys/{id}"},
+	"rotateApiKey":         {method: "POST", path: base + "/api-keys/{id}/rotate", body: `{"graceSeconds":60}`},
+	"getHealth":            {method: "GET", path: "/health"},
+	"getLiveness":          {method: "GET", path: "/health/live"},
+	"getReadiness":         {method: "GET", path: "/health/ready"},
+
+	"listDeadLetters":        {method: "GET", path: base + "/dead-letters"},
+	"listDeadLetterGroups":   {method: "GET", path: base + "/dead-letters/groups"},
+	"getDeadLetter":          {method: "GET", path: base + "/dead-letters/{id}"},
+	"replayDeadLetter":       {method: "POST", path: base + "/dead-letters/{id}/replay"},
+	"discardDeadLetter":      {method: "DELETE", path: base + "/dead-letters/{id}"},
+	"listDeadLetterReplays":  {method: "GET", path: base + "/dead-letter-replays"},
+	"createDeadLetterReplay": {method: "POST", path: base + "/dead-letter-replays", body: `{"filter":{"jobId":"{id}"},"ratePerMinute":600}`},
+	"getDeadLetterReplay":    {method: "GET", path: base + "/dead-letter-replays/{id}"},
+	"cancelDeadLetterReplay": {method: "POST", path: base + "/dead-letter-replays/{id}/cancel"},
+	"discardDeadLetters":     {method: "POST", path: base + "/dead-letters/discard", body: `{"filter":{"jobId":"{id}"}}`},
+
+	"registerRemoteWorker":   {method: "POST", path: base + "/remote-workers", body: `{"name":"{new}","protocol":1,"functions":[{"name":"invoice"}]}`},
+	"listRemoteWorkers":      {method: "GET", path: base + "/remote-workers"},
+	"deregisterRemoteWorker": {method: "DELETE", path: base + "/remote-workers/{id}"},
+	"claimRemoteExecutions":  {method: "POST", path: base + "/remote-workers/{id}/claim", body: `{"waitSeconds":0}`},
+	"sendRemoteHeartbeat":    {method: "POST", path: base + "/remote-workers/{id}/heartbeat", body: `{"tokens":[]}`},
+
+	"listNotifications":          {method: "GET", path: base + "/notifications"},
+	"createNotification":         {method: "POST", path: base + "/notifications", body: `{"name":"{new}","kind":"webhook","url":"https://example.com/","events":["job.failed"]}`},
+	"getNotification":            {method: "GET", path: base + "/notifications/{id}"},
+	"updateNotification":         {method: "PUT", path: base + "/notifications/{id}", body: `{"name":"{new}","kind":"webhook","url":"https://example.com/b","events":["job.failed"]}`},
+	"deleteNotification":         {method: "DELETE", path: base + "/notifications/{id}"},
+	"rotateNotificationSecret":   {method: "POST", path: base + "/notifications/{id}/rotate-secret", body: `{"graceSeconds":60}`},
+	"testNotification":           {method: "POST", path: base + "/notifications/{id}/test"},
+	"listNotificationDeliveries": {method: "GET", path: base + "/notifications/{id}/deliveries"},
+	"resendNotificationDelivery": {method: "POST", path: base + "/notifications/{id}/deliveries/{delivery}/resend"},
+
+	"listCircuitBreakers": {method: "GET", path: base + "/circuit-breakers"},
+	"listObjectives":      {method: "GET", path: base + "/objectives"},
+	"createObjective":     {method: "POST", path: base + "/objectives", body: `{"name":"reports","kind":"onTime","tag":"report","thresholdMs":5000,"target":0.99}`},
+	"getObjective":        {method: "GET", path: base + "/objectives/{id}"},
+	"deleteObjective":     {method: "DELETE", path: base + "/objectives/{id}"},
+	"listSettings":        {method: "GET", path: base + "/settings"},
+	"putSetting":          {method: "PUT", path: base + "/settings/TENANT_MAX_JOBS", body: `{"value":"90000"}`},
+	"resetSetting":        {method: "DELETE", path: base + "/settings/TENANT_MAX_WAITING"},
+	"closeCircuitBreaker": {method: "DELETE", path: base + "/circuit-breakers/{id}"},
 
 	"getExecutionStats":    {method: "GET", path: base + "/executions/stats?groupBy=hour"},
 	"getMetrics":           {method: "GET", path: base + "/metrics"},
 	"listMetrics":          {method: "GET", path: base + "/metrics/history?limit=5"},
 	"bulkPauseJobs":        {method: "POST", path: base + "/jobs/bulk/pause", body: `{"ids":["{id}"]}`},
+	"bulkDeleteJobs":       {method: "POST", path: base + "/jobs/bulk/delete", body: `{"ids":["{id}"]}`},
 	"bulkResumeJobs":       {method: "POST", path: base + "/jobs/bulk/resume", body: `{"ids":["{id}"]}`},
 	"bulkStopJobs":         {method: "POST", path: base + "/jobs/bulk/stop", body: `{"ids":["{id}"]}`},
 	"bulkTriggerJobs":      {method: "POST", path: base + "/jobs/bulk/trigger", body: `{"ids":["{id}"]}`},
 	"bulkCancelExecutions": {method: "POST", path: base + "/executions/bulk/cancel", body: `{"ids":["{id}"]}`},
 	"bulkRetryExecutions":  {method: "POST", path: base + "/executions/bulk/retry", body: `{"ids":["{id}"]}`},
+	"planSet":              {method: "POST", path: base + "/sets/{new}/plan", body: `{"jobs":[` + webhook + `]}`},
+	"applySet":             {method: "POST", path: base + "/sets/{new}/apply", body: `{"jobs":[` + webhook + `]}`},
 	"getStatus":            {method: "GET", path: base + "/status"},
 	"listQueues":           {method: "GET", path: base + "/queues"},
 	"listWorkers":          {method: "GET", path: base + "/workers"},
@@ -110,13 +166,18 @@ func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner ten
 	made := b.makeJob(t, owner)
 	id := made.ID
 	switch operation.ID {
-	case "getExecution", "cancelExecution", "bulkCancelExecutions":
+	case "getExecution", "getExecutionTimeline", "listExecutionLogs", "cancelExecution", "bulkCancelExecutions":
 		id = b.makeExecution(t, owner, made.ID).ID
 	case "retryExecution", "bulkRetryExecutions":
 		id = b.makeExecution(t, owner, made.ID).ID
 		if _, _, err := b.executions.Cancel(t.Context(), owner, id, ""); err != nil {
 			t.Fatal(err)
 		}
+	case "applySet":
+		sample.path = strings.Replace(sample.path, "{new}", uuid.NewString(), 1)
+		sample.body = strings.Replace(sample.body, `"report"`, strconv.Quote(uuid.NewString()), 1)
+		plan := b.send(request{method: "POST", path: strings.Replace(sample.path, "/apply", "/plan", 1), token: b.token(t, owner, identity.Developer), body: sample.body})
+		sample.body = hashed(sample.body, read[api.SetPlan](t, plan, http.StatusOK).Hash)
 	case "getTenant", "updateTenant", "deleteTenant", "suspendTenant", "activateTenant":
 		made, err := b.deps.Tenants.Create(t.Context(), uuid.New(), tenant.Spec{Name: "stored"})
 		if err != nil {
@@ -126,10 +187,44 @@ func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner ten
 	case "getApiKey", "deleteApiKey", "rotateApiKey":
 		key, _ := b.makeKey(t, owner, "jobs:read")
 		id = key.ID
-	case "getCalendar", "updateCalendar", "deleteCalendar":
+	case "getCalendar", "updateCalendar", "importCalendarAgain", "deleteCalendar":
 		id = b.makeCalendar(t, owner, calendar.Day{Start: "2026-12-25"}).ID
+	case "getDeadLetter", "replayDeadLetter", "discardDeadLetter":
+		id = b.dead(t, owner, made.ID, "TIMEOUT", "it took too long", 0)
+	case "getDeadLetterReplay", "cancelDeadLetterReplay":
+		b.dead(t, owner, made.ID, "TIMEOUT", "it took too long", 0)
+		id = b.makeReplay(t, owner, made.ID)
+	case "createDeadLetterReplay":
+		b.endReplays(t)
+		b.dead(t, owner, made.ID, "TIMEOUT", "it took too long", time.Second)
+	case "discardDeadLetters":
+		b.dead(t, owner, made.ID, "TIMEOUT", "it took too long", 0)
+	case "getNotification", "updateNotification", "deleteNotification", "rotateNotificationSecret", "testNotification", "listNotificationDeliveries", "resendNotificationDelivery":
+		made, delivery := b.makeNotification(t, owner)
+		id = made
+		sample.path = strings.Replace(sample.path, "{delivery}", delivery.String(), 1)
+	case "getFunction", "deleteFunction":
+		if _, _, err := b.deps.Functions.Put(t.Context(), owner, id.String(), []byte("module")); err != nil {
+			t.Fatal(err)
+		}
+	case "deregisterRemoteWorker", "claimRemoteExecutions", "sendRemoteHeartbeat":
+		id = b.registerWorker(t, owner, "invoice").ID
+	case "resetSetting":
+		if _, err := b.deps.Settings.Set(t.Context(), owner, "TENANT_MAX_WAITING", "90000"); err != nil {
+			t.Fatal(err)
+		}
+	case "getObjective", "deleteObjective":
+		made, err := b.deps.Objectives.Create(t.Context(), owner, objective.Spec{Name: "stored", Kind: objective.Success, Tag: "x", Target: 0.9, WindowDays: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id = made.ID
+	case "closeCircuitBreaker":
+		b.makeBreaker(t, owner, id)
 	case "getSecret", "deleteSecret":
 		b.makeSecret(t, owner, id.String(), "0123456789")
+	case "sendHeartbeat", "reportProgress", "reportCompletion":
+		sample.path = strings.Replace(sample.path, "{token}", b.awaits(t, b.makeExecution(t, owner, made.ID)), 1)
 	case "getBackfill", "cancelBackfill":
 		sample.path = strings.Replace(sample.path, "{backfill}", b.makeBackfill(t, owner, id).ID.String(), 1)
 	}
@@ -149,6 +244,11 @@ func (b *bundle) asService(operation *contract.Operation, who tenant.Actor, head
 		added[name] = value
 	}
 	return added
+}
+
+// needsNoCaller says that an operation is for everybody, or for those who have its path.
+func needsNoCaller(o *contract.Operation) bool {
+	return o.Permission == contract.Public || o.Permission == contract.Callback
 }
 
 func operations(t *testing.T) map[string]*contract.Operation {
@@ -193,7 +293,7 @@ func TestEveryOperationForEveryCaller(t *testing.T) {
 			sample, _ := b.sampleOf(t, operation, b.ours)
 			sample.token = token
 			got := b.do(t, sample)
-			if operation.Permission == contract.Public {
+			if needsNoCaller(operation) {
 				if got.status == http.StatusUnauthorized || got.status == http.StatusForbidden {
 					t.Errorf("%s: %s: answered %d", name, stranger, got.status)
 				}
@@ -213,7 +313,7 @@ func TestEveryOperationForEveryCaller(t *testing.T) {
 				t.Errorf("%s: %s: WWW-Authenticate is %q, want %q", name, stranger, got.header.Get("WWW-Authenticate"), want)
 			}
 		}
-		if operation.Permission == contract.Public || operation.Permission == contract.Service {
+		if needsNoCaller(operation) || operation.Permission == contract.Service {
 			continue
 		}
 		for _, role := range roles {
@@ -242,8 +342,8 @@ func TestTheTokenAloneNamesTheTenant(t *testing.T) {
 	refused(t, b.do(t, request{method: "GET", path: base + "/jobs?tenantId=" + b.ours.TenantID.String(), token: theirs, header: header}), http.StatusBadRequest, "VALIDATION_FAILED")
 	body := strings.Replace(webhook, "{", `{"tenantId":"`+b.ours.TenantID.String()+`",`, 1)
 	refused(t, b.do(t, request{method: "POST", path: base + "/jobs", token: theirs, header: header, body: body}), http.StatusBadRequest, "VALIDATION_FAILED")
-	for _, path := range []string{"/jobs", "/executions"} {
-		if got := b.do(t, request{method: "GET", path: base + path, token: theirs, header: header}); got.body != `{"hasMore":false,"items":[],"nextCursor":null}`+"\n" {
+	for path, total := range map[string]string{"/jobs": "0", "/executions": "null"} {
+		if got := b.do(t, request{method: "GET", path: base + path, token: theirs, header: header}); got.body != `{"hasMore":false,"items":[],"nextCursor":null,"total":`+total+"}\n" {
 			t.Errorf("GET %s answered %s", path, got.body)
 		}
 	}
@@ -314,7 +414,7 @@ func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 func (b *bundle) snapshot(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "backfills", "api_keys", "secrets", "job_credentials"} {
+	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "backfills", "api_keys", "secrets", "job_credentials", "functions", "function_versions", "function_modules", "dead_letters", "dead_letter_replays", "notifications", "notification_secrets", "notification_deliveries", "circuit_breakers", "objectives", "workers", "remote_functions"} {
 		var text string
 		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT coalesce(json_agg(t ORDER BY t::text)::text, '') FROM "+table+" t").Scan(&text); err != nil {
 			t.Fatal(err)

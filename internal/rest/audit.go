@@ -15,6 +15,7 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/audit"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/fault/suggest"
 	"github.com/scheduler-service/scheduler/internal/ratelimit"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
@@ -86,7 +87,7 @@ func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObje
 	}
 	fields := disordered("to", p.From, p.To)
 	if known := s.actions(); p.Action != nil && !slices.Contains(known, *p.Action) {
-		fields = append(fields, fault.Field{Path: "action", Rule: "enum", Message: "must be one of " + strings.Join(known, ", ")})
+		fields = append(fields, fault.Field{Path: "action", Rule: "enum", Message: suggest.OneOf(*p.Action, known)})
 	}
 	if len(fields) > 0 {
 		return nil, wrong(fields...)

@@ -17,8 +17,11 @@ import (
 
 // changeless are operations that are no GET and change nothing.
 var changeless = map[string]string{
-	"validateJob":       "it says what POST /jobs would",
-	"validateStoredJob": "it says what PUT /jobs/{id} would",
+	"validateJob":           "it says what POST /jobs would",
+	"validateStoredJob":     "it says what PUT /jobs/{id} would",
+	"planSet":               "it says what applying would",
+	"claimRemoteExecutions": "an attempt that starts is no change of what somebody made",
+	"sendRemoteHeartbeat":   "nor is a sign of life",
 }
 
 // From the contract: every operation that changes something leaves an entry
@@ -27,7 +30,7 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, operation := range operations(t) {
-		if operation.Permission == contract.Public {
+		if needsNoCaller(operation) {
 			continue
 		}
 		sample, id := b.sampleOf(t, operation, b.ours)

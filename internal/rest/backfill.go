@@ -17,7 +17,7 @@ func (s *server) CreateBackfill(ctx context.Context, request api.CreateBackfillR
 	if err := s.checkOverrides(ctx, request.ID, body.Parameters); err != nil {
 		return nil, err
 	}
-	asked := backfill.Request{From: body.From, To: body.To, RatePerMinute: orZero(body.RatePerMinute), Parameters: body.Parameters}
+	asked := backfill.Request{From: body.From, To: body.To, RatePerMinute: orZero(body.RatePerMinute), DailyShare: orZero(body.DailyShare), Parameters: body.Parameters}
 	if orZero(body.DryRun) {
 		plan, err := s.Backfills.Preview(ctx, c.who.Actor, request.ID, asked)
 		if err != nil {
@@ -30,6 +30,7 @@ func (s *server) CreateBackfill(ctx context.Context, request api.CreateBackfillR
 	if err != nil {
 		return nil, err
 	}
+	s.callPromoters(ctx)
 	location := base + "/jobs/" + made.JobID.String() + "/backfills/" + made.ID.String()
 	return api.CreateBackfill202JSONResponse{
 		Body:    viewBackfill(made),
@@ -90,7 +91,7 @@ func viewPlan(p backfill.Plan) api.BackfillPlan {
 
 func viewSummary(b backfill.Backfill) api.BackfillSummary {
 	return api.BackfillSummary{
-		ID: b.ID, TenantID: b.TenantID, JobID: b.JobID, JobVersion: b.JobVersion, From: b.From, To: b.To, RatePerMinute: b.RatePerMinute,
+		ID: b.ID, TenantID: b.TenantID, JobID: b.JobID, JobVersion: b.JobVersion, From: b.From, To: b.To, RatePerMinute: b.RatePerMinute, DailyShare: b.DailyShare,
 		Parameters: rawOrNull(b.Parameters), Status: api.BackfillStatus(b.Status), Total: b.Total, Created: b.Created, Progress: b.Progress(),
 		CreatedBy: b.RequestedBy, HeldBy: textOrNull(b.HeldBy), CreatedAt: b.CreatedAt, FinishedAt: orNull(b.FinishedAt),
 	}
@@ -99,7 +100,7 @@ func viewSummary(b backfill.Backfill) api.BackfillSummary {
 func viewBackfill(b backfill.Backfill) api.Backfill {
 	v, n := viewSummary(b), b.Outcomes
 	return api.Backfill{
-		ID: v.ID, TenantID: v.TenantID, JobID: v.JobID, JobVersion: v.JobVersion, From: v.From, To: v.To, RatePerMinute: v.RatePerMinute,
+		ID: v.ID, TenantID: v.TenantID, JobID: v.JobID, JobVersion: v.JobVersion, From: v.From, To: v.To, RatePerMinute: v.RatePerMinute, DailyShare: v.DailyShare,
 		Parameters: v.Parameters, Status: v.Status, Total: v.Total, Created: v.Created, Progress: v.Progress,
 		CreatedBy: v.CreatedBy, HeldBy: v.HeldBy, CreatedAt: v.CreatedAt, FinishedAt: v.FinishedAt,
 		Outcomes: api.BackfillOutcomes{

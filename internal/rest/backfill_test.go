@@ -48,7 +48,7 @@ func TestCreateABackfill(t *testing.T) {
 	got := read[map[string]any](t, answered, http.StatusAccepted)
 	want := map[string]any{
 		"id": got["id"], "tenantId": b.ours.TenantID.String(), "jobId": strings.Split(path, "/")[5], "jobVersion": 1.0,
-		"from": from.Format(time.RFC3339), "to": to.Format(time.RFC3339), "ratePerMinute": 90.0, "parameters": map[string]any{"body": map[string]any{"day": 1.0}},
+		"from": from.Format(time.RFC3339), "to": to.Format(time.RFC3339), "ratePerMinute": 90.0, "dailyShare": 50.0, "parameters": map[string]any{"body": map[string]any{"day": 1.0}},
 		"status": "running", "total": 24.0, "created": 0.0, "heldBy": nil, "progress": 0.0, "createdBy": "ada", "createdAt": got["createdAt"], "finishedAt": nil,
 		"outcomes": map[string]any{"pending": 0.0, "running": 0.0, "retrying": 0.0, "completed": 0.0, "failed": 0.0, "cancelled": 0.0},
 	}
@@ -114,6 +114,7 @@ func TestBackfillsThatAreRefused(t *testing.T) {
 		{"nothing", path, `{}`, "from required, to required"},
 		{"no times", path, `{"from":"yesterday","to":1}`, "from format, to type"},
 		{"out of bounds", path, `{` + span + `,"ratePerMinute":0,"dryRun":"yes","rate":1}`, "dryRun type, rate unknown, ratePerMinute minimum"},
+		{"more than the day", path, `{` + span + `,"dailyShare":101}`, "dailyShare maximum"},
 		{"too fast", path, `{` + span + `,"ratePerMinute":6001}`, "ratePerMinute maximum"},
 		{"the future", path, `{"from":"2499-01-01T00:00:00Z","to":"2499-01-02T00:00:00Z"}`, "to past"},
 		{"the distant past, backwards", path, `{"from":"2001-01-01T00:00:00Z","to":"2000-01-02T00:00:00Z"}`, "from retention, to order"},

@@ -15,9 +15,9 @@ import (
 
 // BulkPauseJobs is POST /jobs/bulk/pause.
 func (s *server) BulkPauseJobs(ctx context.Context, request api.BulkPauseJobsRequestObject) (api.BulkPauseJobsResponseObject, error) {
-	result, err := s.onJobs(ctx, *request.Body, func(id uuid.UUID) (*uuid.UUID, error) {
-		_, err := s.Jobs.Pause(ctx, callOf(ctx).who.Actor, id, orZero(request.Body.Reason), nil)
-		return nil, err
+	who, reason := callOf(ctx).who.Actor, orZero(request.Body.Reason)
+	result, err := s.onJobs(ctx, *request.Body, bulk{
+		set: func(ids []uuid.UUID) (map[uuid.UUID]error, error) { return s.Jobs.PauseAll(ctx, who, ids, reason) },
 	})
 	if err != nil {
 		return nil, err
@@ -27,21 +27,23 @@ func (s *server) BulkPauseJobs(ctx context.Context, request api.BulkPauseJobsReq
 
 // BulkResumeJobs is POST /jobs/bulk/resume.
 func (s *server) BulkResumeJobs(ctx context.Context, request api.BulkResumeJobsRequestObject) (api.BulkResumeJobsResponseObject, error) {
-	result, err := s.onJobs(ctx, *request.Body, func(id uuid.UUID) (*uuid.UUID, error) {
-		_, err := s.Jobs.Resume(ctx, callOf(ctx).who.Actor, id, "")
-		return nil, err
+	who, missed := callOf(ctx).who.Actor, job.MisfirePolicy(orZero(request.Body.MisfirePolicy))
+	request.Body.MisfirePolicy = nil
+	result, err := s.onJobs(ctx, *request.Body, bulk{
+		set: func(ids []uuid.UUID) (map[uuid.UUID]error, error) { return s.Jobs.ResumeAll(ctx, who, ids, missed) },
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.callPromoters(ctx) // some of them may be due
 	return api.BulkResumeJobs200JSONResponse(result), nil
 }
 
 // BulkStopJobs is POST /jobs/bulk/stop.
 func (s *server) BulkStopJobs(ctx context.Context, request api.BulkStopJobsRequestObject) (api.BulkStopJobsResponseObject, error) {
-	result, err := s.onJobs(ctx, *request.Body, func(id uuid.UUID) (*uuid.UUID, error) {
-		_, err := s.Jobs.Stop(ctx, callOf(ctx).who.Actor, id, orZero(request.Body.Reason))
-		return nil, err
+	who, reason := callOf(ctx).who.Actor, orZero(request.Body.Reason)
+	result, err := s.onJobs(ctx, *request.Body, bulk{
+		set: func(ids []uuid.UUID) (map[uuid.UUID]error, error) { return s.Jobs.StopAll(ctx, who, ids, reason) },
 	})
 	if err != nil {
 		return nil, err
@@ -49,13 +51,25 @@ func (s *server) BulkStopJobs(ctx context.Context, request api.BulkStopJobsReque
 	return api.BulkStopJobs200JSONResponse(result), nil
 }
 
+// BulkDeleteJobs is POST /jobs/bulk/delete.
+func (s *server) BulkDeleteJobs(ctx context.Context, request api.BulkDeleteJobsRequestObject) (api.BulkDeleteJobsResponseObject, error) {
+	who, reason := callOf(ctx).who.Actor, orZero(request.Body.Reason)
+	result, err := s.onJobs(ctx, *request.Body, bulk{
+		set: func(ids []uuid.UUID) (map[uuid.UUID]error, error) { return s.Jobs.DeleteAll(ctx, who, ids, reason) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return api.BulkDeleteJobs200JSONResponse(result), nil
+}
+
 // BulkTriggerJobs is POST /jobs/bulk/trigger.
 func (s *server) BulkTriggerJobs(ctx context.Context, request api.BulkTriggerJobsRequestObject) (api.BulkTriggerJobsResponseObject, error) {
-	result, err := s.onJobs(ctx, *request.Body, func(id uuid.UUID) (*uuid.UUID, error) {
+	result, err := s.onJobs(ctx, *request.Body, bulk{act: func(id uuid.UUID) (*uuid.UUID, error) {
 		key := itemKey(request.Params.IdempotencyKey, "POST /jobs/bulk/trigger", id)
 		made, replayed, err := s.Executions.Trigger(ctx, callOf(ctx).who.Actor, id, nil, key)
 		return s.made(ctx, made, replayed, err)
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -95,14 +109,19 @@ func (s *server) made(ctx context.Context, e execution.Execution, replayed bool,
 		return nil, err
 	}
 	if !replayed {
+		s.Traces.Made(ctx, e.ID)
 		s.hint(ctx, dispatch.Waiting{ID: e.ID, Priority: e.Priority})
 	}
 	return &e.ID, nil
 }
 
-func (s *server) onJobs(ctx context.Context, body api.JobBulk, act func(uuid.UUID) (*uuid.UUID, error)) (api.BulkResult, error) {
+// onJobs is a call on jobs; b says what it does to them.
+func (s *server) onJobs(ctx context.Context, body api.JobBulk, b bulk) (api.BulkResult, error) {
 	who := callOf(ctx).who.Actor
-	b := bulk{ids: orZero(body.Ids), dryRun: orZero(body.DryRun), limit: body.Limit, cursor: body.Cursor, act: act}
+	if body.MisfirePolicy != nil {
+		return api.BulkResult{}, wrong(fault.Field{Path: "misfirePolicy", Rule: "unexpected", Message: "is for a resume"})
+	}
+	b.ids, b.dryRun, b.limit, b.cursor = orZero(body.Ids), orZero(body.DryRun), body.Limit, body.Cursor
 	b.look = func(id uuid.UUID) error { _, err := s.Jobs.Get(ctx, who, id); return err }
 	if body.Filter != nil && isTagMatchAlone(*body.Filter) {
 		return api.BulkResult{}, wrong(fault.Field{Path: "filter", Rule: "minProperties", Message: "has no condition: tagMatch is one only with tags"})
@@ -111,10 +130,7 @@ func (s *server) onJobs(ctx context.Context, body api.JobBulk, act func(uuid.UUI
 	if err := choose(&b, body.Filter, orZero(body.All)); err != nil || b.filter == nil {
 		return s.orRun(ctx, b, err)
 	}
-	selected, err := jobFilter(api.ListJobsParams{
-		Status: wanted.Status, JobType: wanted.JobType, Tags: wanted.Tags, TagMatch: (*api.ListJobsParamsTagMatch)(wanted.TagMatch),
-		Q: wanted.Q, CreatedBy: wanted.CreatedBy,
-	})
+	selected, err := jobFilter(&wanted)
 	if err != nil {
 		return api.BulkResult{}, below("filter", err)
 	}
@@ -124,9 +140,9 @@ func (s *server) onJobs(ctx context.Context, body api.JobBulk, act func(uuid.UUI
 		if p.after != nil {
 			filter.After = &job.Position{CreatedAt: p.after.At, ID: p.after.ID}
 		}
-		jobs, next, err := s.Jobs.List(ctx, who, filter)
-		targets := make([]target, len(jobs))
-		for i, j := range jobs {
+		keys, next, err := s.Jobs.Keys(ctx, who, filter)
+		targets := make([]target, len(keys))
+		for i, j := range keys {
 			targets[i] = target{id: j.ID, place: cursor.Place{At: j.CreatedAt, ID: j.ID}}
 		}
 		return targets, placeOfJob(next), err
@@ -153,10 +169,7 @@ func (s *server) onExecutions(ctx context.Context, body api.ExecutionBulk, statu
 	if err := choose(&b, body.Filter, orZero(body.All)); err != nil || b.filter == nil {
 		return s.orRun(ctx, b, err)
 	}
-	selected, err := executionFilter(api.ListExecutionsParams{
-		JobID: wanted.JobID, Status: wanted.Status, TriggerType: wanted.TriggerType, JobType: wanted.JobType, ErrorType: wanted.ErrorType,
-		TriggeredBy: wanted.TriggeredBy, From: wanted.From, To: wanted.To,
-	})
+	selected, err := executionFilter(&wanted)
 	if err != nil {
 		return api.BulkResult{}, below("filter", err)
 	}

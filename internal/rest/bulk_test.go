@@ -161,12 +161,17 @@ func TestBulkRefusesWhatItCannotMean(t *testing.T) {
 		`{"filter":{"q":"x"},"cursor":"x"}`:                  "cursor",
 		`{"all":true,"cursor":"x"}`:                          "cursor",
 		`{"ids":` + ids(t, many[0]) + `,"cursor":"x"}`:       "cursor",
-		`{"filter":{"q":"x"},"limit":1001}`:                  "limit",
+		`{"filter":{"q":"x"},"limit":100001}`:                "limit",
+		`{"filter":{"q":"x"},"misfirePolicy":"skip"}`:        "misfirePolicy",
 	} {
 		e := refused(t, b.do(t, request{method: "POST", path: base + "/jobs/bulk/stop", token: token, body: body}), http.StatusBadRequest, "VALIDATION_FAILED")
 		if len(e.Error.Details) != 1 || e.Error.Details[0].Field != field {
 			t.Errorf("%.60s: details are %+v", body, e.Error.Details)
 		}
+	}
+	e := refused(t, b.do(t, request{method: "POST", path: base + "/jobs/bulk/trigger", token: token, body: `{"all":true,"limit":1001}`}), http.StatusBadRequest, "VALIDATION_FAILED")
+	if len(e.Error.Details) != 1 || e.Error.Details[0].Field != "limit" {
+		t.Errorf("a trigger of 1001: details are %+v", e.Error.Details)
 	}
 	for body, field := range map[string]string{`{}`: "ids", `{"filter":{}}`: "filter", `{"filter":{"status":["pending"]},"all":true}`: "all"} {
 		e := refused(t, b.do(t, request{method: "POST", path: base + "/executions/bulk/cancel", token: token, body: body}), http.StatusBadRequest, "VALIDATION_FAILED")
@@ -174,7 +179,7 @@ func TestBulkRefusesWhatItCannotMean(t *testing.T) {
 			t.Errorf("%s: details are %+v", body, e.Error.Details)
 		}
 	}
-	e := refused(t, b.do(t, request{
+	e = refused(t, b.do(t, request{
 		method: "POST", path: base + "/executions/bulk/cancel", token: token,
 		body: `{"filter":{"from":"2026-01-02T00:00:00Z","to":"2026-01-01T00:00:00Z"}}`,
 	}), http.StatusBadRequest, "VALIDATION_FAILED")

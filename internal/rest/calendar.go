@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"io"
 	"net/url"
 
 	"github.com/scheduler-service/scheduler/api"
@@ -36,19 +37,8 @@ func (s *server) ImportCalendar(ctx context.Context, request api.ImportCalendarR
 	if fields := calendar.Validate(spec); len(fields) > 0 {
 		return nil, wrong(fields...)
 	}
-	days, err := ics.Parse(request.Body, spec.Timezone)
-	fields, err := fieldsOf(err)
-	if err != nil {
+	if err := s.readFile(&spec, request.Body); err != nil {
 		return nil, err
-	}
-	for i := range fields {
-		fields[i].Path = "body"
-	}
-	if spec.Days = days; len(fields) == 0 {
-		fields = append(inFile(calendar.Validate(spec)), empty(len(days))...)
-	}
-	if len(fields) > 0 {
-		return nil, wrong(fields...)
 	}
 	asked := url.Values{"name": {spec.Name}, "timezone": {spec.Timezone}} // the body alone is not the request
 	made, replayed, err := s.Calendars.Create(ctx, c.who.Actor, spec, keyOf(c, p.IdempotencyKey, "POST /calendars/import?"+asked.Encode()))
@@ -59,6 +49,45 @@ func (s *server) ImportCalendar(ctx context.Context, request api.ImportCalendarR
 		Body:    viewCalendar(made),
 		Headers: api.ImportCalendar201ResponseHeaders{ETag: etag(made.Version), Location: calendarPath(made), IdempotentReplayed: replay(replayed)},
 	}, nil
+}
+
+// ImportCalendarAgain is PUT /calendars/{id}/import.
+func (s *server) ImportCalendarAgain(ctx context.Context, request api.ImportCalendarAgainRequestObject) (api.ImportCalendarAgainResponseObject, error) {
+	who, wanted := callOf(ctx).who.Actor, versionOf(request.Params.IfMatch)
+	found, err := s.Calendars.Get(ctx, who, request.ID)
+	if err != nil {
+		return nil, err
+	}
+	if wanted == 0 {
+		wanted = found.Version // nothing but the days is to change
+	}
+	if err := s.readFile(&found.Spec, request.Body); err != nil {
+		return nil, err
+	}
+	updated, err := s.Calendars.Update(ctx, who, request.ID, found.Spec, wanted)
+	if err != nil {
+		return nil, err
+	}
+	return api.ImportCalendarAgain200JSONResponse{Body: viewCalendar(updated), Headers: api.ImportCalendarAgain200ResponseHeaders{ETag: etag(updated.Version)}}, nil
+}
+
+// readFile makes the days of a calendar those of an iCalendar file.
+func (s *server) readFile(spec *calendar.Spec, file io.Reader) error {
+	days, err := ics.Parse(file, spec.Timezone, s.Clock())
+	fields, err := fieldsOf(err)
+	if err != nil {
+		return err
+	}
+	for i := range fields {
+		fields[i].Path = "body"
+	}
+	if spec.Days = days; len(fields) == 0 {
+		fields = append(inFile(calendar.Validate(*spec)), empty(len(days))...)
+	}
+	if len(fields) > 0 {
+		return wrong(fields...)
+	}
+	return nil
 }
 
 // inFile says of each day that is wrong which event it was.
@@ -125,7 +154,7 @@ func (s *server) UpdateCalendar(ctx context.Context, request api.UpdateCalendarR
 	if len(fields) > 0 {
 		return nil, wrong(fields...)
 	}
-	updated, err := s.Calendars.Update(ctx, callOf(ctx).who.Actor, request.ID, spec, versionOf(request.Params.IfMatch))
+	updated, err := s.Calendars.Update(ctx, callOf(ctx).who.Actor, request.ID, spec, wantedVersion(ctx, request.Params.IfMatch))
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +163,7 @@ func (s *server) UpdateCalendar(ctx context.Context, request api.UpdateCalendarR
 
 // DeleteCalendar is DELETE /calendars/{id}.
 func (s *server) DeleteCalendar(ctx context.Context, request api.DeleteCalendarRequestObject) (api.DeleteCalendarResponseObject, error) {
-	if err := s.Calendars.Delete(ctx, callOf(ctx).who.Actor, request.ID); err != nil {
+	if err := s.Calendars.Delete(ctx, callOf(ctx).who.Actor, request.ID, versionOf(request.Params.IfMatch)); err != nil {
 		return nil, err
 	}
 	return api.DeleteCalendar204Response{}, nil
@@ -147,7 +176,7 @@ func newCalendar(body api.CalendarSpec) (calendar.Spec, []fault.Field) {
 	override(&spec.Timezone, body.Timezone)
 	days := make([]calendar.Day, len(body.Days))
 	for i, d := range body.Days {
-		days[i] = calendar.Day{Start: d.Start, End: orZero(d.End), Yearly: orZero(d.Yearly)}
+		days[i] = calendar.Day{Start: d.Start, End: orZero(d.End), Yearly: orZero(d.Yearly), Name: orZero(d.Name)}
 	}
 	ranges, fields := calendar.ReadDays(days)
 	if len(fields) == 0 {
@@ -164,6 +193,9 @@ func viewCalendar(c calendar.Calendar) api.Calendar {
 	for i, r := range c.Days {
 		day := calendar.WriteDay(r)
 		view.Days[i] = api.CalendarDay{Start: day.Start, End: &day.End, Yearly: &day.Yearly}
+		if day.Name != "" {
+			view.Days[i].Name = &day.Name
+		}
 	}
 	return view
 }

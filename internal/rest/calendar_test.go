@@ -179,9 +179,9 @@ func TestImportACalendar(t *testing.T) {
 		{"nothing", "name=a", "", []string{"body required"}, ""},
 		{"blanks", "name=a", " \r\n ", []string{"body required"}, ""},
 		{"no calendar", "name=a", "hello", []string{"body icalendar"}, "line 1: "},
-		{"what is not supported, by its line", "name=a", strings.Replace(holidays, "FREQ=YEARLY", "FREQ=WEEKLY", 1), []string{"body icalendar"}, "line 6: "},
-		{"lines count from the first", "name=a", "\r\n\r\n" + strings.Replace(holidays, "FREQ=YEARLY", "FREQ=DAILY", 1), []string{"body icalendar"}, "line 8: "},
-		{"an exception", "name=a", strings.Replace(holidays, "RRULE:FREQ=YEARLY", "EXDATE:20261225", 1), []string{"body icalendar"}, "line 6: "},
+		{"what is not supported, by its line", "name=a", strings.Replace(holidays, "FREQ=YEARLY", "FREQ=HOURLY", 1), []string{"body icalendar"}, "RRULE in line 6: FREQ=HOURLY"},
+		{"lines count from the first", "name=a", "\r\n\r\n" + strings.Replace(holidays, "FREQ=YEARLY", "FREQ=DAILY", 1), []string{"body icalendar"}, "RRULE in line 8: "},
+		{"an exception by a rule", "name=a", strings.Replace(holidays, "RRULE:FREQ=YEARLY", "EXRULE:FREQ=DAILY", 1), []string{"body icalendar"}, "line 6: "},
 		{"cut", "name=a", holidays[:len(holidays)-20], []string{"body icalendar"}, "line "},
 		{"no event", "name=a", "BEGIN:VCALENDAR\nEND:VCALENDAR\n", []string{"body icalendar"}, "no event"},
 		{"a day far away", "name=a", strings.ReplaceAll(holidays, "2026", "1926"), []string{"body range", "body range"}, "days[0]"},
@@ -201,6 +201,35 @@ func TestImportACalendar(t *testing.T) {
 	if diff := cmp.Diff(before, b.snapshot(t)); diff != "" {
 		t.Errorf("something was stored (-before +after):\n%s", diff)
 	}
+}
+
+// A file is imported again into the same calendar: its days change, with the names of
+// the holidays, and nothing else; its jobs are rescheduled.
+func TestImportACalendarAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Developer)
+	old := b.makeCalendar(t, b.ours, calendar.Day{Start: "2026-12-25", Name: "Christmas"})
+	path := base + "/calendars/" + old.ID.String()
+	send := func(body string, header ...string) answer {
+		h := map[string]string{"Content-Type": "text/calendar"}
+		if len(header) == 2 {
+			h[header[0]] = header[1]
+		}
+		return b.do(t, request{method: "PUT", path: path + "/import", token: token, body: body, header: h})
+	}
+	file := "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Labour Day\nDTSTART;VALUE=DATE:20270501\nEND:VEVENT\nEND:VCALENDAR\n"
+	refused(t, send(file, "If-Match", `"7"`), http.StatusPreconditionFailed, "PRECONDITION_FAILED")
+	refused(t, send("BEGIN:VCALENDAR\nEND:VCALENDAR\n"), http.StatusBadRequest, "VALIDATION_FAILED")
+	made := read[api.Calendar](t, send(file, "If-Match", `"1"`), http.StatusOK)
+	if made.Name != old.Name || made.Timezone != old.Timezone || made.Version != 2 || len(made.Days) != 1 || made.Days[0].Start != "2027-05-01" || *made.Days[0].Name != "Labour Day" {
+		t.Errorf("imported again: %+v", made)
+	}
+	if got := read[api.Calendar](t, b.do(t, request{method: "GET", path: path, token: token}), http.StatusOK); *got.Days[0].Name != "Labour Day" {
+		t.Errorf("stored: %+v", got)
+	}
+	path = base + "/calendars/" + uuid.NewString()
+	refused(t, send(file), http.StatusNotFound, "CALENDAR_NOT_FOUND")
 }
 
 // bound makes a job that a calendar bounds.

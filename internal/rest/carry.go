@@ -15,7 +15,8 @@ import (
 // The settings of a job have one name each: that of their field in the contract,
 // which the domain's field has as its JSON name (or in the tag api, where it is
 // stored under another). carry goes by these names, so that a new setting needs no
-// line here.
+// line here. The conditions of lists and of bulk calls reach the domain's filters in
+// the same way.
 
 // carry fills the settings of a struct of the contract from one of the domain, or the
 // reverse; both are given by their addresses. The contract's null and absent values

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -29,7 +30,7 @@ func (s *server) check(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r.Context())
 		r.Body = http.MaxBytesReader(w, r.Body, int64(c.operation.MaxBody))
-		body, err := readBody(r, c.operation)
+		body, err := readBody(r, w.Header(), c.operation)
 		if err != nil {
 			s.refuse(w, r, err)
 			return
@@ -55,14 +56,17 @@ func (s *server) check(next http.Handler) http.Handler {
 	})
 }
 
+// patchMedia is the media type of a change of a job (RFC 7396).
+const patchMedia = "application/merge-patch+json"
+
 // isJSON reports whether a body of this media type is read here; any other is
 // its handler's.
 func isJSON(media string) bool {
-	return media == "application/json" || media == "application/merge-patch+json"
+	return media == "application/json" || media == patchMedia
 }
 
 // readBody reads the whole body, which the cap bounds; blank is nothing.
-func readBody(r *http.Request, operation *contract.Operation) ([]byte, error) {
+func readBody(r *http.Request, answer http.Header, operation *contract.Operation) ([]byte, error) {
 	body, err := io.ReadAll(r.Body)
 	var large *http.MaxBytesError
 	switch {
@@ -76,6 +80,9 @@ func readBody(r *http.Request, operation *contract.Operation) ([]byte, error) {
 		body = trimmed // of another text the lines are counted
 	}
 	if media != "" && len(body) > 0 && !isMedia(r.Header, media) {
+		if media == patchMedia {
+			answer.Set("Accept-Patch", patchMedia) // RFC 5789, section 2.2
+		}
 		return nil, fault.New(fault.Invalid, fault.CodeUnsupportedMediaType, "send the body with Content-Type: "+media+", in UTF-8 and without Content-Encoding")
 	}
 	return body, nil
@@ -110,7 +117,7 @@ func (s *server) checkBody(ctx context.Context, operation *contract.Operation, b
 	if len(fields) > 0 {
 		return fields
 	}
-	if operation.Defines == "jobs" {
+	if operation.Defines == "jobs" || operation.Defines == "set" {
 		return s.checkBatch(ctx, operation, value)
 	}
 	if c := callOf(ctx); operation == c.operation {
@@ -140,9 +147,9 @@ func (s *server) alsoWrong(ctx context.Context, kind string, definition map[stri
 	return slices.DeleteFunc(more, func(f fault.Field) bool {
 		top, _, _ := strings.Cut(strings.ReplaceAll(f.Path, "[", "."), ".")
 		if top == "trigger" && slices.ContainsFunc(found, func(of fault.Field) bool {
-			return slices.Contains([]string{"cronExpression", "interval", "runAt"}, of.Path)
+			return slices.Contains([]string{"cronExpression", "interval", "runAt"}, cmp.Or(of.Meant, of.Path)) || of.Meant == "trigger"
 		}) {
-			return true // a schedule was given, in the wrong form
+			return true // a schedule was given, in the wrong form or under a wrong name
 		}
 		return slices.ContainsFunc(found, within(top))
 	})

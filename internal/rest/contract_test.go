@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,9 +12,9 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/rest"
+	page "github.com/scheduler-service/scheduler/internal/rest/console"
 	"github.com/scheduler-service/scheduler/internal/rest/reference"
 )
 
@@ -35,7 +36,7 @@ func TestTheRouterIsTheContract(t *testing.T) {
 	}
 	var served []string
 	err := chi.Walk(routes, func(method, path string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-		if !strings.HasPrefix(path, reference.Path) { // the page that shows the contract
+		if !strings.HasPrefix(path, reference.Path) && !strings.HasPrefix(path, page.Path) { // pages
 			served = append(served, method+" "+path)
 		}
 		return nil
@@ -73,10 +74,7 @@ func TestTheContractDescribesTheRoles(t *testing.T) {
 // Every operation that needs a token may answer 429.
 func TestTheContractDescribesTooManyRequests(t *testing.T) {
 	t.Parallel()
-	spec, err := api.GetSpec()
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := described(t)
 	for path, item := range spec.Paths.Map() {
 		for method, operation := range item.Operations() {
 			limited := operation.Responses.Status(http.StatusTooManyRequests) != nil
@@ -179,5 +177,26 @@ func TestRequestIDs(t *testing.T) {
 		if !strings.Contains(b.log.String(), `"request_id":"`+got+`"`) {
 			t.Errorf("the log does not name request %s", got)
 		}
+	}
+}
+
+// The documents of the issuer are everybody's, and /internal has none.
+func TestWellKnownDocuments(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(d *rest.Deps) {
+		d.WellKnown = map[string]json.RawMessage{"/.well-known/jwks.json": json.RawMessage(`{"keys":[]}`)}
+	})
+	got := b.send(request{method: "GET", path: "/.well-known/jwks.json"})
+	if got.status != http.StatusOK || got.body != `{"keys":[]}` || got.header.Get("Content-Type") != "application/json" || got.header.Get("Cache-Control") != "public, max-age=300" {
+		t.Errorf("%d %s %v", got.status, got.body, got.header)
+	}
+	refused(t, b.send(request{method: "GET", path: "/.well-known/openid-configuration"}), http.StatusNotFound, "NOT_FOUND")
+	refused(t, b.send(request{method: "POST", path: "/.well-known/jwks.json"}), http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+	d := b.deps
+	d.Side = rest.Internal
+	answer := httptest.NewRecorder()
+	newHandler(t, d).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/.well-known/jwks.json", nil))
+	if answer.Code != http.StatusNotFound {
+		t.Errorf("/internal answers %d", answer.Code)
 	}
 }

@@ -27,6 +27,9 @@ func (s *server) CancelExecution(ctx context.Context, request api.CancelExecutio
 	if cancelled.Status != execution.Cancelled {
 		return api.CancelExecution202JSONResponse(viewExecution(cancelled)), nil
 	}
+	if s.Finished != nil {
+		s.Finished(cancelled.TenantID, cancelled.ID)
+	}
 	return api.CancelExecution200JSONResponse(viewExecution(cancelled)), nil
 }
 
@@ -39,6 +42,7 @@ func (s *server) RetryExecution(ctx context.Context, request api.RetryExecutionR
 		return nil, err
 	}
 	if !replayed {
+		s.Traces.Made(ctx, made.ID)
 		s.hint(ctx, dispatch.Waiting{ID: made.ID, Priority: made.Priority})
 	}
 	location := base + "/executions/" + made.ID.String()

@@ -158,7 +158,7 @@ func TestCancelAnExecution(t *testing.T) {
 			t.Errorf("what runs is %s", got.body)
 		}
 	}
-	waits := refused(t, b.do(t, request{method: "POST", path: base + "/executions/" + run.String() + "/retry", token: token}), http.StatusConflict, "EXECUTION_NOT_OVER")
+	waits := refused(t, b.do(t, request{method: "POST", path: base + "/executions/" + run.String() + "/retry", token: token}), http.StatusConflict, "EXECUTION_NOT_FINISHED")
 	if !strings.Contains(waits.Error.Message, "until its status is cancelled") {
 		t.Errorf("a retry that is too early is told %q", waits.Error.Message)
 	}
@@ -234,7 +234,7 @@ func TestRetryAnExecution(t *testing.T) {
 	}
 	again := request{method: "POST", path: base + "/executions/" + old.ID.String() + "/retry", token: token}
 	for _, state := range []string{"pending", "running"} {
-		e := refused(t, b.do(t, again), http.StatusConflict, "EXECUTION_NOT_OVER")
+		e := refused(t, b.do(t, again), http.StatusConflict, "EXECUTION_NOT_FINISHED")
 		if len(e.Error.Details) != 1 || e.Error.Details[0].Message != state {
 			t.Errorf("details are %+v, want %s", e.Error.Details, state)
 		}
@@ -263,7 +263,7 @@ func TestRetryAnExecution(t *testing.T) {
 	if page.Items[0].RetryOf.MustGet() != old.ID || page.Items[1].RetriedAs.MustGet() != e.ID || !page.Items[1].RetryOf.IsNull() {
 		t.Errorf("listed they are %+v", page.Items)
 	}
-	if err := b.jobs.Delete(t.Context(), b.ours, made.ID, ""); err != nil {
+	if err := b.jobs.Delete(t.Context(), b.ours, made.ID, "", 0); err != nil {
 		t.Fatal(err)
 	}
 	again.header = nil

@@ -3,19 +3,30 @@ package rest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
+	"github.com/scheduler-service/scheduler/internal/statistics"
 )
 
 // ListExecutions is GET /executions.
 func (s *server) ListExecutions(ctx context.Context, request api.ListExecutionsRequestObject) (api.ListExecutionsResponseObject, error) {
-	answer, err := s.listExecutions(ctx, request.Params)
-	if request.Params.JobID != nil && fault.KindOf(err) == fault.NotFound {
+	p := request.Params
+	filter, err := executionFilter(&p)
+	if err != nil {
+		return nil, err
+	}
+	filter.OldestFirst = orZero(p.Sort) == "scheduledAt"
+	answer, err := s.listExecutions(ctx, filter, list{p.Limit, p.Cursor, p.Include})
+	if p.JobID != nil && fault.KindOf(err) == fault.NotFound {
 		// A filter that nothing fits, not a path that leads nowhere.
 		return api.ListExecutions200JSONResponse{Items: []api.Execution{}, NextCursor: nullable.NewNullNullable[string]()}, nil
 	}
@@ -28,16 +39,12 @@ func (s *server) ListExecutions(ctx context.Context, request api.ListExecutionsR
 // ListJobExecutions is GET /jobs/{id}/executions.
 func (s *server) ListJobExecutions(ctx context.Context, request api.ListJobExecutionsRequestObject) (api.ListJobExecutionsResponseObject, error) {
 	p := request.Params
-	all := api.ListExecutionsParams{
-		JobID: &request.ID, Status: p.Status, TriggerType: p.TriggerType, JobType: p.JobType, ErrorType: p.ErrorType,
-		TriggeredBy: p.TriggeredBy, From: p.From, To: p.To,
-		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, Include: p.Include, Limit: p.Limit, Cursor: p.Cursor,
+	filter, err := executionFilter(&p)
+	if err != nil {
+		return nil, err
 	}
-	if p.Sort != nil {
-		sort := api.ListExecutionsParamsSort(*p.Sort)
-		all.Sort = &sort
-	}
-	answer, err := s.listExecutions(ctx, all)
+	filter.JobID, filter.OldestFirst = &request.ID, orZero(p.Sort) == "scheduledAt"
+	answer, err := s.listExecutions(ctx, filter, list{p.Limit, p.Cursor, p.Include})
 	if err != nil {
 		return nil, err
 	}
@@ -53,54 +60,107 @@ func (s *server) GetExecution(ctx context.Context, request api.GetExecutionReque
 	return api.GetExecution200JSONResponse(viewExecution(found)), nil
 }
 
-func executionFilter(p api.ListExecutionsParams) (execution.Filter, error) {
-	filter := execution.Filter{
-		JobID: p.JobID, TriggeredBy: orZero(p.TriggeredBy), From: p.From, To: p.To, CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo,
-		OldestFirst: p.Sort != nil && *p.Sort == "scheduledAt", WithResult: p.Include != nil,
+// ListRecentRuns is GET /recent-runs.
+func (s *server) ListRecentRuns(ctx context.Context, request api.ListRecentRunsRequestObject) (api.ListRecentRunsResponseObject, error) {
+	ids, limit := request.Params.JobID, maxRecent
+	override(&limit, request.Params.Limit)
+	found, err := s.Executions.Recent(ctx, callOf(ctx).who.Actor, ids, limit)
+	if err != nil {
+		return nil, err
 	}
-	for _, status := range orZero(p.Status) {
-		filter.Statuses = append(filter.Statuses, execution.Status(status))
+	answer := api.ListRecentRuns200JSONResponse{Items: make([]api.RecentRunsOfJob, len(ids))}
+	for i, id := range ids {
+		of := api.RecentRunsOfJob{JobID: id, Runs: make([]api.RecentRun, len(found[id]))}
+		for k, e := range found[id] {
+			of.Runs[k] = api.RecentRun{ID: e.ID, Status: api.ExecutionStatus(e.Status), ScheduledAt: e.ScheduledAt, DurationMs: viewDuration(e.DurationUS)}
+		}
+		answer.Items[i] = of
 	}
-	for _, trigger := range orZero(p.TriggerType) {
-		filter.Triggers = append(filter.Triggers, execution.Trigger(trigger))
+	return answer, nil
+}
+
+// maxRecent is how many of a job's last executions a list of jobs shows.
+const maxRecent = 30
+
+// executionFilter takes the conditions on executions from the parameters of a list
+// or from the filter of a bulk call, given by its address, by their names in the contract.
+func executionFilter(conditions any) (filter execution.Filter, err error) {
+	if err := carry(&filter, conditions); err != nil {
+		return filter, err
 	}
-	for _, jobType := range orZero(p.JobType) {
-		filter.JobTypes = append(filter.JobTypes, string(jobType))
-	}
-	for _, errorType := range orZero(p.ErrorType) {
-		filter.ErrorTypes = append(filter.ErrorTypes, string(errorType))
-	}
-	fields := append(disordered("to", p.From, p.To), disordered("createdTo", p.CreatedFrom, p.CreatedTo)...)
+	fields := append(disordered("to", filter.From, filter.To), disordered("createdTo", filter.CreatedFrom, filter.CreatedTo)...)
 	if len(fields) > 0 {
 		return filter, wrong(fields...)
 	}
 	return filter, nil
 }
 
-func (s *server) listExecutions(ctx context.Context, p api.ListExecutionsParams) (api.ExecutionPage, error) {
+// list is what the lists of executions have in common beside their conditions.
+type list struct {
+	limit   *api.Limit
+	cursor  *api.Cursor
+	include *[]api.ExecutionInclude
+}
+
+func (s *server) listExecutions(ctx context.Context, filter execution.Filter, of list) (api.ExecutionPage, error) {
 	c := callOf(ctx)
-	page, err := s.openPage(c, p.Limit, p.Cursor)
+	page, err := s.openPage(c, of.limit, of.cursor)
 	if err != nil {
 		return api.ExecutionPage{}, err
 	}
-	filter, err := executionFilter(p)
-	if err != nil {
-		return api.ExecutionPage{}, err
-	}
-	filter.Limit = page.limit
+	filter.Limit, filter.WithResult = page.limit, slices.Contains(orZero(of.include), api.ExecutionIncludeResult)
 	if page.after != nil {
 		filter.After = &execution.Position{ScheduledAt: page.after.At, ID: page.after.ID}
 	}
-	list, after, err := s.Executions.List(ctx, c.who.Actor, filter)
+	found, after, err := s.Executions.List(ctx, c.who.Actor, filter)
 	if err != nil {
 		return api.ExecutionPage{}, err
 	}
 	next := s.onward(page, placeOf(after))
-	answer := api.ExecutionPage{Items: make([]api.Execution, len(list)), NextCursor: orNull(next), HasMore: next != nil}
-	for i, one := range list {
+	answer := api.ExecutionPage{Items: make([]api.Execution, len(found)), NextCursor: orNull(next), HasMore: next != nil, Total: nullable.NewNullNullable[int64]()}
+	for i, one := range found {
 		answer.Items[i] = viewExecution(one)
 	}
+	if query, known := totalOf(filter, s.Clock()); known && page.after == nil && slices.Contains(orZero(of.include), api.ExecutionIncludeTotal) {
+		counted, err := s.Monitor.Statistics(ctx, c.who.Actor, query)
+		if err != nil {
+			return api.ExecutionPage{}, err
+		}
+		answer.Total.Set(sumOf(counted, filter.Statuses))
+	}
 	return answer, nil
+}
+
+// totalOf is the question to the statistics how many finished executions fit a filter,
+// and whether they know.
+func totalOf(f execution.Filter, now time.Time) (q statistics.Query, known bool) {
+	q = statistics.Query{To: now, JobID: f.JobID, Group: statistics.ByStatus, Zone: time.UTC}
+	override(&q.To, f.To)
+	if f.From == nil || q.To.Sub(*f.From) > maxStats || len(f.JobTypes) > 1 || len(f.Triggers) > 1 ||
+		f.ErrorTypes != nil || f.TriggeredBy != "" || f.CreatedFrom != nil || f.CreatedTo != nil {
+		return q, false
+	}
+	q.From = *f.From
+	if len(f.JobTypes) == 1 {
+		q.JobType = f.JobTypes[0]
+	}
+	if len(f.Triggers) == 1 {
+		q.Trigger = string(f.Triggers[0])
+	}
+	return q, true
+}
+
+// sumOf is how many of what was counted have one of the states; without states, all.
+func sumOf(counted statistics.Statistics, states []execution.Status) (total int64) {
+	if states == nil {
+		return counted.Whole.Count
+	}
+	for _, group := range counted.Groups {
+		if slices.Contains(states, execution.Status(group.Key)) {
+			total += group.Count
+		}
+	}
+	return total
 }
 
 func placeOf(at *execution.Position) *cursor.Place {
@@ -114,7 +174,7 @@ func viewExecution(e execution.Execution) api.Execution {
 	view := api.Execution{
 		ID: e.ID, TenantID: e.TenantID, JobID: e.JobID, JobVersion: e.JobVersion, JobName: e.JobName, JobType: api.JobType(e.JobType),
 		TriggerType: api.TriggerType(e.Trigger), TriggeredBy: textOrNull(e.TriggeredBy), Parameters: rawOrNull(e.Parameters), Priority: e.Priority,
-		Status: api.ExecutionStatus(e.Status), Reason: textOrNull(e.Reason), CancelledBy: textOrNull(e.CancelledBy), Progress: e.Progress, ScheduledAt: e.ScheduledAt,
+		Status: api.ExecutionStatus(e.Status), Reason: textOrNull(e.Reason), CancelledBy: textOrNull(e.CancelledBy), Progress: e.Progress, ProgressMessage: textOrNull(e.Doing), ScheduledAt: e.ScheduledAt,
 		StartedAt: orNull(e.StartedAt), CompletedAt: orNull(e.CompletedAt), DurationMs: viewDuration(e.DurationUS), Result: e.Result,
 		ErrorType: nullable.NewNullNullable[api.ErrorType](), ErrorMessage: textOrNull(""), ErrorStack: textOrNull(""),
 		RetryCount: e.Retries(), MaxAttempts: e.MaxAttempts, Attempts: make([]api.Attempt, len(e.Attempts)),
@@ -130,7 +190,7 @@ func viewExecution(e execution.Execution) api.Execution {
 		view.MissedCount = nullable.NewNullableWithValue(e.MissedCount)
 	}
 	for i, attempt := range e.Attempts {
-		view.Attempts[i] = viewAttempt(attempt)
+		view.Attempts[i] = viewAttempt(e.ID, attempt)
 	}
 	return view
 }
@@ -150,11 +210,12 @@ func viewWait(w *execution.Wait) nullable.Nullable[api.WaitingOn] {
 	return nullable.NewNullableWithValue(view)
 }
 
-func viewAttempt(a execution.Attempt) api.Attempt {
+func viewAttempt(id uuid.UUID, a execution.Attempt) api.Attempt {
 	view := api.Attempt{
 		Number: a.Number, Status: api.AttemptStatus(a.Status), StartedAt: orNull(a.StartedAt), EndedAt: orNull(a.EndedAt),
 		DurationMs: viewDuration(a.DurationUS), WorkerID: orNull(a.WorkerID),
 		ErrorType: nullable.NewNullNullable[api.ErrorType](), ErrorMessage: textOrNull(""), ErrorStack: textOrNull(""),
+		Logs: fmt.Sprintf("%s/executions/%s/logs?attempt=%d", base, id, a.Number),
 	}
 	if a.Error != nil {
 		view.ErrorType, view.ErrorMessage = nullable.NewNullableWithValue(api.ErrorType(a.Error.Type)), nullable.NewNullableWithValue(a.Error.Message)
@@ -177,3 +238,35 @@ func rawOrNull(raw json.RawMessage) nullable.Nullable[json.RawMessage] {
 	}
 	return nullable.NewNullableWithValue(raw)
 }
+
+// GetExecutionTimeline is GET /executions/{id}/timeline.
+func (s *server) GetExecutionTimeline(ctx context.Context, request api.GetExecutionTimelineRequestObject) (api.GetExecutionTimelineResponseObject, error) {
+	t, err := s.Executions.Timeline(ctx, callOf(ctx).who.Actor, request.ID)
+	if err != nil {
+		return nil, err
+	}
+	e, spent := t.Execution, func(kind execution.PhaseKind) float64 { return millis(t.Spent(kind)) }
+	answer := api.GetExecutionTimeline200JSONResponse{
+		ExecutionID: e.ID, Status: api.ExecutionStatus(e.Status), ScheduledAt: e.ScheduledAt, StartedAt: orNull(e.StartedAt), LateMs: nullable.NewNullNullable[float64](),
+		Summary: t.Summary(), Partial: t.Partial, WaitingOn: viewWait(e.WaitingOn), Phases: make([]api.TimelinePhase, len(t.Phases)),
+		SpentMs: api.TimelineSpent{
+			Promotion: spent(execution.PhasePromotion), Delay: spent(execution.PhaseDelay), Limit: spent(execution.PhaseLimit), Backlog: spent(execution.PhaseBacklog),
+			Queue: spent(execution.PhaseQueue), Attempt: spent(execution.PhaseAttempt), Retry: spent(execution.PhaseRetry),
+		},
+	}
+	if late, known := t.Late(); known {
+		answer.LateMs.Set(millis(late))
+	}
+	for i, p := range t.Phases {
+		answer.Phases[i] = api.TimelinePhase{
+			Kind: api.TimelinePhaseKind(p.Kind), StartedAt: p.From, EndedAt: orNull(p.To), DurationMs: millis(t.Length(p)), Attempt: nullable.NewNullNullable[int](),
+			Limit: textOrNull(api.WaitReason(p.Limit)), Status: textOrNull(api.ExecutionStatus(p.Status)),
+		}
+		if p.Attempt > 0 {
+			answer.Phases[i].Attempt.Set(p.Attempt)
+		}
+	}
+	return answer, nil
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

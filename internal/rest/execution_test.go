@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/identity"
 )
@@ -52,10 +53,10 @@ func TestReadAnExecution(t *testing.T) {
 			"errorStack": "main.go:1", "retryCount": 1.0, "maxAttempts": 4.0, "workerId": worker.String(),
 			"missedCount": nil, "missedUntil": nil, "attempts": []any{map[string]any{
 				"number": 1.0, "status": "failed", "startedAt": "2026-03-01T09:00:00Z", "endedAt": "2026-03-01T09:00:01Z", "durationMs": 1000.0,
-				"workerId": worker.String(), "errorType": "TIMEOUT", "errorMessage": "too slow", "errorStack": nil,
+				"workerId": worker.String(), "errorType": "TIMEOUT", "errorMessage": "too slow", "errorStack": nil, "logs": logs(failed, 1),
 			}, map[string]any{
 				"number": 2.0, "status": "failed", "startedAt": moment, "endedAt": moment, "durationMs": 1234.567,
-				"workerId": worker.String(), "errorType": "NETWORK_ERROR", "errorMessage": "no answer", "errorStack": "main.go:1",
+				"workerId": worker.String(), "errorType": "NETWORK_ERROR", "errorMessage": "no answer", "errorStack": "main.go:1", "logs": logs(failed, 2),
 			}},
 		}},
 		{missed, map[string]any{
@@ -68,13 +69,13 @@ func TestReadAnExecution(t *testing.T) {
 			"startedAt": moment, "durationMs": 250.0, "result": nil, "errorType": nil, "errorMessage": nil, "errorStack": nil, "retryCount": 0.0, "maxAttempts": 0.0,
 			"workerId": worker.String(), "missedCount": nil, "missedUntil": nil, "attempts": []any{map[string]any{
 				"number": 1.0, "status": "completed", "startedAt": moment, "endedAt": moment, "durationMs": 250.0,
-				"workerId": worker.String(), "errorType": nil, "errorMessage": nil, "errorStack": nil,
+				"workerId": worker.String(), "errorType": nil, "errorMessage": nil, "errorStack": nil, "logs": logs(old, 1),
 			}},
 		}},
 	} {
 		for name, value := range map[string]any{
 			"id": test.id.String(), "tenantId": b.ours.TenantID.String(), "jobId": made.ID.String(), "jobName": made.Name, "jobVersion": 3.0, "jobType": "http",
-			"triggerType": "scheduled", "scheduledAt": moment, "completedAt": moment, "createdAt": moment, "backfillId": nil, "retryOf": nil, "retriedAs": nil, "waitingOn": nil, "nextAttemptAt": nil, "cancelRequested": false, "cancelledBy": nil,
+			"triggerType": "scheduled", "scheduledAt": moment, "completedAt": moment, "createdAt": moment, "backfillId": nil, "retryOf": nil, "retriedAs": nil, "progressMessage": nil, "waitingOn": nil, "nextAttemptAt": nil, "cancelRequested": false, "cancelledBy": nil,
 		} {
 			test.want[name] = value
 		}
@@ -88,6 +89,11 @@ func TestReadAnExecution(t *testing.T) {
 			t.Errorf("listed it is %s", list.body)
 		}
 	}
+}
+
+// logs is where an attempt's output is read.
+func logs(id uuid.UUID, attempt int) string {
+	return fmt.Sprintf("%s/executions/%s/logs?attempt=%d", base, id, attempt)
 }
 
 // A running execution does not wait for an attempt, and says whether its cancellation was
@@ -111,7 +117,7 @@ func TestReadARunningExecution(t *testing.T) {
 	}
 	want := map[string]any{
 		"number": 3.0, "status": "running", "startedAt": got["startedAt"], "endedAt": nil, "durationMs": nil, "workerId": worker.String(),
-		"errorType": nil, "errorMessage": nil, "errorStack": nil,
+		"errorType": nil, "errorMessage": nil, "errorStack": nil, "logs": logs(run.ID, 3),
 	}
 	if diff := cmp.Diff([]any{want}, got["attempts"]); diff != "" {
 		t.Errorf("attempts differ (-want +got):\n%s", diff)
@@ -126,4 +132,27 @@ func TestExecutionsThatAreNotThere(t *testing.T) {
 		refused(t, b.do(t, request{method: "GET", path: base + "/executions/" + id, token: token}), http.StatusNotFound, "EXECUTION_NOT_FOUND")
 	}
 	refused(t, b.do(t, request{method: "GET", path: base + "/jobs/" + uuid.NewString() + "/executions", token: token}), http.StatusNotFound, "JOB_NOT_FOUND")
+}
+
+// The last runs of jobs, in the order in which they are asked for; another tenant's job has none.
+func TestRecentRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, second, theirs := b.wide(t, b.ours), b.makeJob(t, b.ours), b.makeJob(t, b.theirs)
+	b.makeExecution(t, b.theirs, theirs.ID)
+	var made []uuid.UUID
+	for range 3 {
+		made = append(made, b.makeExecution(t, b.ours, first.ID).ID)
+	}
+	got := read[api.RecentRuns](t, b.do(t, request{
+		method: "GET", token: b.token(t, b.ours, identity.Viewer),
+		path: fmt.Sprintf("%s/recent-runs?jobId=%s&jobId=%s&jobId=%s&limit=2", base, second.ID, first.ID, theirs.ID),
+	}), http.StatusOK)
+	if len(got.Items) != 3 || got.Items[0].JobID != second.ID || len(got.Items[0].Runs) != 0 || len(got.Items[2].Runs) != 0 {
+		t.Fatalf("%+v", got)
+	}
+	runs := got.Items[1].Runs
+	if len(runs) != 2 || runs[0].ID != made[2] || runs[1].ID != made[1] || runs[0].Status != api.ExecutionStatusPending || !runs[0].DurationMs.IsNull() {
+		t.Errorf("%+v", runs)
+	}
 }

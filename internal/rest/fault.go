@@ -16,6 +16,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/rest/contract"
 )
 
 // maxDetails bounds the fields of an answer to an operation that is not known.
@@ -38,6 +39,7 @@ var answers = []struct {
 	{fault.Invalid, fault.CodeBodyTooLarge, http.StatusRequestEntityTooLarge, fault.CodeBodyTooLarge},
 	{fault.Invalid, fault.CodeUnsupportedMediaType, http.StatusUnsupportedMediaType, fault.CodeUnsupportedMediaType},
 	{fault.Invalid, fault.CodeStatsRangeTooLarge, http.StatusUnprocessableEntity, fault.CodeStatsRangeTooLarge},
+	{fault.Invalid, fault.CodeInvalidModule, http.StatusUnprocessableEntity, fault.CodeInvalidModule},
 	{fault.Invalid, "", http.StatusBadRequest, fault.CodeValidationFailed},
 	{fault.Unauthenticated, "", http.StatusUnauthorized, fault.CodeUnauthorized},
 	{fault.Forbidden, "", http.StatusForbidden, fault.CodeForbidden},
@@ -185,7 +187,7 @@ func (s *server) logRefusal(ctx context.Context, f *fault.Error, status int, cod
 		s.Log.WarnContext(ctx, "request could not be served", "operation", operation, "error", f)
 	default:
 		c, path := callOf(ctx), ""
-		if c.operation != nil { // any other path may hold whatever somebody pasted
+		if c.operation != nil && c.operation.Permission != contract.Callback { // others hold a token, or whatever somebody pasted
 			path = c.url.Path[:min(len(c.url.Path), loggedPath)]
 		}
 		s.Log.InfoContext(ctx, "request refused", "operation", operation, "status", status, "code", code,

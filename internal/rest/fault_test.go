@@ -18,6 +18,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/rest"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -107,7 +108,7 @@ func TestARequestHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := withVitals(t, nil)
 		b.handler = newHandler(t, rest.Deps{
-			Buckets: newBuckets(t), CursorSecret: secret, Clock: func() time.Time { return b.now }, Log: discard(), Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
+			Buckets: newBuckets(t), Limits: func() tenant.Limits { return tenant.Limits{} }, FailuresPerMinute: func() int { return 1 }, CursorSecret: secret, Clock: func() time.Time { return b.now }, Log: discard(), Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
 			Authenticate: func(ctx context.Context, _ http.Header) (identity.Principal, error) {
 				<-ctx.Done()
 				return identity.Principal{}, ctx.Err()
@@ -144,6 +145,9 @@ func TestRequestsThatTakeTooLong(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		got := b.sendWith(ctx, sample)
+		if strings.Contains(name, "/bulk/") && got.status == http.StatusOK && strings.Contains(got.body, `"doneCount":0`) && strings.Contains(got.body, "NOT_REACHED") {
+			continue // what is known of the caller is in memory, and the call says of each thing that it was not reached
+		}
 		if got.status != http.StatusServiceUnavailable || strings.Contains(got.body, "context") {
 			t.Errorf("%s: answered %d %s", name, got.status, got.body)
 		}

@@ -32,9 +32,11 @@ type Vitals interface {
 // Health is how the dependencies are.
 type Health struct {
 	Database, Redis, JobQueue, DistributedLock Dependency
-	// ActiveJobs and QueueSize are the executions of all tenants that run and
-	// that wait; nil where they are not known.
-	ActiveJobs, QueueSize *int64
+	// Services are the other processes: whether a promoter and a worker live.
+	Services Dependency
+	// ActiveJobs are the jobs of all tenants that are active, Running and QueueSize
+	// the executions that run and that wait; nil where they are not known.
+	ActiveJobs, Running, QueueSize *int64
 }
 
 // Dependency is how one of them is.
@@ -54,6 +56,7 @@ func (s *server) GetHealth(ctx context.Context, _ api.GetHealthRequestObject) (a
 	answer.Dependencies.Redis, answer.Details.Redis = h.Redis.Healthy, details(h.Redis)
 	answer.Dependencies.JobQueue, answer.Details.JobQueue = h.JobQueue.Healthy, details(h.JobQueue)
 	answer.Dependencies.DistributedLock, answer.Details.DistributedLock = h.DistributedLock.Healthy, details(h.DistributedLock)
+	answer.Dependencies.Services, answer.Details.Services = h.Services.Healthy, details(h.Services)
 	answer.Metrics.ActiveJobs, answer.Metrics.QueueSize = orNull(h.ActiveJobs), orNull(h.QueueSize)
 	answer.Metrics.MemoryUsage = memoryInUse()
 	if answer.Status = statusOf(h); !h.Database.Healthy {
@@ -66,7 +69,7 @@ func statusOf(h Health) api.HealthStatus {
 	switch {
 	case !h.Database.Healthy:
 		return api.HealthStatusUnhealthy
-	case !h.Redis.Healthy || !h.JobQueue.Healthy || !h.DistributedLock.Healthy:
+	case !h.Redis.Healthy || !h.JobQueue.Healthy || !h.DistributedLock.Healthy || !h.Services.Healthy:
 		return api.HealthStatusDegraded
 	default:
 		return api.HealthStatusHealthy

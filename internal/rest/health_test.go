@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/rest"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
@@ -19,11 +18,7 @@ import (
 // withVitals is an API without any store: enough for the health checks.
 func withVitals(t *testing.T, v *vitals) *bundle {
 	t.Helper()
-	b := &bundle{vitals: v}
-	var err error
-	if b.spec, err = api.GetSpec(); err != nil {
-		t.Fatal(err)
-	}
+	b := &bundle{vitals: v, spec: described(t)}
 	b.handler = newHandler(t, rest.Deps{
 		Vitals: v, CursorSecret: secret, Port: 3009, Clock: func() time.Time { return b.now },
 		Log: discard(), Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
@@ -42,11 +37,12 @@ func TestHealth(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"all is well", rest.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: well, ActiveJobs: &n, QueueSize: &n}, 200, "healthy"},
-		{"Redis is away", rest.Health{Database: well, Redis: away, JobQueue: away, DistributedLock: well}, 200, "degraded"},
-		{"the queue is away", rest.Health{Database: well, Redis: well, JobQueue: away, DistributedLock: well}, 200, "degraded"},
-		{"the database is away", rest.Health{Database: away, Redis: well, JobQueue: well, DistributedLock: well}, 503, "unhealthy"},
-		{"leases do not work", rest.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: away}, 200, "degraded"},
+		{"all is well", rest.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: well, Services: well, ActiveJobs: &n, QueueSize: &n}, 200, "healthy"},
+		{"Redis is away", rest.Health{Database: well, Redis: away, JobQueue: away, DistributedLock: well, Services: well}, 200, "degraded"},
+		{"the queue is away", rest.Health{Database: well, Redis: well, JobQueue: away, DistributedLock: well, Services: well}, 200, "degraded"},
+		{"the database is away", rest.Health{Database: away, Redis: well, JobQueue: well, DistributedLock: well, Services: well}, 503, "unhealthy"},
+		{"no worker lives", rest.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: well, Services: away}, 200, "degraded"},
+		{"leases do not work", rest.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: away, Services: well}, 200, "degraded"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -66,8 +62,8 @@ func TestHealth(t *testing.T) {
 			}
 			want := map[string]any{
 				"status": test.says, "service": "scheduler-service", "port": 3009.0,
-				"dependencies": map[string]any{"database": test.health.Database.Healthy, "redis": test.health.Redis.Healthy, "jobQueue": test.health.JobQueue.Healthy, "distributedLock": test.health.DistributedLock.Healthy},
-				"details":      map[string]any{"database": detail(test.health.Database), "redis": detail(test.health.Redis), "jobQueue": detail(test.health.JobQueue), "distributedLock": detail(test.health.DistributedLock)},
+				"dependencies": map[string]any{"database": test.health.Database.Healthy, "redis": test.health.Redis.Healthy, "jobQueue": test.health.JobQueue.Healthy, "distributedLock": test.health.DistributedLock.Healthy, "services": test.health.Services.Healthy},
+				"details":      map[string]any{"database": detail(test.health.Database), "redis": detail(test.health.Redis), "jobQueue": detail(test.health.JobQueue), "distributedLock": detail(test.health.DistributedLock), "services": detail(test.health.Services)},
 				"metrics":      map[string]any{"activeJobs": count, "queueSize": count},
 			}
 			if diff := cmp.Diff(want, said); diff != "" {

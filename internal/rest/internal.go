@@ -60,6 +60,8 @@ func (s *server) InternalCreateJob(ctx context.Context, request api.InternalCrea
 	if err != nil {
 		return nil, err
 	}
+	s.countCreated(replayed, spec)
+	s.callIfDueSoon(ctx, created)
 	location := internalBase + "/jobs/" + created.ID.String() + "/status"
 	return api.InternalCreateJob201JSONResponse{
 		Body:    api.ServiceJob{Success: true, Data: viewJob(created)},
@@ -87,6 +89,8 @@ func (s *server) InternalBatchCreateJobs(ctx context.Context, request api.Intern
 	if err != nil {
 		return nil, err
 	}
+	s.countCreated(replayed, specs...)
+	s.callPromoters(ctx) // some of them may be due
 	answer := api.ServiceBatch{Success: true}
 	answer.Data.Created, answer.Data.Ids = len(ids), ids
 	return api.InternalBatchCreateJobs201JSONResponse{
@@ -159,6 +163,7 @@ func (s *server) InternalResumeJob(ctx context.Context, request api.InternalResu
 	if err != nil {
 		return nil, err
 	}
+	s.callIfDueSoon(ctx, resumed)
 	return api.InternalResumeJob200JSONResponse{Success: true, Data: viewJob(resumed)}, nil
 }
 
@@ -177,7 +182,11 @@ func (s *server) InternalHealth(ctx context.Context, _ api.InternalHealthRequest
 func (s *server) checkBatch(ctx context.Context, batch *contract.Operation, value any) []fault.Field {
 	body, _ := value.(map[string]any)
 	jobs, _ := body["jobs"].([]any)
-	if len(jobs) == 0 || len(jobs) > maxBatch {
+	most := maxBatch
+	if batch.Defines == "set" {
+		most = job.Piece
+	}
+	if len(jobs) == 0 || len(jobs) > most {
 		return batch.CheckBody(value)
 	}
 	single, ok := s.contract.Operation(http.MethodPost, internalBase+"/jobs/create")
@@ -195,15 +204,17 @@ func (s *server) checkBatch(ctx context.Context, batch *contract.Operation, valu
 			fields = append(fields, f)
 		}
 	}
+	found, broken := make([][]fault.Field, len(jobs)), len(fields) > 0
 	for i, one := range jobs {
-		found := single.CheckBody(one)
-		switch definition, ok := one.(map[string]any); {
-		case ok && len(found) > 0:
-			found = append(found, s.alsoWrong(ctx, single.Defines, definition, found)...)
-		case ok:
-			found = s.alsoWrong(ctx, single.Defines, definition, nil)
+		found[i] = single.CheckBody(one)
+		broken = broken || len(found[i]) > 0
+	}
+	for i, one := range jobs {
+		// The handler of a set asks the domain of those alone that would be stored.
+		if definition, ok := one.(map[string]any); ok && (broken || batch.Defines != "set") {
+			found[i] = append(found[i], s.alsoWrong(ctx, single.Defines, definition, found[i])...)
 		}
-		fields = append(fields, at(i, found)...)
+		fields = append(fields, at(i, found[i])...)
 	}
 	return fields
 }

@@ -49,6 +49,7 @@ func (b *bundle) call(t testing.TB, method, path, body string, who tenant.Actor,
 func TestOtherServicesActForATenant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.known(t, b.ours, b.theirs)
 	first := b.call(t, "POST", "create", webhook, b.ours, "Idempotency-Key", "k")
 	made := read[api.ServiceJob](t, first, http.StatusCreated)
 	if first.header.Get("Location") != "/internal/jobs/"+made.Data.ID.String()+"/status" || first.header.Get("Idempotent-Replayed") != "" {
@@ -86,6 +87,19 @@ func TestOtherServicesActForATenant(t *testing.T) {
 }
 
 // A service token opens /internal alone, and nothing else opens it.
+func TestServicesBringNoTenantToLife(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 2 {
+		refusedService(t, b.call(t, "POST", "create", webhook, b.ours), http.StatusForbidden, "FORBIDDEN")
+	}
+	// The bearer of a token does, at once.
+	read[api.JobPage](t, b.do(t, request{method: "GET", path: base + "/jobs", token: b.token(t, b.ours, identity.Admin)}), http.StatusOK)
+	if got := b.call(t, "POST", "create", webhook, b.ours); got.status != http.StatusCreated {
+		t.Errorf("afterwards: %d %s", got.status, got.body)
+	}
+}
+
 func TestTheTwoWaysInAreApart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -161,6 +175,7 @@ func TestAWrongTokenIsRefusedBeforeTheBodyIsRead(t *testing.T) {
 func TestABatchIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.known(t, b.ours, b.theirs)
 	batch := func(jobs ...string) string { return `{"jobs":[` + strings.Join(jobs, ",") + `]}` }
 	bad := []string{
 		webhook,
@@ -208,6 +223,7 @@ func TestABatchIsAllOrNothing(t *testing.T) {
 func TestABatchOfAThousand(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.known(t, b.ours, b.theirs)
 	jobs := make([]string, 1000)
 	for i := range jobs {
 		jobs[i] = strings.Replace(webhook, "report", fmt.Sprint("report ", i), 1)
@@ -242,6 +258,7 @@ func TestABatchOfAThousand(t *testing.T) {
 func TestInternalOnItsOwnAddress(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.known(t, b.ours, b.theirs)
 	public, internal := *b, *b
 	public.deps.Side, internal.deps.Side = rest.Public, rest.Internal
 	public.handler, internal.handler = newHandler(t, public.deps), newHandler(t, internal.deps)
@@ -268,8 +285,8 @@ func TestInternalHealth(t *testing.T) {
 		status int
 		want   string
 	}{
-		{rest.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: well}, http.StatusOK, "healthy"},
-		{rest.Health{Database: well, JobQueue: well, DistributedLock: well}, http.StatusOK, "degraded"},
+		{rest.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: well, Services: well}, http.StatusOK, "healthy"},
+		{rest.Health{Database: well, JobQueue: well, DistributedLock: well, Services: well}, http.StatusOK, "degraded"},
 		{rest.Health{Redis: well, JobQueue: well}, http.StatusServiceUnavailable, "unhealthy"},
 	} {
 		b := setup(t)
@@ -277,6 +294,16 @@ func TestInternalHealth(t *testing.T) {
 		h := read[api.ServiceHealth](t, b.do(t, request{method: "GET", path: "/internal/health"}), test.status)
 		if h.Status != test.want || h.Success != (test.status == http.StatusOK) {
 			t.Errorf("answered %+v, want %s", h, test.want)
+		}
+	}
+}
+
+// known makes tenants known, as their tokens would.
+func (b *bundle) known(t testing.TB, tenants ...tenant.Actor) {
+	t.Helper()
+	for _, who := range tenants {
+		if err := tenant.NewStore(b.db, true).Admit(t.Context(), who.TenantID); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

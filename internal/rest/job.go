@@ -34,11 +34,43 @@ func (s *server) CreateJob(ctx context.Context, request api.CreateJobRequestObje
 	if err != nil {
 		return nil, err
 	}
+	s.countCreated(replayed, spec)
+	s.callIfDueSoon(ctx, created)
 	location := base + "/jobs/" + created.ID.String()
 	return api.CreateJob201JSONResponse{
 		Body:    viewJob(created),
 		Headers: api.CreateJob201ResponseHeaders{ETag: etag(created.Version), Location: &location, IdempotentReplayed: replay(replayed)},
 	}, nil
+}
+
+// countCreated counts new jobs, but for those of a repeated request.
+func (s *server) countCreated(replayed bool, specs ...job.Spec) {
+	for _, spec := range specs {
+		if !replayed {
+			s.Metrics.JobCreated(string(spec.Type))
+		}
+	}
+}
+
+// dueSoon is how soon a job must be due for promoters to be told: they poll every two
+// seconds and learn when the next job is due.
+const dueSoon = 3 * time.Second
+
+// callIfDueSoon tells promoters of a job that was made or changed.
+func (s *server) callIfDueSoon(ctx context.Context, changed job.Job) {
+	if next := changed.NextExecutionAt; next != nil && changed.Status == job.Active && next.Sub(changed.UpdatedAt) < dueSoon {
+		s.callPromoters(ctx)
+	}
+}
+
+// callPromoters does not wait long for Redis.
+func (s *server) callPromoters(ctx context.Context) {
+	if s.CallPromoters == nil {
+		return
+	}
+	calling, cancel := context.WithTimeout(ctx, hintPatience)
+	defer cancel()
+	s.CallPromoters(calling)
 }
 
 // GetJob is GET /jobs/{id}.
@@ -59,10 +91,11 @@ func (s *server) UpdateJob(ctx context.Context, request api.UpdateJobRequestObje
 	if err != nil {
 		return nil, err
 	}
-	updated, err := s.Jobs.Update(ctx, callOf(ctx).who.Actor, request.ID, spec, versionOf(request.Params.IfMatch))
+	updated, err := s.Jobs.Update(ctx, callOf(ctx).who.Actor, request.ID, spec, wantedVersion(ctx, request.Params.IfMatch))
 	if err != nil {
 		return nil, err
 	}
+	s.callIfDueSoon(ctx, updated)
 	return api.UpdateJob200JSONResponse{Body: viewJob(updated), Headers: api.UpdateJob200ResponseHeaders{ETag: etag(updated.Version)}}, nil
 }
 
@@ -76,7 +109,7 @@ func (s *server) shownJob(ctx context.Context, id uuid.UUID) func() (api.Job, er
 
 // DeleteJob is DELETE /jobs/{id}.
 func (s *server) DeleteJob(ctx context.Context, request api.DeleteJobRequestObject) (api.DeleteJobResponseObject, error) {
-	if err := s.Jobs.Delete(ctx, callOf(ctx).who.Actor, request.ID, orZero(request.Params.Reason)); err != nil {
+	if err := s.Jobs.Delete(ctx, callOf(ctx).who.Actor, request.ID, orZero(request.Params.Reason), versionOf(request.Params.IfMatch)); err != nil {
 		return nil, err
 	}
 	return api.DeleteJob204Response{}, nil
@@ -99,6 +132,7 @@ func (s *server) ResumeJob(ctx context.Context, request api.ResumeJobRequestObje
 	if err != nil {
 		return nil, err
 	}
+	s.callIfDueSoon(ctx, resumed)
 	return api.ResumeJob200JSONResponse{Body: viewJob(resumed), Headers: api.ResumeJob200ResponseHeaders{ETag: etag(resumed.Version)}}, nil
 }
 
@@ -128,6 +162,7 @@ func (s *server) trigger(ctx context.Context, id uuid.UUID, body *api.TriggerReq
 	}
 	made, replayed, err := s.Executions.Trigger(ctx, c.who.Actor, id, parameters, keyOf(c, key, route))
 	if err == nil && !replayed {
+		s.Traces.Made(ctx, made.ID)
 		s.hint(ctx, dispatch.Waiting{ID: made.ID, Priority: made.Priority})
 	}
 	return made, replayed, err

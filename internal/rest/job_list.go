@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oapi-codegen/nullable"
+
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -18,9 +20,12 @@ func (s *server) ListJobs(ctx context.Context, request api.ListJobsRequestObject
 	if err != nil {
 		return nil, err
 	}
-	filter, err := jobFilter(p)
+	filter, err := jobFilter(&p)
 	if err != nil {
 		return nil, err
+	}
+	if p.Sort != nil {
+		filter.Sort, filter.Descending = strings.CutPrefix(string(*p.Sort), "-")
 	}
 	filter.Limit = page.limit
 	if page.after != nil {
@@ -30,8 +35,16 @@ func (s *server) ListJobs(ctx context.Context, request api.ListJobsRequestObject
 	if err != nil {
 		return nil, err
 	}
+	total := nullable.NewNullNullable[int]()
+	if unconditional := (api.ListJobsParams{Limit: p.Limit, Sort: p.Sort}); p == unconditional {
+		n, err := s.Jobs.Count(ctx, c.who.Actor)
+		if err != nil {
+			return nil, err
+		}
+		total.Set(n)
+	}
 	next := s.onward(page, placeOfJob(after))
-	answer := api.ListJobs200JSONResponse{Items: make([]api.Job, len(jobs)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListJobs200JSONResponse{Total: total, Items: make([]api.Job, len(jobs)), NextCursor: orNull(next), HasMore: next != nil}
 	for i, one := range jobs {
 		answer.Items[i] = viewJob(one.Job)
 	}
@@ -45,24 +58,16 @@ func placeOfJob(at *job.Position) *cursor.Place {
 	return &cursor.Place{At: at.CreatedAt, Text: at.Key, ID: at.ID}
 }
 
-func jobFilter(p api.ListJobsParams) (job.Filter, error) {
-	filter := job.Filter{
-		Tags: orZero(p.Tags), AnyTag: orZero(p.TagMatch) == "any", Text: orZero(p.Q), CreatedBy: orZero(p.CreatedBy),
-		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, UpcomingFrom: p.NextExecutionFrom, UpcomingTo: p.NextExecutionTo,
+// jobFilter takes the conditions on jobs from the parameters of a list or from the
+// filter of a bulk call, given by its address, by their names in the contract. The
+// newest jobs come first.
+func jobFilter(conditions any) (job.Filter, error) {
+	filter := job.Filter{Sort: "createdAt", Descending: true}
+	if err := carry(&filter, conditions); err != nil {
+		return filter, err
 	}
-	for _, status := range orZero(p.Status) {
-		filter.Statuses = append(filter.Statuses, job.Status(status))
-	}
-	for _, jobType := range orZero(p.JobType) {
-		filter.Types = append(filter.Types, string(jobType))
-	}
-	sort := "-createdAt"
-	if p.Sort != nil {
-		sort = string(*p.Sort)
-	}
-	filter.Sort, filter.Descending = strings.CutPrefix(sort, "-")
-	fields := disordered("createdTo", p.CreatedFrom, p.CreatedTo)
-	fields = append(fields, disordered("nextExecutionTo", p.NextExecutionFrom, p.NextExecutionTo)...)
+	fields := disordered("createdTo", filter.CreatedFrom, filter.CreatedTo)
+	fields = append(fields, disordered("nextExecutionTo", filter.UpcomingFrom, filter.UpcomingTo)...)
 	if len(fields) > 0 {
 		return filter, wrong(fields...)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -47,7 +48,7 @@ func TestCreateAndReadAJob(t *testing.T) {
 		"timeout": n("7"), "priority": n("9"), "lastExecutionAt": nil, "executionCount": n("0"),
 		"jitterSeconds": n("0"), "dstGap": "shift", "dstOverlap": "first", "calendars": []any{}, "maxExecutions": nil, "maxConcurrent": n("1"), "concurrencyKey": nil,
 		"overlapPolicy": "skip", "overlapQueueLimit": n("100"), "misfirePolicy": "fire_once", "misfireLimit": n("100"), "misfireGraceSeconds": n("60"),
-		"disableAfterFailures": nil, "statusBy": "ada", "pausedUntil": nil, "trigger": nil, "reconciledAt": nil, "reconciledDifference": nil,
+		"disableAfterFailures": nil, "executionTimeout": nil, "statusBy": "ada", "pausedUntil": nil, "trigger": nil, "set": nil, "reconciledAt": nil, "reconciledDifference": nil,
 	}
 	if diff := cmp.Diff(want, shown); diff != "" {
 		t.Errorf("the job differs (-want +got):\n%s", diff)
@@ -133,8 +134,10 @@ func TestUpdateAJob(t *testing.T) {
 	b := setup(t)
 	token := b.token(t, b.ours, identity.Developer)
 	path := base + "/jobs/" + b.makeJob(t, b.ours).ID.String()
+	calls := 0
 	put := func(match string) answer {
-		r := request{method: "PUT", path: path, token: token, body: webhook}
+		calls++ // each call changes something
+		r := request{method: "PUT", path: path, token: token, body: strings.Replace(webhook, "{", `{"misfireLimit":`+strconv.Itoa(calls)+",", 1)}
 		if match != "" {
 			r.header = map[string]string{"If-Match": match}
 		}
@@ -315,4 +318,34 @@ func TestIdempotencyKeys(t *testing.T) {
 	if theirs.status != http.StatusCreated || theirs.header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("another tenant: %d %v", theirs.status, theirs.header)
 	}
+}
+
+// Promoters are called for a job that is due before they poll again, and for no other.
+func TestPromotersAreCalledForWhatIsDueSoon(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Admin)
+	definition := func(cron string) string {
+		return `{"name":"a","cronExpression":"` + cron + `","jobType":"http","config":{"url":"https://example.com"}}`
+	}
+	step := func(method, path, body string, status, calls int) answer {
+		t.Helper()
+		before := b.called.Load()
+		got := b.do(t, request{method: method, path: path, token: token, body: body})
+		if got.status != status {
+			t.Fatalf("%s %s: %d %s", method, path, got.status, got.body)
+		}
+		if n := b.called.Load() - before; n != int64(calls) {
+			t.Errorf("%s %s %s: %d calls, want %d", method, path, body, n, calls)
+		}
+		return got
+	}
+	later := read[api.Job](t, step("POST", base+"/jobs", definition("0 0 0 1 1 *"), http.StatusCreated, 0), http.StatusCreated)
+	path := base + "/jobs/" + later.ID.String()
+	step("POST", base+"/jobs", definition("* * * * * *"), http.StatusCreated, 1)
+	step("PUT", path, definition("0 0 0 1 2 *"), http.StatusOK, 0)
+	step("PUT", path, definition("* * * * * *"), http.StatusOK, 1)
+	step("POST", path+"/pause", "", http.StatusOK, 0)
+	step("POST", path+"/resume", "", http.StatusOK, 1)
+	step("POST", path+"/backfills", `{"from":"2026-01-01T00:00:00Z","to":"2026-01-01T00:00:10Z"}`, http.StatusAccepted, 1)
 }

@@ -39,6 +39,39 @@ func (b *bundle) names(t *testing.T, token, query string) string {
 	return ""
 }
 
+// filterOf is the filter of a bulk call that has the conditions of a list's query;
+// "" for a list without conditions or in another order.
+func filterOf(t *testing.T, query string) string {
+	t.Helper()
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(values) == 0 || values.Has("sort") {
+		return ""
+	}
+	filter := map[string]any{}
+	for name, given := range values {
+		if filter[name] = given[0]; slices.Contains([]string{"status", "jobType", "tags", "triggerType", "errorType"}, name) {
+			filter[name] = given
+		}
+	}
+	raw, err := json.Marshal(filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func (b *bundle) named(t *testing.T, id uuid.UUID) string {
+	t.Helper()
+	found, err := b.jobs.Get(t.Context(), b.ours, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.Name
+}
+
 func TestListsOfJobsFilterAndSort(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -63,7 +96,7 @@ func TestListsOfJobsFilterAndSort(t *testing.T) {
 		s.RunAt, s.Tags, s.Type, s.Config = year(3), []string{"x", "y"}, "function", []byte(`{"modulePath":"builtin","functionName":"noop"}`)
 	})
 	c := create("charlie", func(s *job.Spec) { s.RunAt, s.Tags = year(2), []string{"y"} })
-	create("bravo", func(*job.Spec) {}) // without a schedule
+	d := create("bravo", func(*job.Spec) {}) // without a schedule
 	create("Echo", func(s *job.Spec) { s.RunAt, s.Description = year(4), "早报 und Bericht" })
 	if _, err := b.jobs.Pause(t.Context(), b.ours, c.ID, "", nil); err != nil {
 		t.Fatal(err)
@@ -95,13 +128,24 @@ func TestListsOfJobsFilterAndSort(t *testing.T) {
 		{"q=%27+OR+1%3D1", ""},
 		{"createdBy=ada&sort=createdAt", "delta Alpha charlie bravo Echo"},
 		{"createdBy=eve", ""},
-		{"nextExecutionFrom=2081-01-01T00:00:00Z&nextExecutionTo=2083-01-01T00:00:00Z", "delta"}, // charlie is paused
+		{"nextExecutionFrom=2081-01-01T00:00:00Z&nextExecutionTo=2083-01-01T00:00:00Z", "delta"},               // charlie is paused
+		{"nextExecutionFrom=2081-01-01T00:00:00Z&createdFrom=" + d.CreatedAt.Format(time.RFC3339Nano), "Echo"}, // the last one has no next run
 		{"createdFrom=" + a.CreatedAt.Format(time.RFC3339Nano) + "&createdTo=" + c.CreatedAt.Format(time.RFC3339Nano), "Alpha"},
 		{"createdTo=" + a.CreatedAt.Format(time.RFC3339Nano) + "&sort=createdAt", "delta"},
 		{"sort=lastExecutionAt&createdTo=" + a.CreatedAt.Format(time.RFC3339Nano), "delta"},
 	} {
 		if got := b.names(t, token, test.query); got != test.want {
 			t.Errorf("%s lists %q, want %q", test.query, got, test.want)
+		}
+		if filter := filterOf(t, test.query); filter != "" {
+			_, done, _ := b.bulk(t, "/jobs/bulk/stop", `{"dryRun":true,"filter":`+filter+`}`)
+			var names []string
+			for _, id := range done {
+				names = append(names, b.named(t, id))
+			}
+			if got := strings.Join(names, " "); got != test.want {
+				t.Errorf("a bulk call over %s selects %q, want %q", filter, got, test.want)
+			}
 		}
 	}
 	for field, query := range map[string]string{
@@ -195,6 +239,7 @@ func TestListsOfExecutionsFilterAndSort(t *testing.T) {
 		{"errorType=TIMEOUT&errorType=USER_ERROR&sort=scheduledAt", "40 20"},
 		{"errorType=TIMEOUT&status=completed", ""},
 		{"errorType=NETWORK_ERROR", ""},
+		{"errorType=NETWORK_ERROR&status=cancelled", ""}, // the last one has no error
 		{"from=" + at(30) + "&to=" + at(10), "20 30"},
 		{"from=" + at(30) + "&to=" + at(10) + "&sort=scheduledAt", "30 20"},
 		{"createdFrom=" + at(30) + "&createdTo=" + at(10), "20 30"},
@@ -204,6 +249,20 @@ func TestListsOfExecutionsFilterAndSort(t *testing.T) {
 				t.Errorf("%s%s lists %q, want %q", path, test.query, got, test.want)
 			}
 		}
+		if !strings.Contains(test.query, "status=") { // without one, a bulk call acts on those that it can act on
+			test.query += "&status=completed&status=failed&status=cancelled"
+		}
+		if filter := filterOf(t, test.query); filter != "" {
+			_, done, _ := b.bulk(t, "/executions/bulk/retry", `{"dryRun":true,"filter":`+filter+`}`)
+			var reasons []string
+			for _, id := range done {
+				one := read[api.Execution](t, b.do(t, request{method: "GET", path: base + "/executions/" + id.String(), token: token}), http.StatusOK)
+				reasons = append(reasons, one.Reason.MustGet())
+			}
+			if got := strings.Join(reasons, " "); got != test.want {
+				t.Errorf("a bulk call over %s selects %q, want %q", filter, got, test.want)
+			}
+		}
 	}
 	full := read[api.ExecutionPage](t, b.do(t, request{method: "GET", path: base + "/executions?include=result", token: token}), http.StatusOK)
 	if string(full.Items[0].Result) != `{"a":1}` {
@@ -211,6 +270,36 @@ func TestListsOfExecutionsFilterAndSort(t *testing.T) {
 	}
 	if slices.ContainsFunc(full.Items, func(e api.Execution) bool { return e.ID == uuid.Nil }) {
 		t.Error("an execution has no id")
+	}
+	none := int64(-1) // the total is null
+	for _, test := range []struct {
+		query string
+		want  int64
+	}{
+		{"from=" + at(60), 4},
+		{"from=" + at(60) + "&limit=1", 4},
+		{"from=" + at(30) + "&to=" + at(10), 2},
+		{"from=" + at(60) + "&status=failed", 2},
+		{"from=" + at(60) + "&status=failed&status=completed&sort=scheduledAt", 4},
+		{"from=" + at(60) + "&status=cancelled", 0},
+		{"from=" + at(60) + "&jobType=function", 0},
+		{"from=" + at(60) + "&triggerType=manual", 1},
+		{"", none},
+		{"from=" + at(60000), none}, // more than 31 days
+		{"from=" + at(60) + "&errorType=TIMEOUT", none},
+		{"from=" + at(60) + "&triggeredBy=ada", none},
+		{"from=" + at(60) + "&createdFrom=" + at(60), none},
+		{"from=" + at(60) + "&triggerType=manual&triggerType=scheduled", none},
+	} {
+		for _, path := range []string{"/executions?", "/executions?jobId=" + made.ID.String() + "&", "/jobs/" + made.ID.String() + "/executions?"} {
+			got := none
+			if page := read[api.ExecutionPage](t, b.do(t, request{method: "GET", path: base + path + test.query + "&include=total", token: token}), http.StatusOK); !page.Total.IsNull() {
+				got = page.Total.MustGet()
+			}
+			if got != test.want {
+				t.Errorf("%s%s has a total of %d, want %d", path, test.query, got, test.want)
+			}
+		}
 	}
 }
 
@@ -249,7 +338,33 @@ func TestListsOfManyJobs(t *testing.T) {
 		t.Errorf("in a range of 10000, by name: %d jobs", len(page.Items))
 	}
 	result, _, _ := b.bulk(t, "/jobs/bulk/pause", `{"filter":{"createdBy":"ada"},"dryRun":true}`)
-	if len(result.Done) != 0 || result.NextCursor.IsNull() {
-		t.Errorf("a bulk call finds %d in the first 10000, next %v", len(result.Done), result.NextCursor)
+	if len(result.Done) != 1 || !result.NextCursor.IsNull() {
+		t.Errorf("a bulk call finds %d behind the first 10000, next %v", len(result.Done), result.NextCursor)
+	}
+}
+
+// The first page of all jobs says how many there are; no other list counts.
+func TestTheListOfAllJobsCounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Admin)
+	for range 3 {
+		b.makeJob(t, b.ours)
+	}
+	b.makeJob(t, b.theirs)
+	get := func(query string) api.JobPage {
+		return read[api.JobPage](t, b.do(t, request{method: "GET", path: base + "/jobs?limit=2" + query, token: token}), http.StatusOK)
+	}
+	for _, query := range []string{"", "&sort=name"} {
+		page := get(query)
+		if total, err := page.Total.Get(); err != nil || total != 3 {
+			t.Errorf("%q: %d, %v", query, total, err)
+		}
+		if next := get(query + "&cursor=" + url.QueryEscape(page.NextCursor.MustGet())); !next.Total.IsNull() {
+			t.Errorf("the second page counts: %v", next.Total)
+		}
+	}
+	if page := get("&status=active"); !page.Total.IsNull() {
+		t.Errorf("a filter counts: %v", page.Total)
 	}
 }

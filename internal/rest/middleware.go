@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/callback"
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
@@ -25,6 +27,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/rest/reference"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
+	"github.com/scheduler-service/scheduler/internal/trace"
 	"github.com/scheduler-service/scheduler/internal/turn"
 )
 
@@ -41,12 +44,15 @@ type call struct {
 	url       *url.URL
 	operation *contract.Operation // nil where no route was found
 	who       identity.Principal
-	from      netip.Addr     // the caller's address; the zero one is not known
-	tenant    tenant.Tenant  // that the request is judged by
-	announced int64          // bytes of the body, as its header says; -1: not said
-	body      [32]byte       // SHA-256 of the body as it was sent
-	sentBack  map[string]any // fields of the body that are only read
-	refused   string         // the kind of fault that it was answered with
+	attempt   callback.Attempt // that a callback's token names
+	from      netip.Addr       // the caller's address; the zero one is not known
+	gone      <-chan struct{}  // closed when the caller hangs up
+	origin    string           // of the page that calls; empty: none does
+	tenant    tenant.Tenant    // that the request is judged by
+	announced int64            // bytes of the body, as its header says; -1: not said
+	body      [32]byte         // SHA-256 of the body as it was sent
+	sentBack  contract.SentBack
+	refused   string // the kind of fault that it was answered with
 }
 
 // callKey is the key of the call in a request's context.
@@ -64,13 +70,45 @@ var saneID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{id: r.Header.Get("X-Request-Id"), method: r.Method, url: r.URL, from: clientOf(r, s.TrustedProxies), announced: r.ContentLength}
+		c := &call{id: r.Header.Get("X-Request-Id"), method: r.Method, url: r.URL, from: clientOf(r, s.TrustedProxies), gone: r.Context().Done(), origin: r.Header.Get("Origin"), announced: r.ContentLength}
 		if !saneID.MatchString(c.id) {
 			c.id = uuid.NewString()
 		}
 		w.Header().Set("X-Request-Id", c.id)
 		ctx := telemetry.WithIDs(context.WithValue(r.Context(), callKey{}, c), telemetry.IDs{Request: c.id})
 		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// trace makes a span of each request, named after its operation. Probes have none, nor what
+// they ask the database; and for pages and paths that do not exist it does not end, and so
+// is not sent.
+func (s *server) trace(next http.Handler) http.Handler {
+	if s.Traces == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/health") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx, span := s.Traces.Request(r.Context(), r.Header)
+		if span == nil {
+			next.ServeHTTP(w, r.WithContext(ctx))
+			return
+		}
+		ctx = telemetry.WithIDs(ctx, telemetry.IDs{Trace: trace.ID(ctx)})
+		seen, r := middleware.NewWrapResponseWriter(w, r.ProtoMajor), r.WithContext(ctx)
+		next.ServeHTTP(seen, r)
+		c := callOf(ctx)
+		if c.operation == nil || c.operation.Permission == contract.Public {
+			return
+		}
+		span.Rename(c.operation.ID)
+		span.Set(slog.String("http.request.method", r.Method), slog.String("http.route", chi.RouteContext(ctx).RoutePattern()), slog.String("scheduler.request_id", c.id),
+			slog.String("scheduler.tenant_id", c.who.Actor.TenantID.String()))
+		span.Answered(seen.Status())
+		span.End()
 	})
 }
 
@@ -161,6 +199,9 @@ func (s *server) noMethod(router chi.Router) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
+		if slices.Contains(allowed, http.MethodPatch) {
+			w.Header().Set("Accept-Patch", patchMedia)
+		}
 		if r.Method == http.MethodOptions {
 			w.WriteHeader(http.StatusNoContent)
 			return
@@ -186,6 +227,14 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		if operation.Permission == contract.Callback {
+			if err := s.admitCallback(r, c); err != nil {
+				s.refuse(w, r, err)
+				return
+			}
+			next.ServeHTTP(w, callbackContext(r, c))
+			return
+		}
 		who, err := s.identity(r, operation)
 		if c.who = who; who.Actor.TenantID != uuid.Nil {
 			r = r.WithContext(record(telemetry.WithIDs(r.Context(), telemetry.IDs{Tenant: who.Actor.TenantID.String()}), r, c))
@@ -209,6 +258,9 @@ const (
 	// find others.
 	heavyEach = 4
 	heavyAll  = 12
+	// heavySpare is how many of all a tenant gets that has none: with four of each,
+	// three tenants would have them all.
+	heavySpare = 4
 )
 
 // begin makes the rest of a request take turns at the database, as one request;
@@ -231,11 +283,13 @@ func (s *server) begin(next http.Handler) http.Handler {
 
 // identity says who asks: another service where the operation is for those,
 // and otherwise the bearer of a token. Neither way in opens the other. From an
-// address with too many failures nobody is heard for a moment.
+// address with too many failures, those are heard whose token is judged without the
+// database, or was good before: bad tokens delay no good one beside them.
 func (s *server) identity(r *http.Request, operation *contract.Operation) (who identity.Principal, err error) {
 	c := callOf(r.Context())
-	bucket, failures := "auth:"+guesser(c.from), ratelimit.Rate{Requests: max(1, s.FailuresPerMinute), Window: time.Minute}
-	if wait := s.Buckets.Refused(bucket); wait > 0 {
+	bucket, failures := "auth:"+guesser(c.from), ratelimit.Rate{Requests: max(1, s.FailuresPerMinute()), Window: time.Minute}
+	wait := s.Buckets.Refused(bucket)
+	if wait > 0 && operation.Permission != contract.Service && s.Keys.Costs(r.Header) {
 		return who, s.tooMany(failures, "authenticationFailures", wait, "too many requests from this address had no good token")
 	}
 	if operation.Permission == contract.Service {
@@ -243,24 +297,16 @@ func (s *server) identity(r *http.Request, operation *contract.Operation) (who i
 	} else {
 		who, err = s.Authenticate(r.Context(), r.Header)
 	}
-	if fault.KindOf(err) != fault.Unauthenticated {
+	switch {
+	case fault.KindOf(err) != fault.Unauthenticated:
 		return who, err
+	case wait > 0:
+		return who, s.tooMany(failures, "authenticationFailures", wait, "too many requests from this address had no good token")
 	}
 	if v := s.Buckets.Take(r.Context(), bucket, failures); !v.OK {
 		return who, s.tooMany(failures, "authenticationFailures", v.Retry, "too many requests from this address had no good token")
 	}
 	return who, err
-}
-
-// guesser names whom failures are counted for. Of IPv6 a subscriber has a
-// network of 64 bits at least, and would have a new address for each guess.
-func guesser(from netip.Addr) string {
-	if from.Is6() {
-		if network, err := from.Prefix(64); err == nil {
-			return network.String()
-		}
-	}
-	return from.String()
 }
 
 // mayAct asks for the permission first: somebody without any must not make a
@@ -272,19 +318,28 @@ func (s *server) mayAct(ctx context.Context, c *call, answer http.Header) (err e
 		return fault.New(fault.Forbidden, fault.CodeForbidden, "this needs the permission "+c.operation.Permission+", which no role of the token and no scope of the key grants")
 	}
 	c.who.Actor.NoSecrets = !service && !c.who.May("secrets:use")
-	if c.tenant, err = s.Tenants.Terms(ctx, c.who.Actor.TenantID); fault.KindOf(err) == fault.Forbidden && identity.Permission(c.operation.Permission).OfPlatform() {
+	// A header names a tenant easily by mistake, a token was made for one: calls of
+	// other services bring no tenant to life.
+	known := s.Tenants.Terms
+	if service {
+		known = s.Tenants.Known
+	}
+	if c.tenant, err = known(ctx, c.who.Actor.TenantID); fault.KindOf(err) == fault.Forbidden && identity.Permission(c.operation.Permission).OfPlatform() {
 		// A platform administrator creates the first tenant, and activates his own.
 		c.tenant, err = tenant.Tenant{ID: c.who.Actor.TenantID}, nil
 	}
 	if err != nil {
 		return err
 	}
-	c.tenant.Limits = c.tenant.Limits.WithDefaults(s.Limits)
+	c.tenant.Limits = c.tenant.Limits.WithDefaults(s.Limits())
 	if service {
 		return s.mayServe(ctx, c)
 	}
 	if !c.tenant.Admits(c.from) {
 		return fault.New(fault.Forbidden, fault.CodeForbidden, "calls of this tenant may not come from this address")
+	}
+	if err := fromOrigin(c, answer); err != nil {
+		return err
 	}
 	return s.mayAsk(ctx, c, answer)
 }
@@ -365,40 +420,4 @@ func (s *server) tooMany(rate ratelimit.Rate, name string, wait time.Duration, m
 	e := fault.Exceeded(fault.Limit{Name: name, Value: int64(rate.Requests), Reset: now.Add(wait)}, message, now)
 	e.Code = fault.CodeRateLimited
 	return e
-}
-
-// clientOf is the address that a request comes from: the peer's, or where that
-// is a trusted proxy, the last one in X-Forwarded-For that is not. Whatever
-// stands before it, anybody could have written.
-func clientOf(r *http.Request, trusted []netip.Prefix) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	from := peer.Addr().Unmap().WithZone("")
-	proxy := func(a netip.Addr) bool {
-		return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(a) })
-	}
-	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0 && proxy(from); i-- {
-		hop, ok := hopOf(strings.TrimSpace(hops[i]))
-		if !ok {
-			break // no proxy writes that: the nearest one is all that is known
-		}
-		from = hop
-	}
-	return from
-}
-
-// hopOf reads an address as proxies write it: alone, in brackets, or with a port,
-// as Azure's application gateway does. The port says nothing.
-func hopOf(text string) (netip.Addr, bool) {
-	if withPort, err := netip.ParseAddrPort(text); err == nil {
-		return withPort.Addr().Unmap().WithZone(""), true
-	}
-	if inner, ok := strings.CutPrefix(text, "["); ok && strings.HasSuffix(inner, "]") {
-		text = inner[:len(inner)-1]
-	}
-	hop, err := netip.ParseAddr(text)
-	return hop.Unmap().WithZone(""), err == nil
 }

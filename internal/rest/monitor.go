@@ -8,8 +8,11 @@ import (
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/breaker"
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/rest/cursor"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 	"github.com/scheduler-service/scheduler/internal/statistics"
 	"github.com/scheduler-service/scheduler/internal/version"
@@ -60,20 +63,29 @@ func (s *server) statsQuery(p api.GetExecutionStatsParams) (statistics.Query, er
 		query.Group = statistics.Grouping(*p.GroupBy)
 	}
 	var fields []fault.Field
-	switch {
-	case !query.From.Before(query.To):
-		fields = append(fields, fault.Field{Path: "to", Rule: "order", Message: "must lie after from"})
-	case query.To.Sub(query.From) > maxStats:
-		fields = append(fields, fault.Field{Path: "to", Rule: "range", Message: "must lie at most 31 days after from"})
-	}
 	var err error
 	if query.Zone, err = schedule.Location(orZero(p.Timezone)); err != nil {
 		fields = append(fields, fault.Field{Path: "timezone", Rule: "timezone", Message: err.Error()})
+	}
+	switch {
+	case !query.From.Before(query.To):
+		fields = append(fields, fault.Field{Path: "to", Rule: "order", Message: "must lie after from"})
+	case query.To.After(monthAfter(query.From, query.Zone)):
+		fields = append(fields, fault.Field{Path: "to", Rule: "range", Message: "must lie at most 31 days after from"})
 	}
 	if len(fields) > 0 {
 		return query, wrong(fields...)
 	}
 	return query, nil
+}
+
+// monthAfter is 31 days after a time, an hour more where the zone's clock is set back
+// meanwhile: a month of that clock fits. nil is UTC.
+func monthAfter(from time.Time, zone *time.Location) time.Time {
+	if zone == nil {
+		zone = time.UTC
+	}
+	return clock.Later(from.Add(maxStats), from.In(zone).AddDate(0, 0, 31))
 }
 
 func viewSummaryOf(s statistics.Summary) api.ExecutionSummary {
@@ -151,7 +163,7 @@ func (s *server) ListQueues(ctx context.Context, _ api.ListQueuesRequestObject) 
 			Hints   map[string]int64         `json:"hints"`
 			Running nullable.Nullable[int64] `json:"running"`
 			Waiting nullable.Nullable[int64] `json:"waiting"`
-		}{hints, orNull(h.ActiveJobs), orNull(h.QueueSize)})
+		}{hints, orNull(h.Running), orNull(h.QueueSize)})
 	}
 	return answer, nil
 }
@@ -180,4 +192,38 @@ func (s *server) ListWorkers(ctx context.Context, _ api.ListWorkersRequestObject
 // overseesAll says that somebody may see the numbers of all tenants.
 func overseesAll(who identity.Principal) bool {
 	return slices.Contains(who.Roles, identity.PlatformAdmin)
+}
+
+// ListCircuitBreakers is GET /circuit-breakers.
+func (s *server) ListCircuitBreakers(ctx context.Context, request api.ListCircuitBreakersRequestObject) (api.ListCircuitBreakersResponseObject, error) {
+	c := callOf(ctx)
+	page, err := s.openPage(c, request.Params.Limit, request.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	var after *breaker.Position
+	if page.after != nil {
+		after = &breaker.Position{CreatedAt: page.after.At, ID: page.after.ID}
+	}
+	list, err := s.Breakers.List(ctx, c.who.Actor, page.limit+1, after)
+	if err != nil {
+		return nil, err
+	}
+	list, next := cut(s, page, list, func(one breaker.Breaker) cursor.Place { return cursor.Place{At: one.CreatedAt, ID: one.ID} })
+	answer := api.ListCircuitBreakers200JSONResponse{Items: make([]api.CircuitBreaker, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	for i, one := range list {
+		answer.Items[i] = api.CircuitBreaker{
+			ID: one.ID, Host: one.Host, State: api.CircuitBreakerState(one.State), Failures: one.Failures, FailingSince: one.FailingSince,
+			FailedAt: one.FailedAt, Reason: one.Reason, OpenedAt: orNull(one.OpenedAt), RetryAt: orNull(one.RetryAt), CreatedAt: one.CreatedAt,
+		}
+	}
+	return answer, nil
+}
+
+// CloseCircuitBreaker is DELETE /circuit-breakers/{circuitBreakerId}.
+func (s *server) CloseCircuitBreaker(ctx context.Context, request api.CloseCircuitBreakerRequestObject) (api.CloseCircuitBreakerResponseObject, error) {
+	if err := s.Breakers.Close(ctx, callOf(ctx).who.Actor, request.CircuitBreakerID); err != nil {
+		return nil, err
+	}
+	return api.CloseCircuitBreaker204Response{}, nil
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/forecast"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 	"github.com/scheduler-service/scheduler/internal/secret"
@@ -17,6 +20,7 @@ import (
 const (
 	defaultPreview = 10 // occurrences of a preview where the caller does not say
 	shownNext      = 5  // occurrences that a validation shows
+	defaultNamed   = 5  // jobs of a bucket of runs to come
 	// stampede is how many of a tenant's jobs may be due at one time before
 	// a preview of one of them warns.
 	stampede = 50
@@ -123,6 +127,7 @@ func (s *server) warnings(ctx context.Context, j job.Job, compiled *schedule.Sch
 	if left := j.MaxExecutions - j.ExecutionCount; j.MaxExecutions > 0 && left < defaultPreview {
 		add("LAST_RUNS", "maxExecutions leaves %d more executions, then the job becomes inactive", max(0, left))
 	}
+	j.Contradictions(add)
 	next, ok := compiled.Next(now)
 	if !ok {
 		return list, nil
@@ -132,6 +137,60 @@ func (s *server) warnings(ctx context.Context, j job.Job, compiled *schedule.Sch
 		add("STAMPEDE", "%d of this tenant's jobs are due at %s: spread them with jitterSeconds, or with H in the expression", n, next.Format(time.RFC3339Nano))
 	}
 	return list, err
+}
+
+// ListUpcomingRuns is GET /upcoming-runs.
+func (s *server) ListUpcomingRuns(ctx context.Context, request api.ListUpcomingRunsRequestObject) (api.ListUpcomingRunsResponseObject, error) {
+	query, err := s.forecastQuery(request.Params)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := s.Forecasts.Count(ctx, callOf(ctx).who.Actor, query)
+	if err != nil {
+		return nil, err
+	}
+	answer := api.ListUpcomingRuns200JSONResponse{
+		From: query.From.UTC(), To: query.To.UTC(), Bucket: api.UpcomingBucketUnit(query.Unit), Timezone: query.Zone.String(), Total: seen.Total, Jobs: seen.Jobs,
+		Truncated: seen.Truncated, CompleteUntil: seen.CompleteUntil.UTC(), Buckets: make([]api.UpcomingBucket, len(seen.Buckets)),
+	}
+	for i, b := range seen.Buckets {
+		view := api.UpcomingBucket{StartAt: b.At.In(query.Zone), Count: b.Runs, JobCount: b.Jobs, Jobs: make([]api.UpcomingJob, len(b.Named))}
+		for k, one := range b.Named {
+			view.Jobs[k] = api.UpcomingJob{JobID: one.ID, JobName: one.Name, Count: one.Runs, FirstAt: one.First}
+		}
+		answer.Buckets[i] = view
+	}
+	return answer, nil
+}
+
+func (s *server) forecastQuery(p api.ListUpcomingRunsParams) (forecast.Query, error) {
+	query := forecast.Query{From: s.Clock(), Unit: forecast.Minute, Named: defaultNamed}
+	if p.From != nil {
+		query.From = clock.Later(query.From, *p.From)
+	}
+	query.To = query.From.Add(time.Hour)
+	override(&query.To, p.To)
+	override(&query.Named, p.Named)
+	if p.Bucket != nil {
+		query.Unit = forecast.Unit(*p.Bucket)
+	}
+	var fields []fault.Field
+	var err error
+	if query.Zone, err = schedule.Location(orZero(p.Timezone)); err != nil {
+		fields = append(fields, fault.Field{Path: "timezone", Rule: "timezone", Message: err.Error()})
+	}
+	switch length := query.To.Sub(query.From); {
+	case length <= 0:
+		fields = append(fields, fault.Field{Path: "to", Rule: "order", Message: "must lie after from, and in the future"})
+	case query.To.After(monthAfter(query.From, query.Zone)):
+		fields = append(fields, fault.Field{Path: "to", Rule: "range", Message: "must lie at most 31 days after from"})
+	case query.Unit == forecast.Minute && length > 24*time.Hour:
+		fields = append(fields, fault.Field{Path: "bucket", Rule: "range", Message: "minute is for at most one day: use hour or day"})
+	}
+	if len(fields) > 0 {
+		return query, wrong(fields...)
+	}
+	return query, nil
 }
 
 func viewOccurrence(o schedule.Occurrence) api.Occurrence {

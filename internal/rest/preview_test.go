@@ -14,6 +14,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 // lines writes occurrences as "at change dropped".
@@ -67,6 +68,7 @@ func TestValidateAJobThatIsNotStored(t *testing.T) {
 		{"a one-off", `"runAt":"2026-03-06T20:00:00+08:00"`, nil, nil}, // now, so it has passed
 		{"a one-off to come", `"runAt":"2026-03-06T20:00:01+08:00"`, []string{"2026-03-06T12:00:01Z 2026-03-06T12:00:01"}, []string{}},
 		{"only when triggered", `"description":"x"`, []string{}, []string{}},
+		{"settings that contradict each other", `"trigger":"manual","tags":["a","b","a"],"maxExecutions":90,"retryConfig":{"maxRetries":2,"retryDelayMs":5000,"maxRetryDelayMs":1000}`, []string{}, []string{"RETRY_DELAY_CAPPED", "DUPLICATE_TAGS", "NO_EFFECT"}},
 		{"few executions", `"interval":"1h","maxExecutions":3`, []string{"2026-03-06T13:00:00Z 2026-03-06T13:00:00"}, []string{"LAST_RUNS"}},
 	} {
 		got := b.do(t, request{method: "POST", path: base + "/jobs/validate", token: token, body: more(test.members)})
@@ -221,5 +223,49 @@ func TestStampedesAreWarnedOf(t *testing.T) {
 	got := read[api.JobValidation](t, b.do(t, request{method: "POST", path: base + "/jobs/validate", token: token, body: more(`"cronExpression":"0 0 0 1 1 *"`)}), http.StatusOK)
 	if diff := cmp.Diff([]string{"STAMPEDE"}, codes(got.Warnings)); diff != "" {
 		t.Errorf("warnings differ (-want +got):\n%s", diff)
+	}
+}
+
+// The runs to come of all jobs of a tenant, by the contract's bounds.
+func TestUpcomingRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(t, b.ours, identity.Viewer)
+	get := func(query string) answer {
+		return b.do(t, request{method: "GET", path: base + "/upcoming-runs" + query, token: token})
+	}
+	if none := read[api.UpcomingRuns](t, get(""), http.StatusOK); none.Total != 0 || none.Jobs != 0 || none.Truncated || len(none.Buckets) != 0 || none.To.Sub(none.From) != time.Hour {
+		t.Errorf("without jobs: %+v", none)
+	}
+	due := b.now.Truncate(time.Hour).Add(2 * time.Hour)
+	hourly := func(who tenant.Actor) uuid.UUID {
+		made := read[api.Job](t, b.do(t, request{method: "POST", path: base + "/jobs", token: b.token(t, who, identity.Developer), body: strings.Replace(webhook, "0 0 9 * * 1-5", "0 0 * * * *", 1)}), http.StatusCreated)
+		if _, err := b.engine.Pool().Exec(t.Context(), "UPDATE scheduled_jobs SET next_execution_at = $2 WHERE id = $1", made.ID, due); err != nil {
+			t.Fatal(err)
+		}
+		return made.ID
+	}
+	ours := hourly(b.ours)
+	hourly(b.theirs)
+	seen := read[api.UpcomingRuns](t, get("?bucket=day&timezone=Asia/Kolkata&to="+due.Add(10*time.Hour).Format(time.RFC3339)), http.StatusOK)
+	var sum int64
+	for _, bucket := range seen.Buckets {
+		sum += bucket.Count
+		if _, offset := bucket.StartAt.Zone(); offset != 19800 || bucket.JobCount != 1 || len(bucket.Jobs) != 1 || bucket.Jobs[0].JobID != ours || bucket.Jobs[0].Count != bucket.Count {
+			t.Errorf("a day is %+v", bucket)
+		}
+	}
+	if sum != 10 || seen.Total != 10 || seen.Jobs != 1 || seen.Timezone != "Asia/Kolkata" || !seen.CompleteUntil.Equal(seen.To) {
+		t.Errorf("%d runs: %+v", sum, seen)
+	}
+	for query, field := range map[string]string{
+		"?to=" + b.now.Add(-time.Minute).Format(time.RFC3339):             "to",
+		"?bucket=hour&to=" + b.now.AddDate(0, 0, 32).Format(time.RFC3339): "to",
+		"?to=" + b.now.AddDate(0, 0, 2).Format(time.RFC3339):              "bucket",
+		"?timezone=Mars/Olympus":                                          "timezone",
+	} {
+		if got := get(query); got.status != http.StatusBadRequest || !strings.Contains(got.body, `"field":"`+field+`"`) {
+			t.Errorf("%s is answered %d %s, want a complaint about %s", query, got.status, got.body, field)
+		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"sync"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -23,13 +25,25 @@ import (
 	"github.com/scheduler-service/scheduler/internal/apikey"
 	"github.com/scheduler-service/scheduler/internal/audit"
 	"github.com/scheduler-service/scheduler/internal/backfill"
+	"github.com/scheduler-service/scheduler/internal/breaker"
 	"github.com/scheduler-service/scheduler/internal/calendar"
+	"github.com/scheduler-service/scheduler/internal/callback"
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/deadletter"
+	replays "github.com/scheduler-service/scheduler/internal/deadletter/replay"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/forecast"
+	"github.com/scheduler-service/scheduler/internal/function"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/live"
+	"github.com/scheduler-service/scheduler/internal/notification"
+	"github.com/scheduler-service/scheduler/internal/objective"
+	"github.com/scheduler-service/scheduler/internal/output"
 	"github.com/scheduler-service/scheduler/internal/ratelimit"
+	"github.com/scheduler-service/scheduler/internal/remote"
+	"github.com/scheduler-service/scheduler/internal/rest/console"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
 	"github.com/scheduler-service/scheduler/internal/rest/reference"
@@ -38,7 +52,9 @@ import (
 	"github.com/scheduler-service/scheduler/internal/statistics/collect"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
+	"github.com/scheduler-service/scheduler/internal/trace"
 	"github.com/scheduler-service/scheduler/internal/turn"
+	"github.com/scheduler-service/scheduler/web"
 )
 
 // base is where the API's paths begin.
@@ -48,28 +64,49 @@ const base = "/api/v1/scheduler"
 type Deps struct {
 	Jobs       *job.Store
 	Executions *execution.Store
+	Output     *output.Store
+	Hub        *output.Hub // polls what is followed
 	Backfills  *backfill.Store
 	Calendars  *calendar.Store
 	Secrets    *secret.Store
+	Functions  *function.Store
 	Audit      *audit.Store
 	Tenants    *tenant.Store
 	Monitor    *statistics.Store
 	Numbers    *collect.Store
+	Forecasts  *forecast.Store
 	Keys       *apikey.Store
+	Callbacks  *callback.Desk
+	Remote     *remote.Store // workers of tenants' own
+	Claims     *remote.Desk  // and what they claim
+	Breakers   *breaker.Store
+	Settings   *live.Store // of the installation
+	Objectives *objective.Store
+
+	DeadLetters   *deadletter.Store
+	Replays       *replays.Store
+	Notifications *notification.Store
+	// CheckTarget says whether a URL may be called for a tenant.
+	CheckTarget func(*url.URL) error
 
 	// Authenticate reads who asks from a request's header; a failure is
 	// Unauthenticated. See identity.Tokens and apikey.Store.
 	Authenticate func(ctx context.Context, header http.Header) (identity.Principal, error)
+	// SignIn turns a code that is good once into a token for the console; nil: there
+	// are no such codes.
+	SignIn func(code string) (token string, ok bool)
 	// Services believes other services of the platform.
 	Services *identity.PeerTokens
 	// Buckets limit how often somebody may ask.
 	Buckets *ratelimit.Buckets
 	// Limits are those of tenants that have none of their own; nil ones are no
 	// bounds. RequestsPerSecond is needed.
-	Limits tenant.Limits
+	Limits func() tenant.Limits
 	// FailuresPerMinute is how many requests of one address may lack a good
 	// token, 1 and more.
-	FailuresPerMinute int
+	FailuresPerMinute func() int
+	// Origins are those from which pages may call, "*" any; none: CORS is off.
+	Origins []string
 	// TrustedProxies are the networks whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
 	// Side is the part of the contract to serve.
@@ -77,12 +114,25 @@ type Deps struct {
 	// CheckConfig lists every fault of a job's config, with paths below
 	// "config"; an unknown job type is one at "jobType".
 	CheckConfig func(jobType string, config json.RawMessage) []fault.Field
+	// HostOf is the host that a job with this config calls, empty where it calls none.
+	HostOf func(jobType string, config json.RawMessage) string
+	// CheckUse lists the faults of a config that only what the tenant has shows: a
+	// function that it names and that is not there.
+	CheckUse func(ctx context.Context, who tenant.Actor, jobType string, config json.RawMessage) ([]fault.Field, error)
+	// CheckModule says why an uploaded module cannot be run; the text is empty where it
+	// can.
+	CheckModule func(ctx context.Context, tenant uuid.UUID, digest string, code []byte) (string, error)
+	// WellKnown are documents for everybody, as JSON by path, outside the contract.
+	WellKnown map[string]json.RawMessage
 	// CheckParameters lists every fault of a trigger's overrides, with paths
 	// below "parameters".
 	CheckParameters func(jobType string, config, parameters json.RawMessage) []fault.Field
 	// Hint tells the workers of an execution that waits. It is best effort:
 	// without it the execution starts a few seconds later.
 	Hint func(ctx context.Context, priority int, id uuid.UUID)
+	// CallPromoters tells promoters that a job, or a backfill, is due soon. Without it
+	// they hear of that up to two seconds later. nil: nobody is told.
+	CallPromoters func(ctx context.Context)
 	// Vitals answers the health checks.
 	Vitals Vitals
 
@@ -97,6 +147,10 @@ type Deps struct {
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
+	// Traces begins the spans of requests; nil: there are none.
+	Traces *trace.Tracer
+	// Finished is told of executions that a request ended; nil: nobody is.
+	Finished func(tenant, execution uuid.UUID)
 }
 
 // server is the API. It implements the generated StrictServerInterface in one
@@ -114,6 +168,15 @@ type server struct {
 	running   clock.Mark
 }
 
+// referencePage is the same for all APIs of a process.
+var referencePage = sync.OnceValues(func() (reference.Files, error) {
+	document, err := api.GetSpecJSON()
+	if err != nil {
+		return nil, fmt.Errorf("read the contract: %w", err)
+	}
+	return reference.Gather(document)
+})
+
 // New makes the handler of the whole contract. It fails if the contract has an
 // operation that names no permission.
 func New(d Deps) (http.Handler, error) {
@@ -121,34 +184,47 @@ func New(d Deps) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rest: %w", err)
 	}
+	if err := checkOrigins(d.Origins); err != nil {
+		return nil, err
+	}
 	cursors, err := cursor.New(d.CursorSecret)
 	if err != nil {
 		return nil, fmt.Errorf("rest: %w", err)
 	}
 	s := &server{Deps: d, contract: loaded, verifying: make(chan struct{}, verifiers), cursors: cursors, started: clock.Now(), running: clock.Start()}
 	s.heavy = turn.New(turn.Config{
-		All: heavyAll, Each: heavyEach, Limit: "heavyRequestsAtOnce",
-		Message: "of bulk calls, batches, statistics, verifications, edits of calendars and backfills, a tenant may have %d under way at once in each API process, which is fixed",
+		All: heavyAll, Each: heavyEach, Spare: heavySpare, Limit: "heavyRequestsAtOnce",
+		Message: "of bulk calls, batches, statistics, forecasts, verifications, edits of calendars and backfills, a tenant may have %d under way at once in each API process, which is fixed",
 	})
-	document, err := api.GetSpecJSON()
-	if err != nil {
-		return nil, fmt.Errorf("rest: read the contract: %w", err)
-	}
-	page, err := reference.Handler(document, s.noRoute)
+	page, err := referencePage()
 	if err != nil {
 		return nil, fmt.Errorf("rest: %w", err)
 	}
-	return s.routes(page), nil
+	shown, err := console.Handler(web.Build(), s.noRoute)
+	if err != nil {
+		return nil, fmt.Errorf("rest: %w", err)
+	}
+	return s.routes(page.Handler(s.noRoute), shown), nil
+}
+
+// publish serves a document that everybody may keep for five minutes.
+func publish(document json.RawMessage) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "public, max-age=300")
+		_, _ = w.Write(document)
+	})
 }
 
 // routes is the order of what happens to a request:
 //
 //  0. bodiless: HEAD is a GET whose body is left out
 //  1. identify: the request id, in the answer and in every log line
+//     (trace: its span, where there are traces)
 //  2. observe: one count and one line per request, once it is answered
 //  3. rescue: a panic becomes a 500
 //  4. harden: headers that keep answers from being sniffed and kept, the cap of
-//     the body, the deadline
+//     the body, the deadline; cors: pages of admitted origins may read the answer
 //  5. the router; an unknown path is a 404, a known one with another method a
 //     405, with OPTIONS the list of its methods
 //  6. authenticate: who asks (401, or 429 where too many failed from the same
@@ -159,20 +235,31 @@ func New(d Deps) (http.Handler, error) {
 //     413, 415), so that handlers see only what it allows
 //  9. begin: a heavy request takes its turn among those (429), and each
 //     takes its turn at the database from here on
+//     (follow: a stream of events is served here, and ends by itself)
 //  10. the handler, which may find more to refuse
 //  11. present: the whole answer gets its ETag, or is a 304
 //
-// The page that shows the contract needs only the first five.
-func (s *server) routes(page http.Handler) http.Handler {
+// The page that shows the contract and the console need only the first five; what the
+// console does are calls of the API like any other.
+func (s *server) routes(page, shown http.Handler) http.Handler {
 	router := chi.NewRouter()
-	router.Use(s.bodiless, s.identify, s.observe, s.rescue, s.harden, s.keepSide)
+	router.Use(s.bodiless, s.identify, s.trace, s.observe, s.rescue, s.harden, s.cors, s.keepSide)
 	router.NotFound(s.noRoute)
 	router.MethodNotAllowed(s.noMethod(router))
 	for _, path := range []string{reference.Path, reference.Path + "/", reference.Path + "/{file}"} {
 		router.Method(http.MethodGet, path, page)
 	}
+	for _, path := range []string{console.Path, console.Path + "/*"} {
+		router.Method(http.MethodGet, path, shown)
+	}
+	for path, document := range s.WellKnown {
+		router.Method(http.MethodGet, path, publish(document))
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		router.MethodFunc(method, console.Session, s.consoleSession)
+	}
 	router.Group(func(operations chi.Router) {
-		operations.Use(s.authenticate, s.negotiate, s.check, s.begin, s.present)
+		operations.Use(s.authenticate, s.negotiate, s.check, s.begin, s.follow, s.present)
 		strict := api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{
 			RequestErrorHandlerFunc:  s.refuseUndecoded,
 			ResponseErrorHandlerFunc: s.refuse,

@@ -62,7 +62,7 @@ func (s *server) GetSecret(ctx context.Context, request api.GetSecretRequestObje
 
 // DeleteSecret is DELETE /secrets/{name}.
 func (s *server) DeleteSecret(ctx context.Context, request api.DeleteSecretRequestObject) (api.DeleteSecretResponseObject, error) {
-	if err := s.Secrets.Delete(ctx, callOf(ctx).who.Actor, request.Name); err != nil {
+	if err := s.Secrets.Delete(ctx, callOf(ctx).who.Actor, request.Name, versionOf(request.Params.IfMatch)); err != nil {
 		return nil, err
 	}
 	return api.DeleteSecret204Response{}, nil

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,17 +28,32 @@ import (
 	"github.com/scheduler-service/scheduler/internal/apikey"
 	"github.com/scheduler-service/scheduler/internal/audit"
 	"github.com/scheduler-service/scheduler/internal/backfill"
+	"github.com/scheduler-service/scheduler/internal/breaker"
 	"github.com/scheduler-service/scheduler/internal/calendar"
+	"github.com/scheduler-service/scheduler/internal/callback"
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/deadletter"
+	"github.com/scheduler-service/scheduler/internal/deadletter/replay"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/executor/runner"
+	"github.com/scheduler-service/scheduler/internal/executor/sandbox"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/forecast"
+	"github.com/scheduler-service/scheduler/internal/function"
+	"github.com/scheduler-service/scheduler/internal/hint"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/live"
+	"github.com/scheduler-service/scheduler/internal/notification"
+	"github.com/scheduler-service/scheduler/internal/objective"
+	"github.com/scheduler-service/scheduler/internal/output"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/ratelimit"
+	"github.com/scheduler-service/scheduler/internal/remote"
 	"github.com/scheduler-service/scheduler/internal/rest"
 	secrets "github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
@@ -45,7 +63,12 @@ import (
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	if code, done := sandbox.Main(os.Args, runner.Entries()); done {
+		os.Exit(code)
+	}
+	os.Exit(pgtest.Main(m))
+}
 
 const (
 	base   = "/api/v1/scheduler"
@@ -107,6 +130,7 @@ type bundle struct {
 	buckets    *ratelimit.Buckets
 	limits     tenant.Limits
 	hinted     []uuid.UUID
+	called     *atomic.Int64 // calls for promoters
 	refuse     []fault.Field // what the job type finds wrong with parameters
 }
 
@@ -115,7 +139,8 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	t.Helper()
 	database := pgtest.New(t)
 	b := &bundle{
-		vitals: &vitals{health: rest.Health{Database: well, Redis: well, JobQueue: well}}, log: &bytes.Buffer{}, now: clock.Now(),
+		called: new(atomic.Int64),
+		vitals: &vitals{health: rest.Health{Database: well, Redis: well, JobQueue: well, Services: well}}, log: &bytes.Buffer{}, now: clock.Now(),
 		ours:     tenant.Actor{TenantID: uuid.New(), Subject: "ada"},
 		theirs:   tenant.Actor{TenantID: uuid.New(), Subject: "eve"},
 		database: database, db: open(t, database.URL, postgres.API), engine: open(t, database.URL, postgres.Engine),
@@ -127,7 +152,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	if _, err := b.engine.Pool().Exec(t.Context(), "SELECT create_job_executions_partition(now())"); err != nil {
 		t.Fatal(err)
 	}
-	b.jobs, b.executions, b.backfills = job.NewStore(b.db, job.Config{Keys: b.keys, Changed: rest.ChangedFields}), execution.NewStore(b.db, execution.Config{}), backfill.NewStore(b.db, backfill.Config{Months: 13})
+	b.jobs, b.executions, b.backfills = job.NewStore(b.db, job.Config{Keys: b.keys, Changed: rest.ChangedFields}), execution.NewStore(b.db, execution.Config{}), backfill.NewStore(b.db, backfill.Config{Months: func() int { return 13 }})
 	now := func() time.Time { return b.now }
 	tokens, err := identity.NewTokens(identity.Config{Secret: secret, Issuer: issuer, Audience: "scheduler", Clock: now})
 	if err != nil {
@@ -136,30 +161,53 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	keys := apikey.NewStore(b.db)
 	b.buckets, b.limits = newBuckets(t), tenant.Limits{RequestsPerSecond: ptr(1_000_000)}.WithDefaults(tenant.DefaultQuotas())
 	b.deps = rest.Deps{
-		Keys: keys, Services: identity.NewPeerTokens(identity.Unnamed(serviceToken, nextToken)...), Buckets: b.buckets, Limits: b.limits, FailuresPerMinute: 1_000_000,
-		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Audit: audit.NewStore(b.db), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Tenants: tenant.NewStore(b.db, true), Monitor: statistics.NewStore(b.db), Numbers: collect.NewStore(b.db),
-		Authenticate: keys.Before(tokens.Authenticate), CheckConfig: checkConfig,
+		Keys: keys, Services: identity.NewPeerTokens(identity.Unnamed(serviceToken, nextToken)...), Buckets: b.buckets, Limits: func() tenant.Limits { return b.limits }, FailuresPerMinute: func() int { return 1_000_000 },
+		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Audit: audit.NewStore(b.db), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Output: output.NewStore(b.db), Hub: output.NewHub(b.db), Tenants: tenant.NewStore(b.db, true), Monitor: statistics.NewStore(b.db), Numbers: collect.NewStore(b.db), Forecasts: forecast.NewStore(b.db),
+		DeadLetters: deadletter.NewStore(b.db), Replays: replay.NewStore(b.db), Notifications: notification.NewStore(b.db, b.keys), CheckTarget: func(target *url.URL) error {
+			if target.Scheme != "https" {
+				return errors.New("only https here")
+			}
+			return nil
+		},
+		Authenticate: keys.Before(tokens.Authenticate), CheckConfig: checkConfig, CheckUse: usesNothing, CheckModule: anyModule, Functions: function.NewStore(b.db), Breakers: breaker.NewStore(b.db), Objectives: objective.NewStore(b.db), Settings: live.NewStore(b.db, live.New(config.Settings(config.API{}), slog.New(slog.DiscardHandler))),
 		CheckParameters: func(string, json.RawMessage, json.RawMessage) []fault.Field { return b.refuse },
+		HostOf:          func(string, json.RawMessage) string { return "" },
 		Hint: func(ctx context.Context, _ int, id uuid.UUID) {
 			if deadline, ok := ctx.Deadline(); !ok || deadline.Sub(clock.Now()) > time.Second {
 				t.Error("a trigger waits for the hint for more than a second")
 			}
 			b.hinted = append(b.hinted, id)
 		},
-		Vitals: b.vitals, CursorSecret: secret, Port: 3009, Clock: now,
+		CallPromoters: func(context.Context) { b.called.Add(1) },
+		Vitals:        b.vitals, CursorSecret: secret, Port: 3009, Clock: now,
 		Log:     telemetry.NewLogger(b.log, slog.LevelDebug, false),
 		Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
 	}
+	b.deps.Callbacks = callback.New(callback.Config{
+		DB: b.engine, Hints: hint.New(hint.Config{DB: b.engine, Queue: unsent{}, Log: b.deps.Log}), Metrics: b.deps.Metrics, Log: b.deps.Log, Keys: b.keys,
+	})
+	b.deps.Remote = remote.NewStore(b.db)
+	b.deps.Claims = remote.NewDesk(remote.Config{DB: b.engine, Keys: b.keys, Callbacks: b.deps.Callbacks, Log: b.deps.Log})
 	for _, alter := range change {
 		alter(&b.deps)
 	}
 	if b.handler, err = rest.New(b.deps); err != nil {
 		t.Fatal(err)
 	}
-	if b.spec, err = api.GetSpec(); err != nil {
+	b.spec = described(t)
+	return b
+}
+
+// The contract as it stands, which no test changes.
+var readContract = sync.OnceValues(api.GetSpec)
+
+func described(t testing.TB) *openapi3.T {
+	t.Helper()
+	spec, err := readContract()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return spec
 }
 
 // newBuckets are buckets without Redis.
@@ -184,12 +232,27 @@ func open(t testing.TB, url string, role postgres.Role) *postgres.DB {
 	return db
 }
 
+// usesNothing stands in for what asks for functions that jobs name.
+func usesNothing(context.Context, tenant.Actor, string, json.RawMessage) ([]fault.Field, error) {
+	return nil, nil
+}
+
+// anyModule stands in for the compiler.
+func anyModule(_ context.Context, _ uuid.UUID, _ string, code []byte) (string, error) {
+	if string(code) == "broken" {
+		return "is broken", nil
+	}
+	return "", nil
+}
+
 // checkConfig stands in for the executors: both job types need one text, and
 // know no other field.
 func checkConfig(jobType string, config json.RawMessage) []fault.Field {
 	needed, known := "url", []string{"url", "method", "body"}
 	switch jobType {
 	case "http":
+	case "remote":
+		needed, known = "functionName", []string{"functionName", "parameters"}
 	case "function":
 		needed, known = "functionName", []string{"functionName", "modulePath", "parameters"}
 	default:
@@ -384,7 +447,7 @@ func (b *bundle) makeBackfill(t testing.TB, who tenant.Actor, of uuid.UUID) back
 func (b *bundle) stored(t *testing.T) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
-	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "api_keys", "secrets", "job_credentials"} {
+	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "api_keys", "secrets", "job_credentials", "functions"} {
 		var n int
 		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
 			t.Fatal(err)

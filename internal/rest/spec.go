@@ -18,6 +18,16 @@ import (
 // newSpec translates the contract's definition of a job into the domain's, with
 // defaults, and lists everything that the domain and the job type find wrong.
 func (s *server) newSpec(ctx context.Context, body api.JobSpec) (job.Spec, []fault.Field, error) {
+	spec, fields, err := s.draftOf(body)
+	if err != nil {
+		return spec, nil, err
+	}
+	more, err := s.faultsOf(ctx, callOf(ctx).who.Actor, spec, fresh(ctx))
+	return spec, append(fields, more...), err
+}
+
+// draftOf is newSpec as far as the definition alone shows what is wrong.
+func (s *server) draftOf(body api.JobSpec) (job.Spec, []fault.Field, error) {
 	spec := job.Spec{Retry: job.DefaultRetry()}
 	fields, err := fieldsOf(carry(&spec, &body))
 	if err != nil {
@@ -27,9 +37,7 @@ func (s *server) newSpec(ctx context.Context, body api.JobSpec) (job.Spec, []fau
 		spec.Timeout = int(s.DefaultTimeout / time.Second)
 	}
 	fields = append(fields, triggerFaults(spec, body)...)
-	spec = spec.WithDefaults()
-	more, err := s.faultsOf(ctx, callOf(ctx).who.Actor, spec)
-	return spec, append(fields, more...), err
+	return spec.WithDefaults(), fields, nil
 }
 
 // triggerFaults holds a definition to exactly one answer to when the job runs.
@@ -46,8 +54,8 @@ func triggerFaults(spec job.Spec, body api.JobSpec) []fault.Field {
 }
 
 // faultsOf lists everything that the domain and the job type find wrong with a
-// definition that is new now.
-func (s *server) faultsOf(ctx context.Context, who tenant.Actor, spec job.Spec) ([]fault.Field, error) {
+// definition. fresh says that it is of a new job, of which nothing is stored.
+func (s *server) faultsOf(ctx context.Context, who tenant.Actor, spec job.Spec, fresh bool) ([]fault.Field, error) {
 	calendars, err := s.Jobs.Contents(ctx, who, spec.Calendars)
 	fields, err := fieldsOf(err)
 	if err != nil {
@@ -57,11 +65,17 @@ func (s *server) faultsOf(ctx context.Context, who tenant.Actor, spec job.Spec) 
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := s.Jobs.CheckSecrets(ctx, who, spec.Config, fresh(ctx))
+	secrets, err := s.Jobs.CheckSecrets(ctx, who, spec.Config, fresh)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(fields, more, s.CheckConfig(spec.Type, spec.Config), secrets), nil
+	wrong := s.CheckConfig(spec.Type, spec.Config)
+	if len(wrong) == 0 {
+		if wrong, err = s.CheckUse(ctx, who, spec.Type, spec.Config); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat(fields, more, wrong, s.hostFaults(ctx, spec), secrets), nil
 }
 
 // storedFaultsOf is faultsOf for a definition that was stored once: its readers
@@ -69,7 +83,7 @@ func (s *server) faultsOf(ctx context.Context, who tenant.Actor, spec job.Spec) 
 func (s *server) storedFaultsOf(ctx context.Context, spec job.Spec) ([]fault.Field, error) {
 	who := callOf(ctx).who.Actor
 	who.NoSecrets = false
-	return s.faultsOf(ctx, who, spec)
+	return s.faultsOf(ctx, who, spec, fresh(ctx))
 }
 
 // fresh tells whether a definition that a request holds is of no stored job.
@@ -112,7 +126,7 @@ func viewJob(j job.Job) (view api.Job) {
 	if j.Cancelling != nil {
 		view.Cancelling = &api.JobCancelling{RequestedAt: j.Cancelling.RequestedAt, Remaining: j.Cancelling.Remaining}
 	}
-	view.ID, view.TenantID, view.Version = j.ID, j.TenantID, j.Version
+	view.ID, view.TenantID, view.Version, view.Set = j.ID, j.TenantID, j.Version, textOrNull(j.Set)
 	view.CreatedBy, view.CreatedAt, view.UpdatedAt = j.CreatedBy, j.CreatedAt, j.UpdatedAt
 	view.Status, view.StatusReason, view.StatusBy, view.StatusAt = api.JobStatus(j.Status), textOrNull(j.StatusReason), textOrNull(j.StatusBy), j.StatusAt
 	view.PausedUntil, view.NextExecutionAt, view.LastExecutionAt = orNull(j.PausedUntil), orNull(j.Upcoming()), orNull(j.LastExecutionAt)
@@ -160,9 +174,9 @@ func numberOrNull[T int | int64](number T) nullable.Nullable[T] {
 	return nullable.NewNullableWithValue(number)
 }
 
-func textOrNull(text string) nullable.Nullable[string] {
+func textOrNull[T ~string](text T) nullable.Nullable[T] {
 	if text == "" {
-		return nullable.NewNullNullable[string]()
+		return nullable.NewNullNullable[T]()
 	}
 	return nullable.NewNullableWithValue(text)
 }

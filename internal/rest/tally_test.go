@@ -79,6 +79,7 @@ func TestJobsAreCountedAsTheyComeAndGo(t *testing.T) {
 
 // comeAndGo makes, changes and deletes jobs of a tenant in a random order.
 func (b *bundle) comeAndGo(t *testing.T, who tenant.Actor, random *rand.Rand) {
+	b.known(t, who)
 	token := b.token(t, who, identity.Developer)
 	batch := func(body string) answer {
 		return b.send(request{method: "POST", path: "/internal/jobs/batch-create", body: body, header: map[string]string{

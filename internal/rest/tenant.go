@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,14 +14,18 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
 	"github.com/scheduler-service/scheduler/internal/tenant"
+	"github.com/scheduler-service/scheduler/internal/tenant/hosts"
 )
 
 // withinLimits refuses a valid definition that the tenant may not have.
 func (s *server) withinLimits(ctx context.Context, spec job.Spec) error {
 	limits := callOf(ctx).tenant.Limits
-	if limits.JobTypes != nil && !slices.Contains(limits.JobTypes, spec.Type) {
-		return fault.Exceeded(fault.Limit{Name: "jobTypes", Value: int64(len(limits.JobTypes))},
-			fmt.Sprintf("jobs of this tenant may have the types %v", limits.JobTypes), s.Clock())
+	if !limits.Allows(spec.Type) {
+		may := fmt.Sprintf("may have the types %v", limits.JobTypes)
+		if limits.JobTypes == nil {
+			may = fmt.Sprintf("may not have the type %s until a platform administrator names it in the tenant's jobTypes", spec.Type)
+		}
+		return fault.Exceeded(fault.Limit{Name: "jobTypes", Value: int64(len(limits.JobTypes))}, "jobs of this tenant "+may, s.Clock())
 	}
 	least := time.Duration(orZero(limits.MinIntervalSeconds)) * time.Second
 	if least <= time.Second {
@@ -40,9 +43,18 @@ func (s *server) withinLimits(ctx context.Context, spec job.Spec) error {
 		fmt.Sprintf("the schedule has two scheduled times %v apart; jobs of this tenant need at least %v between them", distance, least), s.Clock())
 }
 
+// hostFaults says that a job calls a host that the tenant may not call.
+func (s *server) hostFaults(ctx context.Context, spec job.Spec) []fault.Field {
+	host := s.HostOf(spec.Type, spec.Config)
+	if host == "" || hosts.Admit(callOf(ctx).tenant.AllowedHosts, host) {
+		return nil
+	}
+	return []fault.Field{{Path: "config.url", Rule: "allowed-host", Message: "calls a host that is not among allowedHosts of this tenant (GET /tenant)"}}
+}
+
 // GetOwnTenant is GET /tenant.
 func (s *server) GetOwnTenant(ctx context.Context, _ api.GetOwnTenantRequestObject) (api.GetOwnTenantResponseObject, error) {
-	view, err := s.tenantWithUsage(ctx, callOf(ctx).who.Actor.TenantID, s.Limits)
+	view, err := s.tenantWithUsage(ctx, callOf(ctx).who.Actor.TenantID, s.Limits())
 	if err != nil {
 		return nil, err
 	}
@@ -69,10 +81,10 @@ func (s *server) tenantWithUsage(ctx context.Context, id uuid.UUID, defaults ten
 	found.Limits = found.Limits.WithDefaults(defaults)
 	v := viewTenant(found)
 	view := api.TenantWithUsage{
-		ID: v.ID, Version: v.Version, Name: v.Name, Status: v.Status, StatusReason: v.StatusReason, Limits: v.Limits, AllowedIps: v.AllowedIps,
+		ID: v.ID, Version: v.Version, Name: v.Name, Status: v.Status, StatusReason: v.StatusReason, Limits: v.Limits, AllowedIps: v.AllowedIps, AllowedOrigins: v.AllowedOrigins, AllowedHosts: v.AllowedHosts,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
 		Usage: api.TenantUsage{
-			Jobs: used.Jobs, Running: used.Running, Waiting: used.Waiting, Calendars: used.Calendars, Secrets: used.Secrets, APIKeys: used.APIKeys,
+			Jobs: used.Jobs, Running: used.Running, Waiting: used.Waiting, Cancelling: used.Cancelling, Calendars: used.Calendars, Secrets: used.Secrets, APIKeys: used.APIKeys,
 			ExecutionsToday: nullable.NewNullNullable[int](),
 		},
 	}
@@ -84,7 +96,7 @@ func (s *server) tenantWithUsage(ctx context.Context, id uuid.UUID, defaults ten
 
 // CreateTenant is POST /tenants.
 func (s *server) CreateTenant(ctx context.Context, request api.CreateTenantRequestObject) (api.CreateTenantResponseObject, error) {
-	spec, fields := newTenant(api.TenantSpec{Name: request.Body.Name, Limits: request.Body.Limits, AllowedIps: request.Body.AllowedIps})
+	spec, fields := newTenant(api.TenantSpec{Name: request.Body.Name, Limits: request.Body.Limits, AllowedIps: request.Body.AllowedIps, AllowedOrigins: request.Body.AllowedOrigins, AllowedHosts: request.Body.AllowedHosts})
 	id := orZero(request.Body.ID)
 	if request.Body.ID == nil {
 		id = uuid.New()
@@ -136,7 +148,7 @@ func (s *server) UpdateTenant(ctx context.Context, request api.UpdateTenantReque
 	if len(fields) > 0 {
 		return nil, wrong(fields...)
 	}
-	changed, err := s.Tenants.Change(ctx, request.ID, spec, versionOf(request.Params.IfMatch))
+	changed, err := s.Tenants.Change(ctx, request.ID, spec, wantedVersion(ctx, request.Params.IfMatch))
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +160,7 @@ func (s *server) DeleteTenant(ctx context.Context, request api.DeleteTenantReque
 	if request.ID == callOf(ctx).who.Actor.TenantID {
 		return nil, fault.New(fault.Conflict, fault.CodeConflict, "nobody can delete the tenant of their own token")
 	}
-	deleted, err := s.Tenants.Delete(ctx, request.ID)
+	deleted, err := s.Tenants.Delete(ctx, request.ID, versionOf(request.Params.IfMatch))
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +208,7 @@ func newTenant(body api.TenantSpec) (tenant.Spec, []fault.Field) {
 	var fields []fault.Field
 	for name := range spec.Limits.MaxRunningByType {
 		if !api.JobType(name).Valid() {
-			fields = append(fields, fault.Field{Path: "limits.maxRunningByType." + name, Rule: "enum", Message: "is no job type"})
+			fields = append(fields, fault.Field{Path: "limits.maxRunningByType." + name, Rule: "enum", Message: "is not a job type"})
 		}
 	}
 	for i, text := range orZero(body.AllowedIps) {
@@ -207,6 +219,17 @@ func newTenant(body api.TenantSpec) (tenant.Spec, []fault.Field) {
 		}
 		spec.AllowedIPs = append(spec.AllowedIPs, prefix)
 	}
+	for i, text := range orZero(body.AllowedOrigins) {
+		if !isOrigin(text) {
+			fields = append(fields, fault.Field{Path: fmt.Sprintf("allowedOrigins[%d]", i), Rule: "origin", Message: "is not an origin such as https://console.example.com"})
+		}
+	}
+	for i, text := range orZero(body.AllowedHosts) {
+		if !hosts.Valid(text) {
+			fields = append(fields, fault.Field{Path: fmt.Sprintf("allowedHosts[%d]", i), Rule: "host", Message: "is not a host in small letters such as api.example.com, *.example.com or 203.0.113.7, without scheme and port"})
+		}
+	}
+	spec.AllowedOrigins, spec.AllowedHosts = orZero(body.AllowedOrigins), orZero(body.AllowedHosts)
 	return spec, fields
 }
 
@@ -214,7 +237,7 @@ func viewTenant(t tenant.Tenant) api.Tenant {
 	l := t.Limits
 	view := api.Tenant{
 		ID: t.ID, Version: t.Version, Name: t.Name, Status: string(t.Status), StatusReason: textOrNull(t.StatusReason), CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
-		AllowedIps: make([]string, len(t.AllowedIPs)),
+		AllowedIps: make([]string, len(t.AllowedIPs)), AllowedOrigins: append([]string{}, t.AllowedOrigins...), AllowedHosts: append([]string{}, t.AllowedHosts...),
 		Limits: api.TenantLimits{
 			MaxJobs: orNull(l.MaxJobs), MaxRunning: orNull(l.MaxRunning), MaxExecutionsPerDay: orNull(l.MaxExecutionsPerDay),
 			RequestsPerSecond: orNull(l.RequestsPerSecond), MinIntervalSeconds: orNull(l.MinIntervalSeconds),

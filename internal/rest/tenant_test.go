@@ -177,6 +177,22 @@ func TestLimitsAreMetExactly(t *testing.T) {
 		function := strings.NewReplacer(`"http"`, `"function"`, `{"url":"https://example.com/"}`, `{"functionName":"noop"}`).Replace(webhook)
 		met(t, b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: function}), http.StatusForbidden, "QUOTA_EXCEEDED", "jobTypes", 1)
 	})
+	t.Run("commands need a word", func(t *testing.T) {
+		t.Parallel()
+		job := `{"name":"c","trigger":"manual","jobType":"command","config":{"command":"true"}}`
+		for _, test := range []struct {
+			types []string
+			fits  bool
+		}{{nil, false}, {[]string{"http"}, false}, {[]string{"http", "command"}, true}} {
+			b, token := limited(t, tenant.Spec{Limits: tenant.Limits{JobTypes: test.types}}, realExecutors(t))
+			got := b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: job})
+			if test.fits {
+				read[api.Job](t, got, http.StatusCreated)
+			} else {
+				met(t, got, http.StatusForbidden, "QUOTA_EXCEEDED", "jobTypes", int64(len(test.types)))
+			}
+		}
+	})
 	t.Run("requests a second", func(t *testing.T) {
 		t.Parallel()
 		b, token := limited(t, tenant.Spec{Limits: tenant.Limits{RequestsPerSecond: ptr(1)}})
@@ -322,7 +338,7 @@ func TestWhereCallsMayComeFrom(t *testing.T) {
 // that.
 func TestFailedAuthentications(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) { d.FailuresPerMinute = 5 })
+	b := setup(t, func(d *rest.Deps) { d.FailuresPerMinute = func() int { return 5 } })
 	good := b.token(t, b.ours, identity.Admin)
 	try := func(peer, token string, n int) *httptest.ResponseRecorder {
 		sent := httptest.NewRequest(http.MethodGet, base+"/jobs", nil)
@@ -343,6 +359,22 @@ func TestFailedAuthentications(t *testing.T) {
 		t.Errorf("the sixth guess: %d, Retry-After %q", got.Code, got.Header().Get("Retry-After"))
 	}
 	met(t, answer{status: got.Code, header: got.Header(), body: got.Body.String()}, http.StatusTooManyRequests, "RATE_LIMITED", "authenticationFailures", 5)
+	// Good ones beside the bad ones are heard: a token, and a key that was good before.
+	if got := try("192.0.2.1:3", good, 6); got.Code != http.StatusOK {
+		t.Errorf("a good token from the address that guesses: %d", got.Code)
+	}
+	_, key := b.makeKey(t, b.ours, "jobs:read")
+	for _, want := range []struct {
+		peer string
+		code int
+	}{{"192.0.2.1:4", http.StatusTooManyRequests}, {"192.0.2.4:1", http.StatusOK}, {"192.0.2.1:5", http.StatusOK}} {
+		if got := try(want.peer, key, 6); got.Code != want.code {
+			t.Errorf("an API key from %s: %d, want %d", want.peer, got.Code, want.code)
+		}
+	}
+	if got := try("192.0.2.1:6", key[:len(key)-1]+"_", 6); got.Code != http.StatusTooManyRequests {
+		t.Errorf("a key that is nearly the good one: %d", got.Code)
+	}
 	for i := range 5 {
 		try(fmt.Sprintf("[2001:db8:0:1::%d]:1", i), "guess", i)
 	}

@@ -114,7 +114,7 @@ func TestOneTenantLeavesConnectionsToOthers(t *testing.T) {
 }
 
 // connect is a connection of the superuser's.
-func (b *bundle) connect(t *testing.T) *pgx.Conn {
+func (b *bundle) connect(t testing.TB) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
 	if err != nil {

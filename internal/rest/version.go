@@ -59,13 +59,11 @@ func (s *server) patchOnce(ctx context.Context, id uuid.UUID, change any, wanted
 	if err != nil {
 		return job.Job{}, err
 	}
-	// The same thing in other words ("PT30S" for 30s, null for a default) is no
-	// change either.
-	changes, err := changesOf(job.Version{Spec: spec, Previous: &found.Spec})
-	if err != nil || len(changes) == 0 {
-		return found, err
+	updated, err := s.Jobs.Update(ctx, callOf(ctx).who.Actor, id, spec, found.Version)
+	if err == nil {
+		s.callIfDueSoon(ctx, updated)
 	}
-	return s.Jobs.Update(ctx, callOf(ctx).who.Actor, id, spec, found.Version)
+	return updated, err
 }
 
 // current reads a job that is to be changed, if it has the wanted version; 0 is

@@ -78,7 +78,7 @@ func TestAListOfVersionsHoldsNoDefinitions(t *testing.T) {
 	}
 	id := b.largeVersions(t, 101, true)
 	list(id, "")
-	bytes := allocated(20, func() {
+	bytes := allocated(4, func() {
 		if page := list(id, ""); len(page.Items) != 100 || !cmp.Equal(page.Items[99].ChangedFields, []string{"config.body"}) {
 			t.Errorf("%d versions, the last %+v", len(page.Items), page.Items)
 		}
@@ -139,7 +139,7 @@ func TestAJobKeepsItsNewestVersions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.makeJob(t, b.ours).ID
-	jobs := job.NewStore(b.db, job.Config{Keys: b.keys, Versions: 100, Changed: rest.ChangedFields})
+	jobs := job.NewStore(b.db, job.Config{Keys: b.keys, Versions: func() int { return 100 }, Changed: rest.ChangedFields})
 	found, err := jobs.Get(t.Context(), b.ours, id)
 	if err != nil {
 		t.Fatal(err)

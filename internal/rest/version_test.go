@@ -31,7 +31,7 @@ func (b *bundle) full(t *testing.T) string {
 		"startDate":"2026-01-01T00:00:00Z","endDate":"2090-01-01T00:00:00Z","jobType":"http",
 		"config":{"url":"https://example.com/","method":"POST","body":{"n":12345678901234567890}},
 		"retryConfig":{"maxRetries":1,"retryDelayMs":2,"exponentialBackoff":false,"maxRetryDelayMs":4,"retryOnErrorTypes":["TIMEOUT"],"jitter":0.5},
-		"timeout":7,"priority":3,"jitterSeconds":5,"dstGap":"skip","dstOverlap":"both","calendars":[{"calendarId":"` + of + `","mode":"exclude"}],
+		"timeout":7,"executionTimeout":3600,"priority":3,"jitterSeconds":5,"dstGap":"skip","dstOverlap":"both","calendars":[{"calendarId":"` + of + `","mode":"exclude"}],
 		"maxExecutions":9,"maxConcurrent":2,"overlapPolicy":"queue_all","overlapQueueLimit":3,"misfirePolicy":"skip","misfireLimit":4,
 		"misfireGraceSeconds":6,"disableAfterFailures":8,"concurrencyKey":"{{config.body.n}}"}`
 }
@@ -221,7 +221,7 @@ func TestVersionsOfAJob(t *testing.T) {
 	}
 	refused(t, b.do(t, request{method: "GET", path: path + "/0", token: token}), http.StatusBadRequest, "VALIDATION_FAILED")
 	// The versions of a deleted job can be read and not restored.
-	if err := b.jobs.Delete(t.Context(), b.ours, id, ""); err != nil {
+	if err := b.jobs.Delete(t.Context(), b.ours, id, "", 0); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.do(t, request{method: "GET", path: path, token: token}); got.status != http.StatusOK {
@@ -262,5 +262,23 @@ func TestAVersionThatIsNotValidAnyMoreIsNotRestored(t *testing.T) {
 	e := refused(t, b.do(t, request{method: "POST", path: base + "/jobs/" + id.String() + "/versions/1/restore", token: token}), http.StatusBadRequest, "VALIDATION_FAILED")
 	if len(e.Error.Details) != 1 || e.Error.Details[0].Field != "runAt" {
 		t.Errorf("details are %+v", e.Error.Details)
+	}
+}
+
+// Clients learn from the service by which media type a job is changed in part.
+func TestPatchesAreAnnounced(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	path, token := base+"/jobs/"+b.makeJob(t, b.ours).ID.String(), b.token(t, b.ours, identity.Admin)
+	for _, got := range []answer{
+		b.send(request{method: "OPTIONS", path: path}),
+		b.do(t, request{method: "PATCH", path: path, token: token, body: `{"name":"x"}`, header: map[string]string{"Content-Type": "application/json"}}),
+	} {
+		if got.header.Get("Accept-Patch") != "application/merge-patch+json" {
+			t.Errorf("%d: %q", got.status, got.header.Get("Accept-Patch"))
+		}
+	}
+	if got := b.send(request{method: "OPTIONS", path: base + "/jobs"}); got.header.Get("Accept-Patch") != "" {
+		t.Errorf("a list: %q", got.header.Get("Accept-Patch"))
 	}
 }

@@ -35,7 +35,7 @@ func TestWhatAnExecutionWaitsFor(t *testing.T) {
 		{"SELECT 1", nil, wait("no_worker")},
 		{"INSERT INTO workers (id, host, pid, slots, job_types, expires_at) VALUES (gen_random_uuid(), '', 1, 1, '{function}', now() + interval '1 hour')", nil, wait("no_worker")},
 		{"UPDATE workers SET job_types = '{function,http}'", nil, wait("dispatching")},
-		{"UPDATE running_counts SET running = 2, running_by_type = jsonb_build_object('http', 1) WHERE tenant_id = $1", []any{b.ours.TenantID}, wait("dispatching")},
+		{"UPDATE running_shards SET runs = 2, runs_by_type = jsonb_build_object('http', 1) WHERE shard = 0 AND tenant_id = $1", []any{b.ours.TenantID}, wait("dispatching")},
 		{"UPDATE tenants SET max_running = 2 WHERE id = $1", []any{b.ours.TenantID}, wait("tenant_limit", 2.0, 2.0)},
 		{`UPDATE tenants SET max_running_by_type = '{"http": 0}' WHERE id = $1`, []any{b.ours.TenantID}, wait("type_limit", 1.0, 0.0)},
 		{"UPDATE active_executions SET concurrency_key = 'k' WHERE id = $1", []any{one.ID}, wait("type_limit", 1.0, 0.0)},

@@ -16,11 +16,18 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/backfill"
+	"github.com/scheduler-service/scheduler/internal/breaker"
 	"github.com/scheduler-service/scheduler/internal/calendar"
+	"github.com/scheduler-service/scheduler/internal/deadletter"
+	"github.com/scheduler-service/scheduler/internal/deadletter/replay"
 	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/function"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/notification"
+	"github.com/scheduler-service/scheduler/internal/objective"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/remote"
 	"github.com/scheduler-service/scheduler/internal/rest"
 	secrets "github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -122,8 +129,12 @@ func TestAnothersThingsAreAskedForInTheSameWords(t *testing.T) {
 	}
 	t.Cleanup(db.Close)
 	deps := b.deps
-	deps.Jobs, deps.Executions, deps.Backfills = job.NewStore(db, job.Config{Keys: b.keys, Changed: rest.ChangedFields}), execution.NewStore(db, execution.Config{}), backfill.NewStore(db, backfill.Config{Months: 13})
+	deps.Jobs, deps.Executions, deps.Backfills = job.NewStore(db, job.Config{Keys: b.keys, Changed: rest.ChangedFields}), execution.NewStore(db, execution.Config{}), backfill.NewStore(db, backfill.Config{Months: func() int { return 13 }})
 	deps.Calendars, deps.Secrets, deps.Tenants = calendar.NewStore(db, job.Reschedule), secrets.NewStore(db, b.keys), tenant.NewStore(db, true)
+	deps.Breakers, deps.Objectives = breaker.NewStore(db), objective.NewStore(db)
+	deps.DeadLetters, deps.Replays = deadletter.NewStore(db), replay.NewStore(db)
+	deps.Notifications, deps.Functions, deps.Remote = notification.NewStore(db, b.keys), function.NewStore(db), remote.NewStore(db)
+	deps.Claims = remote.NewDesk(remote.Config{DB: open(t, address, postgres.Engine), Keys: b.keys, Callbacks: b.deps.Callbacks, Log: b.deps.Log})
 	watched := *b
 	watched.handler = newHandler(t, deps)
 	token := b.token(t, b.theirs, identity.Admin)

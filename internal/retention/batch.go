@@ -14,6 +14,8 @@ const (
 	// jobs is the same for jobs, whose versions go with them: up to
 	// JOB_VERSIONS_KEPT each.
 	jobs = 20
+	// outputs is the same for chunks of output, of up to 32 KiB each.
+	outputs = 250
 	// maxSkipped bounds the rows of one kind that cannot be deleted and that each
 	// statement passes over.
 	maxSkipped = 1000

@@ -2,9 +2,9 @@
 //
 // It owns what goes when: whole months of executions by dropping their
 // partitions, and after them, in bounded batches, what only those executions
-// needed (their roll-ups, job versions, deleted jobs, finished backfills), and what has a life of
-// its own (idempotency keys, dead workers,
-// the history of metrics, the audit log). It refuses to delete single
+// needed (their roll-ups, dead letters, job versions, deleted jobs, finished backfills), and what has a life of
+// its own (the output of executions, idempotency keys, dead workers,
+// the history of metrics, the audit log, messages of notifications). It refuses to delete single
 // executions: what is finished is append-only. Everything that it does may be done
 // twice, by two processes at once, and be interrupted anywhere, so it needs no
 // fence.
@@ -31,6 +31,8 @@ const (
 	// fineMetrics is how long metrics are kept for each half minute; afterwards
 	// those for each five minutes stay.
 	fineMetrics = 6 * time.Hour
+	// deliveryDays is for how many days the messages of notifications are kept.
+	deliveryDays = 30
 )
 
 // Config says what is kept.
@@ -42,8 +44,13 @@ type Config struct {
 	Months int
 	// MetricDays is for how many days the history of metrics is kept; 1 and more.
 	MetricDays int
+	// OutputDays is for how many days the output of executions is kept; 0: as long as the
+	// executions.
+	OutputDays int
 	// AuditDays is for how many days entries of the audit log are kept, 30 and more; 0: for ever.
 	AuditDays int
+	// Refresh sets the four of them to what holds when a pass begins; nil: they stay.
+	Refresh func(*Config)
 	// Budget is how long a pass goes on; zero means a second. A pass removes at
 	// least one batch of each kind, however short it is.
 	Budget time.Duration
@@ -87,10 +94,14 @@ type Report struct {
 	JobVersions     int
 	Backfills       int
 	Retries         int // which execution repeated which
+	Output          int // chunks of output and messages of progress
 	IdempotencyKeys int
 	Rollups         int // of hours and days whose executions went
 	Metrics         int // rows of their history
 	AuditEntries    int
+	Deliveries      int // messages of notifications
+	JobFailures     int // and durations of jobs, that nobody is told of
+	DeadLetters     int // of executions whose months went, and replays from before
 }
 
 // Pass removes what is too old at now, until nothing is left or its budget is
@@ -98,6 +109,9 @@ type Report struct {
 // that much of one keeps none of the others waiting, and what fails in one of
 // them is in the error and stops none of the others.
 func (k *Keeper) Pass(ctx context.Context, now time.Time) (r Report, err error) {
+	if k.c.Refresh != nil {
+		k.c.Refresh(&k.c)
+	}
 	begin := clock.Start()
 	at, err := k.store.now(ctx, now)
 	if err != nil {
@@ -146,6 +160,9 @@ func (k *Keeper) kinds(at time.Time, r *Report) []kind {
 		{"idempotency keys", rows, &r.IdempotencyKeys, before(at, s.deleteIdempotencyKeys)},
 		{"fine metrics", rows, &r.Metrics, before(fine, s.deleteFineMetrics)},
 		{"metrics", rows, &r.Metrics, before(coarse, s.deleteMetrics)},
+		{"deliveries", rows, &r.Deliveries, before(at.AddDate(0, 0, -deliveryDays), s.deleteDeliveries)},
+		{"job durations", rows, &r.JobFailures, before(at, s.deleteJobDurations)},
+		{"job failures", rows, &r.JobFailures, before(at, s.deleteJobFailures)},
 	}
 	if k.c.AuditDays > 0 {
 		// Whole days, so that a shard is trimmed once a day.
@@ -155,9 +172,17 @@ func (k *Keeper) kinds(at time.Time, r *Report) []kind {
 	if r.Kept.IsZero() {
 		return all
 	}
+	said := clock.Later(r.Kept, at.AddDate(0, 0, -k.c.OutputDays))
+	if k.c.OutputDays == 0 {
+		said = r.Kept
+	}
 	return append(all,
 		kind{"roll-ups", rows, &r.Rollups, before(r.Kept, s.deleteRollups)},
+		kind{"dead letters", rows, &r.DeadLetters, before(r.Kept, s.deleteDeadLetters)},
+		kind{"replays", rows, &r.DeadLetters, before(r.Kept, s.deleteReplays)},
 		kind{"execution retries", rows, &r.Retries, before(r.Kept, s.deleteRetries)},
+		kind{"output", outputs, &r.Output, before(said, s.deleteOutput)},
+		kind{"messages of progress", rows, &r.Output, before(said, s.deleteProgress)},
 		kind{"backfills", rows, &r.Backfills, before(r.Kept, s.deleteBackfills)},
 		kind{"jobs", jobs, &r.Jobs, before(r.Kept, s.deleteJobs)},
 		kind{"job versions", rows, &r.JobVersions, func(ctx context.Context, b batch) (int, bool, error) { return k.forgetVersions(ctx, r.Kept, b) }},

@@ -2,6 +2,7 @@ package retention_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -52,6 +53,27 @@ func TestVersionsGoWhenNothingRunsThem(t *testing.T) {
 	got := []int{b.versions(old), b.versions(recent), b.versions(single), b.versions(running), b.versions(backfilled), r.JobVersions}
 	if diff := cmp.Diff([]int{1, 3, 1, 2, 2, 4}, got); diff != "" {
 		t.Errorf("versions left, and removed (-want +got):\n%s", diff)
+	}
+}
+
+// The output of executions goes after its own days, and with the history where those are more.
+func TestOldOutputGoes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := b.month.AddDate(0, 0, 20)
+	b.exec(`INSERT INTO execution_output (execution_id, attempt, last_line, tenant_id, lines, written_at)
+		SELECT gen_random_uuid(), 1, 1, $1, '[]', $2::timestamptz - n * interval '24 hours' FROM generate_series(0, 999) n`, b.tenant, now.Add(-time.Minute))
+	b.exec(`INSERT INTO execution_progress (execution_id, tenant_id, message, begun_at)
+		SELECT execution_id, tenant_id, 'x', written_at FROM execution_output`)
+	kept := int(now.Sub(b.month.AddDate(0, -13, 0)) / (24 * time.Hour))
+	for _, test := range []struct{ days, want int }{{0, kept}, {400, min(kept, 400)}, {30, 30}} {
+		k := retention.New(retention.Config{DB: b.db, Months: 13, MetricDays: 14, OutputDays: test.days, Budget: time.Hour})
+		if _, err := k.Pass(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		if n, m := b.count("SELECT count(*) FROM execution_output"), b.count("SELECT count(*) FROM execution_progress"); n != test.want || m != test.want {
+			t.Errorf("kept for %d days: %d chunks and %d messages, want %d", test.days, n, m, test.want)
+		}
 	}
 }
 

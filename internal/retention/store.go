@@ -52,9 +52,29 @@ func (s store) deleteBackfills(ctx context.Context, before time.Time, b batch) (
 	return count("delete old backfills", n, err)
 }
 
+func (s store) deleteDeadLetters(ctx context.Context, before time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteOldDeadLetters(ctx, db.DeleteOldDeadLettersParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
+	return count("delete old dead letters", n, err)
+}
+
+func (s store) deleteReplays(ctx context.Context, before time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteOldDeadLetterReplays(ctx, db.DeleteOldDeadLetterReplaysParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
+	return count("delete old replays", n, err)
+}
+
 func (s store) deleteRetries(ctx context.Context, before time.Time, b batch) (int, error) {
 	n, err := s.queries().DeleteOldExecutionRetries(ctx, db.DeleteOldExecutionRetriesParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
 	return count("delete old retries of executions", n, err)
+}
+
+func (s store) deleteOutput(ctx context.Context, before time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteOldOutput(ctx, db.DeleteOldOutputParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
+	return count("delete old output of executions", n, err)
+}
+
+func (s store) deleteProgress(ctx context.Context, before time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteOldProgress(ctx, db.DeleteOldProgressParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
+	return count("delete old messages of progress", n, err)
 }
 
 // deleteIdempotencyKeys goes by the keys' own expiry, 24 hours.
@@ -83,6 +103,23 @@ func (s store) deleteFineMetrics(ctx context.Context, before time.Time, b batch)
 func (s store) deleteMetrics(ctx context.Context, before time.Time, b batch) (int, error) {
 	n, err := s.queries().DeleteOldMetrics(ctx, db.DeleteOldMetricsParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
 	return count("delete old metrics", n, err)
+}
+
+func (s store) deleteDeliveries(ctx context.Context, before time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteOldDeliveries(ctx, db.DeleteOldDeliveriesParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
+	return count("delete old deliveries", n, err)
+}
+
+// deleteJobDurations goes by whether anybody is told of slow executions, and not by a time.
+func (s store) deleteJobDurations(ctx context.Context, _ time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteStaleJobDurations(ctx, db.DeleteStaleJobDurationsParams{Skipped: int32(b.skipped), BatchSize: int32(b.size)})
+	return count("delete durations of jobs that nobody is told of", n, err)
+}
+
+// deleteJobFailures goes by whether anybody is told of them, and not by a time.
+func (s store) deleteJobFailures(ctx context.Context, _ time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteStaleJobFailures(ctx, db.DeleteStaleJobFailuresParams{Skipped: int32(b.skipped), BatchSize: int32(b.size)})
+	return count("delete failures of jobs that nobody is told of", n, err)
 }
 
 func count(what string, n int64, err error) (int, error) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/scheduler-service/scheduler/internal/fault/suggest"
 	"github.com/scheduler-service/scheduler/internal/schedule/cron"
 )
 
@@ -143,7 +144,7 @@ func (c *complaints) calendar(path string, given Calendar) calendar {
 	case "include":
 		out.include = true
 	default:
-		c.add(path+"mode", "enum", "%q is not known; write exclude or include", shorten(given.Mode))
+		c.add(path+"mode", "enum", "%s", suggest.OneOf(given.Mode, []string{"exclude", "include"}))
 	}
 	var err error
 	if out.zone, err = loadZone(given.Zone); err != nil {

@@ -64,4 +64,5 @@ type DateRange struct {
 	// before Start. It may last at most 183 days; one that begins on 29
 	// February exists in leap years only.
 	Yearly bool
+	Name   string // for people: a holiday's
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/adhocore/gronx"
 
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/fault/suggest"
 	"github.com/scheduler-service/scheduler/internal/schedule/cron"
 )
 
@@ -208,14 +209,14 @@ func (c *complaints) cron(def Definition, z *zone) rule {
 		r.gap = gapShift
 	case gapShift, gapSkip:
 	default:
-		c.add("dstGap", "enum", "%q is not known; write shift or skip", shorten(string(r.gap)))
+		c.add("dstGap", "enum", "%s", suggest.OneOf(string(r.gap), []string{string(gapShift), string(gapSkip)}))
 	}
 	switch r.overlap {
 	case "":
 		r.overlap = overlapFirst
 	case overlapFirst, overlapLast, overlapBoth:
 	default:
-		c.add("dstOverlap", "enum", "%q is not known; write first, last or both", shorten(string(r.overlap)))
+		c.add("dstOverlap", "enum", "%s", suggest.OneOf(string(r.overlap), []string{string(overlapFirst), string(overlapLast), string(overlapBoth)}))
 	}
 	expr, err := cron.Parse(def.Cron, def.Key)
 	if err == nil {

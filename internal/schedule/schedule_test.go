@@ -69,7 +69,7 @@ func TestCompileRefuses(t *testing.T) {
 			"policies",
 			schedule.Definition{Cron: "@daily", DSTGap: "shit", DSTOverlap: schedule.Overlap(strings.Repeat("x", 100))},
 			badField,
-			[]string{`dstGap "shit" is not known; write shift or skip`, "…\" is not known; write first, last or both"},
+			[]string{`dstGap must be one of shift, skip, not "shit"`, `…"`},
 		},
 		{"eleven calendars", schedule.Definition{Cron: "@daily", Calendars: make([]schedule.Calendar, 11)}, badField, []string{"calendars has 11 items; at most 10"}},
 		{"calendar", schedule.Definition{Cron: "@daily", Calendars: []schedule.Calendar{{}, {
@@ -82,7 +82,7 @@ func TestCompileRefuses(t *testing.T) {
 				{Start: day, End: time.Date(2600, 1, 1, 0, 0, 0, 0, time.UTC)},
 			},
 		}}}, badField, []string{
-			`calendars[1].mode "allow" is not known`, `calendars[1].zone "Nowhere" is not`,
+			`calendars[1].mode must be one of exclude, include, not "allow"`, `calendars[1].zone "Nowhere" is not`,
 			"calendars[1].days[1] must lie between", "calendars[1].days[2] ends before", "calendars[1].days[3] repeats yearly", "calendars[1].days[4] must lie",
 		}},
 		{

@@ -21,7 +21,8 @@ var zoneLists = sync.OnceValue(func() (lists struct {
 	ofCity        map[string]string
 },
 ) {
-	lists.ofCity = map[string]string{}
+	lists.ofCity = map[string]string{"UTC": "UTC", "GMT": "GMT"} // which are of no place
+	lists.cities = []string{"UTC", "GMT"}
 	for name := range strings.FieldsSeq(zoneNames) {
 		city := name[strings.LastIndexByte(name, '/')+1:]
 		lists.names = append(lists.names, name)

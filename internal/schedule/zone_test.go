@@ -159,7 +159,7 @@ func TestANearlyRightZoneIsNamed(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
 		"Europe/Berln": "Europe/Berlin", "europe/berlin": "Europe/Berlin", "Berlin": "Europe/Berlin", "New York": "America/New_York", "America/New York": "America/New_York",
-		"Asia/Shangai": "Asia/Shanghai", "Tokio": "Asia/Tokyo",
+		"Asia/Shangai": "Asia/Shanghai", "Tokio": "Asia/Tokyo", "utc": "UTC", "Utc": "UTC", "gmt": "GMT",
 	} {
 		if _, err := Location(given); err == nil || err.Error() != "is not a known zone; did you mean "+want+"?" {
 			t.Errorf("%s: %v, want a hint at %s", given, err, want)

@@ -33,10 +33,10 @@ func telling(name string, short bool) bool {
 		short && slices.Contains(tellingNames, plain)
 }
 
-// refersOnly tells whether a text is references and nothing that is secret
+// refersOnly tells whether a text is placeholders and nothing that is secret
 // itself, so that it may be shown.
 func refersOnly(text string) bool {
-	rest := reference.ReplaceAllString(text, "")
+	rest := placeholder.ReplaceAllString(text, "")
 	return rest == "" || rest != text && slices.Contains(schemes, strings.ToLower(strings.TrimSpace(rest)))
 }
 

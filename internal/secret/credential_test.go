@@ -125,10 +125,17 @@ func TestReferences(t *testing.T) {
 		names, rules []string
 	}{
 		{"all places", `{"url":"https://h.example/a/{{secret:p}}?k={{secret:q}}","headers":{"A":"x {{secret:h}} {{secret:q}}"},"body":["{{secret:b}}"]}`, []string{"b", "h", "p", "q"}, nil},
+		{"signing keys", `{"url":"https://h.example/","signingKeys":["{{secret:a}}","{{secret:b}}"]}`, []string{"a", "b"}, nil},
 		{"host", `{"url":"https://{{secret:h}}/"}`, []string{"h"}, []string{"config.url place"}},
 		{"scheme", `{"url":"{{secret:h}}"}`, []string{"h"}, []string{"config.url place"}},
 		{"fragment", `{"url":"https://h.example/#{{secret:h}}"}`, []string{"h"}, []string{"config.url place"}},
 		{"method", `{"method":"{{secret:m}}"}`, []string{"m"}, []string{"config.method place"}},
+		{"of the run", `{"url":"https://h.example/{{run:jobId}}?at={{run:scheduledAt}}","headers":{"A":"{{run:attempt}}"},"body":["{{run:executionId}} {{run:tenantId}}"]}`, []string{}, nil},
+		{"of the run, host", `{"url":"https://{{run:tenantId}}.example/"}`, []string{}, []string{"config.url place"}},
+		{"of the run, host and path", `{"url":"https://{{run:tenantId}}.example/{{run:attempt}}"}`, []string{}, []string{"config.url place"}},
+		{"of the run, method", `{"method":"{{run:attempt}}"}`, []string{}, []string{"config.method place"}},
+		{"of the run, unknown", `{"body":"{{run:password}}"}`, []string{}, []string{"config.body reference"}},
+		{"another's template", `{"body":"{{name}} {{#each}}"}`, []string{}, nil},
 		{"no name", `{"body":"{{secret:}}"}`, []string{}, []string{"config.body reference"}},
 		{"odd name", `{"body":{"a":"{{secret:a b}}"}}`, []string{}, []string{"config.body.a reference"}},
 		{"cut", `{"body":"{{secret:a"}`, []string{}, []string{"config.body reference"}},
@@ -154,13 +161,15 @@ func TestReferences(t *testing.T) {
 // A value stands for itself alone, whatever characters it has.
 func TestFillEscapes(t *testing.T) {
 	t.Parallel()
-	texts := map[string]keyring.Text{"a": keyring.NewText(`T0/B0 ?&="}` + "\n{{secret:b}}"), "b": keyring.NewText("no")}
-	got, err := fill(json.RawMessage(`{"url":"https://h.example/{{secret:a}}?x={{secret:a}}&y=1","body":{"{{secret:a}}":"<{{secret:a}}>","n":1e2}}`), texts)
+	texts := map[string]keyring.Text{
+		"a": keyring.NewText(`T0/B0 ?&="}` + "\n{{secret:b}}"), "b": keyring.NewText("no"), runOpening + "attempt": keyring.NewText("2&"),
+	}
+	got, err := fill(json.RawMessage(`{"url":"https://h.example/{{secret:a}}?x={{secret:a}}&y={{run:attempt}}","body":{"{{secret:a}}":"<{{secret:a}}>","n":1e2}}`), texts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `{"body":{"n":1e2,"{{secret:a}}":"<T0/B0 ?&=\"}\n{{secret:b}}>"},` +
-		`"url":"https://h.example/T0/B0%20%3F&=%22%7D%0A%7B%7Bsecret:b%7D%7D?x=T0%2FB0+%3F%26%3D%22%7D%0A%7B%7Bsecret%3Ab%7D%7D&y=1"}`
+		`"url":"https://h.example/T0/B0%20%3F&=%22%7D%0A%7B%7Bsecret:b%7D%7D?x=T0%2FB0+%3F%26%3D%22%7D%0A%7B%7Bsecret%3Ab%7D%7D&y=2%26"}`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

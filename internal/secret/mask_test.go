@@ -92,3 +92,28 @@ func TestMaskLeavesWhatIsTooShort(t *testing.T) {
 		t.Errorf("no mask changed %s", got)
 	}
 }
+
+// However a text is cut into pieces, the stream shows what the mask shows of the whole.
+func TestStreamMasksAcrossPieces(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		m := maskOf("canary-0123456789", "line one\nline two\n", "abcabcabd")
+		alphabet := rapid.SampledFrom([]string{"canary-0123456789", "canary-", "line one\nline two\n", "line one\n", "abcabcabd", "abcabc", "a", "0", "\n", "é"})
+		var text strings.Builder
+		for _, part := range rapid.SliceOfN(alphabet, 0, 12).Draw(rt, "text") {
+			text.WriteString(part)
+		}
+		whole := text.String()
+		var shown strings.Builder
+		stream := m.Stream()
+		for rest := whole; rest != ""; {
+			n := rapid.IntRange(1, len(rest)).Draw(rt, "piece")
+			shown.WriteString(stream.Write(rest[:n]))
+			rest = rest[n:]
+		}
+		shown.WriteString(stream.End())
+		if got, want := shown.String(), m.Text(whole); got != want {
+			rt.Fatalf("%q is shown as %q, want %q", whole, got, want)
+		}
+	})
+}

@@ -43,7 +43,7 @@ func forbidden(uses []use) error {
 		return nil
 	}
 	f := fault.New(fault.Forbidden, fault.CodeForbidden, "referring to a secret needs the permission secrets:use: ask for a role or an API key that has it. "+
-		"Without it, references may stay as they stand while the target (the URL's scheme, host and port, or the function) stays too")
+		"Without it, references may stay as they stand while the target (the URL's scheme, host and port, the function, the script, or the command with its arguments and variables) stays too")
 	for _, u := range uses {
 		f.Fields = append(f.Fields, fault.Field{Path: u.path, Rule: "permission", Message: fmt.Sprintf("refers to the secret %q", u.name)})
 	}
@@ -51,7 +51,8 @@ func forbidden(uses []use) error {
 }
 
 // sameTarget tells whether two configurations send what they send to the same
-// place: scheme, host and port of a URL, or the function or command.
+// place: scheme, host and port of a URL, the function, the script, or the command with
+// all that decides what it does.
 func sameTarget(a, b json.RawMessage) bool {
 	at, ok := targetOf(a)
 	to, also := targetOf(b)
@@ -63,7 +64,13 @@ func targetOf(config json.RawMessage) ([]string, bool) {
 		URL          string `json:"url"`
 		ModulePath   string `json:"modulePath"`
 		FunctionName string `json:"functionName"`
+		Source       string `json:"source"`
 		Command      string `json:"command"`
+		// A variable such as BASH_ENV decides as much as an argument.
+		Args             []any          `json:"args"`
+		Environment      map[string]any `json:"environment"`
+		WorkingDirectory any            `json:"workingDirectory"`
+		Network          any            `json:"network"`
 	}
 	if json.Unmarshal(config, &c) != nil {
 		return nil, false
@@ -72,5 +79,9 @@ func targetOf(config json.RawMessage) ([]string, bool) {
 	if err != nil {
 		return nil, false
 	}
-	return []string{strings.ToLower(target.Scheme), strings.ToLower(target.Host), c.ModulePath, c.FunctionName, c.Command}, true
+	how, err := json.Marshal([]any{c.Args, c.Environment, c.WorkingDirectory, c.Network})
+	if err != nil {
+		return nil, false
+	}
+	return []string{strings.ToLower(target.Scheme), strings.ToLower(target.Host), c.ModulePath, c.FunctionName, c.Source, c.Command, string(how)}, true
 }

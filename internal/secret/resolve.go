@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -19,11 +22,29 @@ type Input struct {
 	Config     json.RawMessage
 	Parameters json.RawMessage // of the trigger; nil is none
 	Sealed     []byte          // the version's credentials; nil is none
+
+	// Of the run, for {{run:…}}.
+	Execution   uuid.UUID
+	Attempt     int
+	ScheduledAt time.Time
 }
 
 // Plain tells whether there is nothing to resolve.
 func (a Input) Plain() bool {
-	return len(a.Sealed) == 0 && !Refers(a.Config) && !Refers(a.Parameters)
+	return len(a.Sealed) == 0 && !variable(a.Config) && !variable(a.Parameters)
+}
+
+// values adds those of the run to the texts of placeholders.
+func (a Input) values(texts map[string]keyring.Text) map[string]keyring.Text {
+	all := map[string]keyring.Text{}
+	maps.Copy(all, texts)
+	for name, text := range map[string]string{
+		"attempt": strconv.Itoa(a.Attempt), "executionId": a.Execution.String(), "jobId": a.Version.Job.String(),
+		"scheduledAt": a.ScheduledAt.UTC().Format(time.RFC3339Nano), "tenantId": a.Version.Tenant.String(),
+	} {
+		all[runOpening+name] = keyring.NewText(text)
+	}
+	return all
 }
 
 // Ready is what an attempt runs with. It must not be stored or printed.
@@ -41,30 +62,42 @@ func (r *Resolver) Resolve(ctx context.Context, a Input) (Ready, error) {
 	if a.Plain() {
 		return Ready{Config: a.Config, Parameters: a.Parameters}, nil
 	}
-	if r == nil {
-		return Ready{}, unopened("what is secret in this job", keyring.ErrNoKeys)
-	}
-	credentials, err := open(r.keys, a.Version, a.Sealed)
-	if err != nil {
-		return Ready{}, unopened("the credentials of this job version", err)
-	}
-	texts, err := r.texts(ctx, a)
+	texts, credentials, err := r.open(ctx, a)
 	if err != nil {
 		return Ready{}, err
 	}
-	ready := Ready{Config: a.Config, Parameters: a.Parameters, Mask: newMask(masked(texts, credentials))}
+	ready, values := Ready{Config: a.Config, Parameters: a.Parameters}, a.values(texts)
 	if len(credentials) > 0 {
 		if ready.Config, err = restore(ready.Config, credentials); err != nil {
 			return Ready{}, err
 		}
 	}
-	if ready.Config, err = fill(ready.Config, texts); err != nil {
+	if ready.Config, err = fill(ready.Config, values); err != nil {
 		return Ready{}, err
 	}
-	if len(ready.Parameters) > 0 {
-		ready.Parameters, err = fill(ready.Parameters, texts)
+	if ready.Parameters, err = fill(ready.Parameters, values); err != nil {
+		return Ready{}, err
 	}
-	return ready, err
+	for at, text := range credentials { // a target is sent them filled in
+		credentials[at] = replace(text, values, func(s string) string { return s })
+	}
+	ready.Mask = newMask(masked(texts, credentials))
+	return ready, nil
+}
+
+// open opens the secrets that an attempt refers to and its credentials, by place.
+func (r *Resolver) open(ctx context.Context, a Input) (texts map[string]keyring.Text, credentials map[string]string, err error) {
+	if len(a.Sealed) == 0 && !Refers(a.Config) && !Refers(a.Parameters) {
+		return nil, nil, nil
+	}
+	if r == nil {
+		return nil, nil, unopened("what is secret in this job", keyring.ErrNoKeys)
+	}
+	if credentials, err = open(r.keys, a.Version, a.Sealed); err != nil {
+		return nil, nil, unopened("the credentials of this job version", err)
+	}
+	texts, err = r.texts(ctx, a)
+	return texts, credentials, err
 }
 
 // texts are the secrets that an attempt refers to, by name.

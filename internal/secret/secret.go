@@ -1,11 +1,11 @@
 // Package secret keeps what a tenant's jobs need and nobody may read.
 //
-// It owns a tenant's named secrets (written, never read back), how a job's
-// configuration refers to them ({{secret:name}}), the credentials that stand in
-// a configuration itself, and how both come to the one attempt that needs them
-// and are taken out of what it leaves behind. It refuses to hand a value to the
-// API: its role may not even read the sealed ones. Keys and envelopes are
-// package keyring's.
+// It owns a tenant's named secrets (written, never read back), the placeholders of a
+// job's configuration for them and for values of the run ({{secret:name}},
+// {{run:attempt}}), the credentials that stand in a configuration itself, and how all of
+// these come to the one attempt that needs them and are taken out of what it leaves
+// behind. It refuses to hand a value to the API: its role may not even read the sealed
+// ones. Keys and envelopes are package keyring's.
 package secret
 
 import (

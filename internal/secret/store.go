@@ -146,12 +146,16 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, limit int, after *Po
 }
 
 // Delete removes a secret that no job refers to; another is a Conflict that
-// says how many do. A run of an older definition that refers to it fails.
-func (s *Store) Delete(ctx context.Context, who tenant.Actor, name string) error {
+// says how many do. A run of an older definition that refers to it fails. With
+// ifVersion other than zero, only if it still has that version.
+func (s *Store) Delete(ctx context.Context, who tenant.Actor, name string, ifVersion int) error {
 	return s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		row, err := tx.LockSecret(ctx, db.LockSecretParams{TenantID: who.TenantID, Name: name})
 		if err != nil {
 			return missing(err)
+		}
+		if ifVersion != 0 && ifVersion != int(row.Version) {
+			return outdated(fmt.Sprintf("the secret is at version %d now: read it again and repeat the change", row.Version))
 		}
 		n, err := tx.CountJobsBySecret(ctx, db.CountJobsBySecretParams{TenantID: who.TenantID, Name: name})
 		switch {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/notification"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 )
@@ -35,6 +36,7 @@ func Rotate(ctx context.Context, d *postgres.DB, keys *keyring.Ring) (Rotation, 
 	}
 	for _, batch := range []func(context.Context, *postgres.Tx) (bool, error){
 		(&secretRewrap{keys: keys, done: &r}).batch, (&credentialRewrap{keys: keys, done: &r}).batch,
+		(&notificationRewrap{keys: keys, done: &r}).batch,
 	} {
 		for more := true; more; {
 			err := d.InTx(ctx, func(tx *postgres.Tx) (err error) {
@@ -123,4 +125,30 @@ func (w *credentialRewrap) batch(ctx context.Context, tx *postgres.Tx) (more boo
 	}
 	w.done.Rewrapped += len(p.JobIds)
 	return true, tx.RewrapJobCredentials(ctx, p)
+}
+
+// notificationRewrap walks the secrets of notifications by id.
+type notificationRewrap struct {
+	keys  *keyring.Ring
+	done  *Rotation
+	after uuid.UUID
+}
+
+func (w *notificationRewrap) batch(ctx context.Context, tx *postgres.Tx) (more bool, err error) {
+	rows, err := tx.LockNotificationSecretsToRewrap(ctx, db.LockNotificationSecretsToRewrapParams{KeyID: w.keys.Current(), AfterID: w.after, BatchSize: rewrapBatch})
+	if err != nil || len(rows) == 0 {
+		return false, err
+	}
+	p := db.RewrapNotificationSecretsParams{KeyID: w.keys.Current()}
+	for _, row := range rows {
+		w.after = row.ID
+		sealed, err := w.keys.Rewrap(notification.Binding(row.TenantID, row.NotificationID, row.ID, row.Purpose), row.Sealed)
+		if err != nil {
+			w.done.Unopened++
+			continue
+		}
+		p.Ids, p.Sealed = append(p.Ids, row.ID), append(p.Sealed, sealed)
+	}
+	w.done.Rewrapped += len(p.Ids)
+	return true, tx.RewrapNotificationSecrets(ctx, p)
 }

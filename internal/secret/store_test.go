@@ -153,10 +153,10 @@ func TestPutGetListDelete(t *testing.T) {
 	if strings.Contains(b.dump(), canary) {
 		t.Error("a table holds the value")
 	}
-	if err := store.Delete(t.Context(), b.ours, "key"); err != nil {
+	if err := store.Delete(t.Context(), b.ours, "key", 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Delete(t.Context(), b.ours, "key"); fault.KindOf(err) != fault.NotFound {
+	if err := store.Delete(t.Context(), b.ours, "key", 0); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("deleted again: %v", err)
 	}
 	if _, err := b.value(keys, b.ours, "key"); fault.KindOf(err) != fault.NotFound {

@@ -79,12 +79,12 @@ func hold(ctx context.Context, tx *postgres.Tx, who tenant.Actor, p *Protected) 
 }
 
 // Store keeps the credentials of a version that was inserted.
-func (v *Vault) Store(ctx context.Context, tx *postgres.Tx, of Version, p Protected) error {
+func (v *Vault) Store(ctx context.Context, q *db.Queries, of Version, p Protected) error {
 	sealed, err := v.seal(of, p)
 	if err != nil || sealed == nil {
 		return err
 	}
-	err = tx.InsertJobCredentials(ctx, db.InsertJobCredentialsParams{
+	err = q.InsertJobCredentials(ctx, db.InsertJobCredentialsParams{
 		JobID: of.Job, Version: int32(of.Number), TenantID: of.Tenant, KeyID: v.keys.Current(), Sealed: sealed,
 	})
 	if err != nil {
@@ -94,12 +94,15 @@ func (v *Vault) Store(ctx context.Context, tx *postgres.Tx, of Version, p Protec
 }
 
 // CheckParameters lists what is wrong with what the overrides of a trigger say
-// of secrets, at paths below "parameters": names that are not there, and
-// credentials that stand in them.
+// of secrets and of the run, at paths below "parameters": names that are not there, and
+// credentials that stand in them. tx may be nil where they refer to no secret.
 func CheckParameters(ctx context.Context, tx *postgres.Tx, who tenant.Actor, parameters json.RawMessage) ([]fault.Field, error) {
 	var p Protected
 	p.uses, p.faults = references("parameters", parameters, nil)
 	p.faults = append(p.faults, Inline(parameters)...)
+	if len(p.uses) == 0 {
+		return p.faults, nil
+	}
 	known, err := tx.ListSecretNames(ctx, db.ListSecretNamesParams{TenantID: who.TenantID, Names: namesOf(p.uses)})
 	if err != nil {
 		return nil, fmt.Errorf("look for secrets: %w", err)

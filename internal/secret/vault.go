@@ -78,6 +78,12 @@ func (p *Protected) keeps() bool {
 	return slices.ContainsFunc(p.credentials, func(c found) bool { return c.kept })
 }
 
+// New tells whether a credential is given in full. One that is the same as before counts:
+// to tell would be to confirm a guess.
+func (p *Protected) New() bool {
+	return slices.ContainsFunc(p.credentials, func(c found) bool { return !c.kept })
+}
+
 // keep takes over the credentials that Masked stands for from those of the
 // version before.
 func (p *Protected) keep(before map[string]string, sameTarget bool) {

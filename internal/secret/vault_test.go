@@ -222,7 +222,7 @@ func TestSecretsThatJobsReferTo(t *testing.T) {
 	if diff := cmp.Diff(want, headersOf(t, b.attempt(keys, made).Config)); diff != "" {
 		t.Errorf("an attempt gets (-want +got):\n%s", diff)
 	}
-	err = store.Delete(t.Context(), b.ours, "api")
+	err = store.Delete(t.Context(), b.ours, "api", 0)
 	if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "1 job refers") {
 		t.Errorf("deleted while a job refers to it: %v", err)
 	}
@@ -232,7 +232,7 @@ func TestSecretsThatJobsReferTo(t *testing.T) {
 	if _, err := jobs.Update(t.Context(), b.ours, made.ID, webhook(`{}`), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Delete(t.Context(), b.ours, "api"); err != nil {
+	if err := store.Delete(t.Context(), b.ours, "api", 0); err != nil {
 		t.Errorf("not deleted although no job refers to it: %v", err)
 	}
 }

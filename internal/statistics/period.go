@@ -5,85 +5,41 @@ import (
 	"sort"
 	"time"
 
+	"github.com/scheduler-service/scheduler/internal/period"
 	"github.com/scheduler-service/scheduler/internal/statistics/rollup"
 )
 
-// period is a piece of time of which statistics are told apart.
-type period struct {
+// part is a piece of time of which statistics are told apart.
+type part struct {
 	start time.Time // of what is asked for of it
 	at    time.Time // of the whole hour or day
 }
 
 // periods are those of a query in their order; none where it does not ask for
 // hours or days.
-func (q Query) periods() []period {
-	var all []period
+func (q Query) periods() []part {
+	var all []part
 	switch q.Group {
 	case ByHour:
 		for t := q.From; t.Before(q.To); {
-			at, end := hourOf(t, q.Zone)
+			at, end := period.Hour(t, q.Zone)
 			if n := len(all); n == 0 || !all[n-1].at.Equal(at) {
-				all = append(all, period{t, at})
+				all = append(all, part{t, at})
 			}
 			t = end
 		}
 	case ByDay:
 		for t := q.From; t.Before(q.To); {
-			at, end := dayOf(t, q.Zone)
-			all = append(all, period{t, at})
+			at, end := period.Day(t, q.Zone)
+			all = append(all, part{t, at})
 			t = end
 		}
 	}
 	return all
 }
 
-// hourOf is the beginning of the hour of a zone's clock, and where the next one
-// begins: after an hour, or where the clock is changed.
-func hourOf(t time.Time, zone *time.Location) (at, end time.Time) {
-	local := t.In(zone)
-	_, offset := local.Zone()
-	at = t.Add(time.Duration(offset) * time.Second).Truncate(time.Hour).Add(-time.Duration(offset) * time.Second)
-	end = at.Add(time.Hour)
-	if _, change := local.ZoneBounds(); !change.IsZero() && change.Before(end) {
-		end = change
-	}
-	return at.UTC(), end.UTC()
-}
-
-// dayOf is the first time of the day of a zone's calendar, and that of the next
-// one. There are days that a zone has left out.
-func dayOf(t time.Time, zone *time.Location) (at, end time.Time) {
-	year, month, day := t.In(zone).Date()
-	for end = t; !end.After(t); {
-		day++
-		end = startOfDay(year, month, day, zone)
-	}
-	return startOfDay(year, month, t.In(zone).Day(), zone), end
-}
-
-// startOfDay is when a date begins, whose midnight may come twice or never.
-func startOfDay(year int, month time.Month, day int, zone *time.Location) time.Time {
-	wanted := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
-	first := time.Date(year, month, day, 0, 0, 0, 0, zone)
-	before := func(t time.Time) bool {
-		y, m, d := t.In(zone).Date()
-		return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Before(wanted)
-	}
-	if before(first) { // there is no midnight, and this is the one that the clock before would show
-		_, first = first.ZoneBounds()
-	}
-	if change, _ := first.ZoneBounds(); !change.IsZero() {
-		_, offset := change.Add(-time.Second).In(zone).Zone()
-		earlier := wanted.Add(-time.Duration(offset) * time.Second) // midnight by the clock before
-		if earlier.Before(change) && earlier.Before(first) && !before(earlier) {
-			first = earlier
-		}
-	}
-	return first.UTC()
-}
-
 // periodAt is the number of the one that a time is in, from 0.
-func periodAt(all []period, t time.Time) int {
+func periodAt(all []part, t time.Time) int {
 	return sort.Search(len(all), func(i int) bool { return all[i].start.After(t) }) - 1
 }
 
@@ -101,9 +57,9 @@ type span struct{ from, to time.Time }
 // read decides it. Days are read where each is in one period, weeks where there are
 // no periods; zones whose periods begin between two quarters, as some did long
 // ago, are counted one by one.
-func (q Query) read(periods []period) reading {
+func (q Query) read(periods []part) reading {
 	r := reading{from: ceil(q.From, rollup.Quarter), to: q.To.Truncate(rollup.Quarter)}
-	odd := func(p period) bool { return p.start.After(q.From) && !p.start.Equal(p.start.Truncate(rollup.Quarter)) }
+	odd := func(p part) bool { return p.start.After(q.From) && !p.start.Equal(p.start.Truncate(rollup.Quarter)) }
 	if !r.from.Before(r.to) || slices.ContainsFunc(periods, odd) {
 		r.from, r.to = q.To, q.To
 	}

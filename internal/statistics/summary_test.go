@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/scheduler-service/scheduler/internal/period"
 )
 
 // Every duration is read back from its bucket within 3 %, and
@@ -38,12 +40,12 @@ func TestDaysAndHoursOfZones(t *testing.T) {
 	}
 	date := func(t time.Time, zone *time.Location) string { return t.In(zone).Format(time.DateOnly) }
 	check := func(t *rapid.T, at time.Time, zone *time.Location) {
-		begin, end := dayOf(at, zone)
+		begin, end := period.Day(at, zone)
 		if begin.After(at) || !end.After(at) || date(begin, zone) != date(at, zone) || date(begin.Add(-time.Nanosecond), zone) >= date(at, zone) ||
 			date(end, zone) <= date(at, zone) || date(end.Add(-time.Nanosecond), zone) != date(at, zone) {
 			t.Fatalf("%v in %v: the day is from %v to %v", at, zone, begin, end)
 		}
-		hour, next := hourOf(at, zone)
+		hour, next := period.Hour(at, zone)
 		if hour.After(at) || !next.After(at) || next.Sub(hour) > time.Hour {
 			t.Fatalf("%v in %v: the hour is from %v to %v", at, zone, hour, next)
 		}
@@ -65,7 +67,7 @@ func TestDaysAndHoursOfZones(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if begin, _ := dayOf(at, zones[test.zone]); begin.Format(time.RFC3339) != test.begin {
+		if begin, _ := period.Day(at, zones[test.zone]); begin.Format(time.RFC3339) != test.begin {
 			t.Errorf("%s: the day of %s begins %v, want %s", test.zone, test.at, begin, test.begin)
 		}
 	}

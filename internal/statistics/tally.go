@@ -16,7 +16,7 @@ import (
 type tally struct {
 	Query
 
-	periods []period
+	periods []part
 	whole   *group
 	byTime  []*group // one for each period, nil where nothing was counted
 	byWord  map[string]*group

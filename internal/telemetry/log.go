@@ -12,6 +12,7 @@ type IDs struct {
 	Tenant    string // tenant_id
 	Job       string // job_id
 	Execution string // execution_id
+	Trace     string // trace_id: of a trace that is kept
 }
 
 // idsKey is the key of the IDs in a context.
@@ -26,6 +27,7 @@ func WithIDs(ctx context.Context, ids IDs) context.Context {
 		{&carried.Tenant, &ids.Tenant},
 		{&carried.Job, &ids.Job},
 		{&carried.Execution, &ids.Execution},
+		{&carried.Trace, &ids.Trace},
 	} {
 		if *one.from != "" {
 			*one.into = *one.from
@@ -52,13 +54,26 @@ func NewLogger(w io.Writer, level slog.Leveler, text bool) *slog.Logger {
 		return redact(groups, attr)
 	}}
 	if text {
-		return slog.New(idHandler{slog.NewTextHandler(w, options)})
+		return slog.New(idHandler{slog.NewTextHandler(w, options), level})
 	}
-	return slog.New(idHandler{slog.NewJSONHandler(w, options)})
+	return slog.New(idHandler{slog.NewJSONHandler(w, options), level})
+}
+
+// SetLevel changes the level of a logger that NewLogger made with a *slog.LevelVar, and of
+// all loggers derived from it. Of any other it changes nothing.
+func SetLevel(log *slog.Logger, level slog.Level) {
+	if h, ok := log.Handler().(idHandler); ok {
+		if held, ok := h.level.(*slog.LevelVar); ok {
+			held.Set(level)
+		}
+	}
 }
 
 // idHandler adds the IDs of the context to each record.
-type idHandler struct{ slog.Handler }
+type idHandler struct {
+	slog.Handler
+	level slog.Leveler
+}
 
 // Handle is slog.Handler's. An id that the record names itself is not written
 // twice.
@@ -78,6 +93,7 @@ func (h idHandler) Handle(ctx context.Context, record slog.Record) error {
 		slog.String("tenant_id", ids.Tenant),
 		slog.String("job_id", ids.Job),
 		slog.String("execution_id", ids.Execution),
+		slog.String("trace_id", ids.Trace),
 	} {
 		if id.Value.String() != "" && !named[id.Key] {
 			record.AddAttrs(id)
@@ -88,10 +104,10 @@ func (h idHandler) Handle(ctx context.Context, record slog.Record) error {
 
 // WithAttrs is slog.Handler's; it keeps the IDs.
 func (h idHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return idHandler{h.Handler.WithAttrs(attrs)}
+	return idHandler{h.Handler.WithAttrs(attrs), h.level}
 }
 
 // WithGroup is slog.Handler's; it keeps the IDs.
 func (h idHandler) WithGroup(name string) slog.Handler {
-	return idHandler{h.Handler.WithGroup(name)}
+	return idHandler{h.Handler.WithGroup(name), h.level}
 }

@@ -32,8 +32,8 @@ func logged(t *testing.T, call func(*slog.Logger)) map[string]any {
 func TestLogCarriesTheIDsOfTheContext(t *testing.T) {
 	t.Parallel()
 	ctx := WithIDs(t.Context(), IDs{Request: "r1", Tenant: "t1"})
-	ctx = WithIDs(ctx, IDs{Job: "j1", Execution: "e1"})
-	if diff := cmp.Diff(IDs{"r1", "t1", "j1", "e1"}, IDsFrom(ctx)); diff != "" {
+	ctx = WithIDs(ctx, IDs{Job: "j1", Execution: "e1", Trace: "x1"})
+	if diff := cmp.Diff(IDs{"r1", "t1", "j1", "e1", "x1"}, IDsFrom(ctx)); diff != "" {
 		t.Error(diff)
 	}
 	tests := []struct {
@@ -43,7 +43,7 @@ func TestLogCarriesTheIDsOfTheContext(t *testing.T) {
 	}{
 		{
 			"with ids", func(l *slog.Logger) { l.With("process", "api").InfoContext(ctx, "done", "n", 1) },
-			map[string]any{"level": "INFO", "msg": "done", "n": 1., "process": "api", "request_id": "r1", "tenant_id": "t1", "job_id": "j1", "execution_id": "e1"},
+			map[string]any{"level": "INFO", "msg": "done", "n": 1., "process": "api", "request_id": "r1", "tenant_id": "t1", "job_id": "j1", "execution_id": "e1", "trace_id": "x1"},
 		},
 		{
 			"named by the record", func(l *slog.Logger) { l.InfoContext(WithIDs(t.Context(), IDs{Job: "j1"}), "done", "job_id", "j2") },
@@ -72,6 +72,11 @@ func TestLogLevelMayChangeWhileRunning(t *testing.T) {
 	if got := out.String(); strings.Contains(got, `"no"`) || !strings.Contains(got, `"yes"`) {
 		t.Error(got)
 	}
+	SetLevel(logger.With("process", "api"), slog.LevelWarn)
+	if level.Level() != slog.LevelWarn {
+		t.Errorf("the level is %v", level.Level())
+	}
+	SetLevel(slog.New(slog.DiscardHandler), slog.LevelWarn) // changes nothing
 }
 
 // TestLogKeepsOneLine hands in what a caller would choose to forge a second

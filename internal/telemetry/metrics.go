@@ -23,13 +23,18 @@ type Metrics struct {
 	executions    *prometheus.CounterVec
 	jobExecutions *prometheus.CounterVec
 	executionTime prometheus.Histogram
+	jobs          *prometheus.CounterVec
+	failedJobs    *prometheus.CounterVec
 	activeJobs    prometheus.Gauge
+	running       prometheus.Gauge
 	queueSize     *prometheus.GaugeVec
 	backlog       *prometheus.GaugeVec
+	wantedSlots   *prometheus.GaugeVec
 	oldestWait    *prometheus.GaugeVec
 	dueLag        prometheus.Histogram
 	lateness      prometheus.Histogram
 	stale         prometheus.Counter
+	outputDropped prometheus.Counter
 	reclaimed     *prometheus.CounterVec
 	redispatched  *prometheus.CounterVec
 	parked        prometheus.Gauge
@@ -48,6 +53,15 @@ type Metrics struct {
 	roundTrips    *prometheus.CounterVec
 	locks         *prometheus.CounterVec
 	lockTimeouts  prometheus.Counter
+	events        *prometheus.CounterVec
+	notifications *prometheus.CounterVec
+	oldestNotice  prometheus.Gauge
+	deadLetters   prometheus.Gauge
+	deadLetterBy  *prometheus.CounterVec
+	objectives    *prometheus.GaugeVec
+	circuits      *prometheus.CounterVec
+	heldRuns      prometheus.Counter
+	pools         *pools
 }
 
 // Registry is where the metrics of a process stand.
@@ -67,18 +81,57 @@ func NewRegistry() *Registry {
 // NewMetrics registers the metrics. It panics when the registry has them
 // already, since two sets in one process would each count half.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	m := &Metrics{}
+	m := &Metrics{pools: &pools{}}
 	m.registerWork(promauto.With(reg))
 	m.registerProtocol(promauto.With(reg))
+	m.registerNotifications(promauto.With(reg))
+	m.registerDeadLetters(promauto.With(reg))
+	m.registerBreakers(promauto.With(reg))
+	m.fromZero()
 	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "scheduler_memory_usage_bytes",
 		Help: "Memory that the Go runtime holds from the system.",
 	}, memoryInUse)
+	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "scheduler_cpu_usage_percent",
+		Help: "Share of one core that the process took since it was asked last; more than 100 where it took several.",
+	}, (&cpu{}).percent)
+	reg.MustRegister(m.pools)
 	promauto.With(reg).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "scheduler_build_info",
 		Help: "Always 1; the label says which version of the product this process is.",
 	}, []string{"version"}).WithLabelValues(version.String()).Set(1)
 	return m
+}
+
+// KnowTypes has counters by type begin at zero. A counter that begins at one has never
+// increased, as rules of Prometheus see it.
+func (m *Metrics) KnowTypes(types []string) {
+	for _, jobType := range types {
+		m.jobs.WithLabelValues(jobType)
+		m.failedJobs.WithLabelValues(jobType)
+		for _, status := range []string{"completed", "failed", "cancelled"} {
+			m.executions.WithLabelValues(jobType, status)
+			m.jobExecutions.WithLabelValues(jobType, status)
+		}
+	}
+}
+
+// fromZero has counters begin at zero whose labels are known.
+func (m *Metrics) fromZero() {
+	for counters, labels := range map[*prometheus.CounterVec][]string{
+		m.reclaimed:    {"worker_dead", "deadline"},
+		m.redispatched: {"lost", "redis_generation"},
+		m.parkedJobs:   {"refused", "slow", "schedule", "panic"},
+		m.locks:        {"acquired", "held", "error"},
+		m.events:       {"told", "dropped"},
+		m.deadLetterBy: {"made", "replayed", "discarded", "dropped"},
+		m.circuits:     {"opened", "closed"},
+	} {
+		for _, label := range labels {
+			counters.WithLabelValues(label)
+		}
+	}
 }
 
 // registerWork makes the metrics of what the service does for its users.
@@ -95,15 +148,52 @@ func (m *Metrics) registerWork(in promauto.Factory) {
 		"The same count as scheduler_executions_total, under the name that some dashboards use."), []string{"job_type", "status"})
 	m.executionTime = in.NewHistogram(histogram("scheduler_execution_duration_seconds",
 		"How long the last attempt of an execution ran.", .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300))
+	m.jobs = in.NewCounterVec(counter("scheduler_jobs_total",
+		"Jobs that were created."), []string{"job_type"})
+	m.failedJobs = in.NewCounterVec(counter("scheduler_failed_jobs_total",
+		"Executions that failed for good: nothing tries them again by itself."), []string{"job_type"})
 	m.activeJobs = in.NewGauge(gauge("scheduler_active_jobs",
+		"Jobs that are active, of all tenants, as counted each half minute. Every promoter reports the same, so take the maximum."))
+	m.running = in.NewGauge(gauge("scheduler_running_executions",
 		"Executions that this process runs now."))
 	m.queueSize = in.NewGaugeVec(gauge("scheduler_queue_size",
 		"Hints that wait in a queue; every process that reports it sees the same queue, so take the maximum."), []string{"queue_name"})
 	m.backlog = in.NewGaugeVec(gauge("scheduler_backlog_executions",
 		"Active executions: state is running, waiting (they may start) or delayed (they may start later). Every promoter reports the same count, so take the maximum."),
 		[]string{"state", "job_type", "queue_name"})
+	m.wantedSlots = in.NewGaugeVec(gauge("scheduler_wanted_slots",
+		"Slots that the executions of a job type could use: those that run or may start, and jobs due within a minute. Each promoter shows the same number; fleets follow it."), []string{"job_type"})
 	m.oldestWait = in.NewGaugeVec(gauge("scheduler_backlog_oldest_seconds",
 		"How long the first of the waiting executions has waited. Every promoter reports the same, so take the maximum."), []string{"job_type", "queue_name"})
+}
+
+// registerBreakers makes the metrics of circuit breakers.
+func (m *Metrics) registerBreakers(in promauto.Factory) {
+	m.circuits = in.NewCounterVec(counter("scheduler_circuit_breakers_total",
+		"Circuit breakers of tenants' hosts that opened, and that closed because a probe succeeded."), []string{"change"})
+	m.heldRuns = in.NewCounter(counter("scheduler_held_executions_total",
+		"Claimed executions that were given back because a circuit breaker held their calls back."))
+}
+
+// registerNotifications makes the metrics of what tenants are told.
+func (m *Metrics) registerNotifications(in promauto.Factory) {
+	m.events = in.NewCounterVec(counter("scheduler_notification_events_total",
+		"Events for notifications: told, or dropped because too many messages of the tenant wait."), []string{"outcome"})
+	m.notifications = in.NewCounterVec(counter("scheduler_notification_attempts_total",
+		"Attempts to send a message, by what became of it: delivered, pending (it is tried again) or failed."), []string{"kind", "result"})
+	m.oldestNotice = in.NewGauge(gauge("scheduler_notification_oldest_seconds",
+		"How long the first of the messages has waited that are to be sent now. Every promoter reports the same, so take the maximum."))
+}
+
+// registerDeadLetters makes the metrics of executions that failed and wait for somebody, and of
+// objectives that failures endanger.
+func (m *Metrics) registerDeadLetters(in promauto.Factory) {
+	m.deadLetters = in.NewGauge(gauge("scheduler_dead_letters",
+		"Dead letters that wait for a replay or a discard, counted each minute. Every promoter reports the same, so take the maximum."))
+	m.deadLetterBy = in.NewCounterVec(counter("scheduler_dead_letters_total",
+		"Dead letters by what became of them: made, replayed, discarded, or dropped because their tenant had too many."), []string{"event"})
+	m.objectives = in.NewGaugeVec(gauge("scheduler_objectives",
+		"Objectives of tenants in danger, counted each half minute: fast_burn (over an hour), slow_burn (over six) and exhausted. Every promoter reports the same, so take the maximum."), []string{"state"})
 }
 
 // registerProtocol makes the metrics of the way from the scheduled time to the
@@ -113,6 +203,8 @@ func (m *Metrics) registerProtocol(in promauto.Factory) {
 		"From a scheduled time to the commit of its execution.", latenessBuckets()...))
 	m.lateness = in.NewHistogram(histogram("scheduler_dispatch_lateness_seconds",
 		"From the time at which an attempt may start to its start.", latenessBuckets()...))
+	m.outputDropped = in.NewCounter(counter("scheduler_output_dropped_lines_total",
+		"Lines of output that were not kept, because their attempt wrote more than is kept of one, or because the worker held too much."))
 	m.stale = in.NewCounter(counter("scheduler_stale_completions_total",
 		"Results refused because the execution had been reassigned."))
 	m.reclaimed = in.NewCounterVec(counter("scheduler_reclaimed_total",
@@ -188,17 +280,31 @@ func (m *Metrics) Failure(operation, kind string) {
 func (m *Metrics) ExecutionFinished(jobType, status string, ran time.Duration) {
 	m.executions.WithLabelValues(jobType, status).Inc()
 	m.jobExecutions.WithLabelValues(jobType, status).Inc()
+	if status == "failed" {
+		m.failedJobs.WithLabelValues(jobType).Inc()
+	}
 	if ran > 0 {
 		m.executionTime.Observe(ran.Seconds())
 	}
 }
 
-// SetActiveJobs says how many executions this process runs now.
-func (m *Metrics) SetActiveJobs(n int) { m.activeJobs.Set(float64(n)) }
+// JobCreated counts a new job.
+func (m *Metrics) JobCreated(jobType string) { m.jobs.WithLabelValues(jobType).Inc() }
+
+// SetActiveJobs says how many jobs are active.
+func (m *Metrics) SetActiveJobs(n int64) { m.activeJobs.Set(float64(n)) }
+
+// SetRunning says how many executions this process runs now.
+func (m *Metrics) SetRunning(n int) { m.running.Set(float64(n)) }
 
 // SetBacklog says how many active executions are in a state.
 func (m *Metrics) SetBacklog(state, jobType, queue string, n int64) {
 	m.backlog.WithLabelValues(state, jobType, queue).Set(float64(n))
+}
+
+// SetWantedSlots says how many slots the executions of a type could use.
+func (m *Metrics) SetWantedSlots(jobType string, n int64) {
+	m.wantedSlots.WithLabelValues(jobType).Set(float64(n))
 }
 
 // SetOldestWait says how long the first waiting execution has waited.
@@ -216,6 +322,18 @@ func (m *Metrics) DueLag(lag time.Duration) { m.dueLag.Observe(lag.Seconds()) }
 
 // DispatchLateness notes how long after it was allowed to an attempt started.
 func (m *Metrics) DispatchLateness(late time.Duration) { m.lateness.Observe(late.Seconds()) }
+
+// CircuitOpened counts a circuit breaker that opened.
+func (m *Metrics) CircuitOpened() { m.circuits.WithLabelValues("opened").Inc() }
+
+// CircuitClosed counts a circuit breaker that a probe closed.
+func (m *Metrics) CircuitClosed() { m.circuits.WithLabelValues("closed").Inc() }
+
+// ExecutionsHeld counts executions that circuit breakers held back.
+func (m *Metrics) ExecutionsHeld(n int) { m.heldRuns.Add(float64(n)) }
+
+// OutputDropped counts lines of output that were not kept.
+func (m *Metrics) OutputDropped(n int) { m.outputDropped.Add(float64(n)) }
 
 // StaleCompletions counts results that the fence refused.
 func (m *Metrics) StaleCompletions(n int) { m.stale.Add(float64(n)) }
@@ -293,3 +411,32 @@ func (m *Metrics) LockAcquired(result string) { m.locks.WithLabelValues(result).
 // LockTimedOut counts an attempt to take a lease that the database did not
 // answer in time, or a lease that ran out while it was held.
 func (m *Metrics) LockTimedOut() { m.lockTimeouts.Inc() }
+
+// EventsTold counts events for notifications.
+func (m *Metrics) EventsTold(told, dropped int) {
+	m.events.WithLabelValues("told").Add(float64(told))
+	m.events.WithLabelValues("dropped").Add(float64(dropped))
+}
+
+// NotificationSent counts an attempt to send a message. Both labels are words of ours.
+func (m *Metrics) NotificationSent(kind, result string) {
+	m.notifications.WithLabelValues(kind, result).Inc()
+}
+
+// SetOldestNotification says how long the first message has waited that is to be sent now.
+func (m *Metrics) SetOldestNotification(age time.Duration) { m.oldestNotice.Set(age.Seconds()) }
+
+// SetDeadLetters says how many dead letters wait.
+func (m *Metrics) SetDeadLetters(n int64) { m.deadLetters.Set(float64(n)) }
+
+// SetObjectives says how many objectives burn their budgets fast and slowly, and have none left.
+func (m *Metrics) SetObjectives(fast, slow, exhausted int64) {
+	m.objectives.WithLabelValues("fast_burn").Set(float64(fast))
+	m.objectives.WithLabelValues("slow_burn").Set(float64(slow))
+	m.objectives.WithLabelValues("exhausted").Set(float64(exhausted))
+}
+
+// DeadLetters counts what became of dead letters ("made", "replayed", "discarded", "dropped").
+func (m *Metrics) DeadLetters(event string, n int) {
+	m.deadLetterBy.WithLabelValues(event).Add(float64(n))
+}

@@ -13,7 +13,7 @@ import (
 func TestServeAnswersUntilCancelled(t *testing.T) {
 	t.Parallel()
 	reg := NewRegistry()
-	NewMetrics(reg).SetActiveJobs(3)
+	NewMetrics(reg).SetRunning(3)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestServeAnswersUntilCancelled(t *testing.T) {
 
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for path, want := range map[string]string{
-		"/metrics": "scheduler_active_jobs 3", "/": "404 page not found",
+		"/metrics": "scheduler_running_executions 3", "/": "404 page not found",
 		"/health/live": "alive", "/health/ready": "the worker holds no lease",
 	} {
 		if body := get(t, client, "http://"+listener.Addr().String()+path); !strings.Contains(body, want) {

@@ -39,6 +39,7 @@ type Store struct {
 type answer struct {
 	tenant  Tenant
 	refusal *fault.Error
+	unknown bool // there is no such tenant
 	at      clock.Mark
 }
 
@@ -58,24 +59,35 @@ func (s *Store) Admit(ctx context.Context, id uuid.UUID) error {
 // Terms is the tenant by which its requests are judged, as much as two seconds
 // old; Forbidden when it may not act.
 func (s *Store) Terms(ctx context.Context, id uuid.UUID) (t Tenant, err error) {
-	if known, ok := s.remembered(id); ok {
+	return s.terms(ctx, id, s.autoCreate)
+}
+
+// Known is Terms of a tenant that no token names: it is not created.
+func (s *Store) Known(ctx context.Context, id uuid.UUID) (t Tenant, err error) {
+	return s.terms(ctx, id, false)
+}
+
+func (s *Store) terms(ctx context.Context, id uuid.UUID, create bool) (t Tenant, err error) {
+	if known, ok := s.remembered(id); ok && !(known.unknown && create) {
 		if known.refusal != nil {
 			refusal := *known.refusal // each request its own
 			return Tenant{}, &refusal
 		}
 		return known.tenant, nil
 	}
+	unknown := false
 	asked := clock.Start() // what is found is at least as new as this
 	err = s.db.InTenant(ctx, id, func(tx *postgres.Tx) error {
 		row, err := tx.GetTenant(ctx, id)
-		if fault.KindOf(postgres.Fault(err)) == fault.NotFound && s.autoCreate {
+		if fault.KindOf(postgres.Fault(err)) == fault.NotFound && create {
 			if err = tx.InsertTenant(ctx, db.InsertTenantParams{TenantID: id, Name: id.String()}); err == nil {
 				row, err = tx.GetTenant(ctx, id)
 			}
 		}
 		switch {
 		case fault.KindOf(postgres.Fault(err)) == fault.NotFound:
-			return fault.New(fault.Forbidden, fault.CodeForbidden, "the tenant of this token is not known here: a platform administrator has to create it first")
+			unknown = true
+			return fault.New(fault.Forbidden, fault.CodeForbidden, "this tenant is not known here: a platform administrator has to create it first")
 		case err != nil:
 			return fmt.Errorf("admit tenant: %w", postgres.Fault(err))
 		}
@@ -94,7 +106,7 @@ func (s *Store) Terms(ctx context.Context, id uuid.UUID) (t Tenant, err error) {
 	if err != nil && (!errors.As(err, &refusal) || refusal.Kind != fault.Forbidden) {
 		return Tenant{}, err // the look failed, and says nothing of the tenant
 	}
-	s.remember(id, answer{tenant: t, refusal: refusal, at: asked})
+	s.remember(id, answer{tenant: t, refusal: refusal, unknown: unknown, at: asked})
 	return t, err
 }
 
@@ -133,6 +145,7 @@ func fromRow(r db.Tenant) (Tenant, error) {
 	if err := json.Unmarshal(r.MaxRunningByType, &t.Limits.MaxRunningByType); err != nil {
 		return Tenant{}, fmt.Errorf("read the limits of tenant %s: %w", r.ID, err)
 	}
+	t.AllowedOrigins, t.AllowedHosts = r.AllowedOrigins, r.AllowedHosts
 	for _, text := range r.AllowedIps {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {

@@ -31,12 +31,40 @@ const exactUpTo = 1000
 const retryAfter = 5 * time.Second
 
 // Admit refuses an execution that would have to wait where as many wait as may.
-// It also answers how many executions the tenant may have in a day; nil: any
-// number.
-func (b Backlog) Admit(ctx context.Context, tx *postgres.Tx, id, job uuid.UUID) (perDay *int32, err error) {
-	row, err := tx.GetExecutionBounds(ctx, db.GetExecutionBoundsParams{TenantID: id, JobID: job})
-	if err != nil && fault.KindOf(postgres.Fault(err)) != fault.NotFound {
-		return nil, fmt.Errorf("read the bounds on executions: %w", err)
+func (b Backlog) Admit(ctx context.Context, tx *postgres.Tx, id, job uuid.UUID) (err error) {
+	asked := b.Ask(ctx, tx.Queries, id, job)
+	asked.Read()
+	return b.Judge(ctx, tx, asked)
+}
+
+// Asked is what was asked of a tenant and a job, and the answer.
+type Asked struct {
+	// MaxExecutionsPerDay is how many executions the tenant may have in a day; nil:
+	// any number.
+	MaxExecutionsPerDay *int32
+
+	tenant, job uuid.UUID
+	results     *db.GetExecutionBoundsBatchResults
+	row         db.GetExecutionBoundsRow
+	err         error
+}
+
+// Ask asks for what Judge judges by, in a round trip with others or of its own.
+func (Backlog) Ask(ctx context.Context, q *db.Queries, id, job uuid.UUID) *Asked {
+	return &Asked{tenant: id, job: job, results: q.GetExecutionBounds(ctx, []db.GetExecutionBoundsParams{{TenantID: id, JobID: job}})}
+}
+
+// Read reads the answer.
+func (a *Asked) Read() {
+	a.results.QueryRow(func(_ int, row db.GetExecutionBoundsRow, err error) { a.row, a.err = row, err })
+	a.MaxExecutionsPerDay = a.row.MaxExecutionsPerDay
+}
+
+// Judge is Admit by an answer that was read.
+func (b Backlog) Judge(ctx context.Context, tx *postgres.Tx, asked *Asked) error {
+	id, job, row := asked.tenant, asked.job, asked.row
+	if err := asked.err; err != nil && fault.KindOf(postgres.Fault(err)) != fault.NotFound {
+		return fmt.Errorf("read the bounds on executions: %w", err)
 	}
 	of := limit{false, b.Max, row.MaxWaiting != nil, row.Waiting}
 	ofJob := limit{true, b.MaxPerJob, row.MaxWaitingPerJob != nil, row.WaitingOfJob}
@@ -51,7 +79,7 @@ func (b Backlog) Admit(ctx context.Context, tx *postgres.Tx, id, job uuid.UUID) 
 			TenantID: id, JobID: job, Most: int32(min(of.most, exactUpTo)), MostOfJob: int32(min(ofJob.most, exactUpTo)),
 		})
 		if err != nil {
-			return nil, fmt.Errorf("count what waits: %w", err)
+			return fmt.Errorf("count what waits: %w", err)
 		}
 		of.waiting, ofJob.waiting = max(of.waiting, n.OfTenant), max(ofJob.waiting, n.OfJob)
 		if of.exact() {
@@ -66,10 +94,10 @@ func (b Backlog) Admit(ctx context.Context, tx *postgres.Tx, id, job uuid.UUID) 
 			name, why := b.Full(l.ofJob, int64(l.most), l.own)
 			e := fault.Exceeded(fault.Limit{Name: name, Value: int64(l.most)}, why, tx.At)
 			e.Kind, e.RetryAfter = fault.TooMany, retryAfter
-			return nil, e
+			return e
 		}
 	}
-	return row.MaxExecutionsPerDay, nil
+	return nil
 }
 
 // limit is one of the two, and how many wait.

@@ -60,7 +60,7 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID) (t Tenant, u Usage, err e
 			return fmt.Errorf("count what a tenant uses: %w", err)
 		}
 		u = Usage{
-			Jobs: int(used.Jobs), Running: int(used.Running), Waiting: int(used.Waiting), ExecutionsToday: int(used.ExecutionsToday),
+			Jobs: int(used.Jobs), Running: int(used.Running), Waiting: int(used.Waiting), Cancelling: int(used.Cancelling), ExecutionsToday: int(used.ExecutionsToday),
 			Calendars: int(used.Calendars), Secrets: int(used.Secrets), APIKeys: int(used.ApiKeys),
 		}
 		return nil
@@ -107,9 +107,9 @@ func (s *Store) Change(ctx context.Context, id uuid.UUID, spec Spec, ifVersion i
 			return missing(err)
 		case old.Status != string(Active) && old.Status != string(Suspended):
 			return fault.New(fault.Conflict, fault.CodeConflict, "a deleted tenant cannot be changed")
-		case ifVersion != 0 && ifVersion != int(old.Version):
-			return fault.New(fault.Conflict, fault.CodePreconditionFailed,
-				fmt.Sprintf("the tenant is at version %d now: read it again and repeat the change", old.Version))
+		}
+		if err := has(int(old.Version), ifVersion); err != nil {
+			return err
 		}
 		t, err = change(ctx, tx, id, spec)
 		return err
@@ -138,6 +138,7 @@ func change(ctx context.Context, tx *postgres.Tx, id uuid.UUID, spec Spec) (Tena
 		MinIntervalSeconds: narrow(l.MinIntervalSeconds), MaxPayloadBytes: narrow(l.MaxPayloadBytes),
 		MaxWaiting: narrow(l.MaxWaiting), MaxWaitingPerJob: narrow(l.MaxWaitingPerJob),
 		MaxCalendars: narrow(l.MaxCalendars), MaxSecrets: narrow(l.MaxSecrets), MaxApiKeys: narrow(l.MaxAPIKeys), JobTypes: l.JobTypes, AllowedIps: ips,
+		AllowedOrigins: append([]string{}, spec.AllowedOrigins...), AllowedHosts: append([]string{}, spec.AllowedHosts...),
 	})
 	if err != nil {
 		return Tenant{}, fmt.Errorf("update tenant: %w", err)
@@ -149,29 +150,45 @@ func change(ctx context.Context, tx *postgres.Tx, id uuid.UUID, spec Spec) (Tena
 // within two seconds; the promoters pause its jobs, cancel what waits and ask what
 // runs to end, in pieces.
 func (s *Store) Suspend(ctx context.Context, id uuid.UUID, reason string) (Tenant, error) {
-	return s.become(ctx, id, Suspended, reason, Active, Suspended)
+	return s.become(ctx, id, 0, Suspended, reason, Active, Suspended)
 }
 
 // Activate ends a suspension; the promoters resume the jobs that it paused.
 func (s *Store) Activate(ctx context.Context, id uuid.UUID) (Tenant, error) {
-	return s.become(ctx, id, Active, "", Active, Suspended)
+	return s.become(ctx, id, 0, Active, "", Active, Suspended)
 }
 
 // Delete suspends a tenant for good; the promoters remove everything of it, in
-// pieces, and leave its id with the status Deleted.
-func (s *Store) Delete(ctx context.Context, id uuid.UUID) (Tenant, error) {
-	return s.become(ctx, id, Deleting, "the tenant is being deleted", Active, Suspended, Deleting)
+// pieces, and leave its id with the status Deleted. With ifVersion other than zero,
+// only if it still has that version.
+func (s *Store) Delete(ctx context.Context, id uuid.UUID, ifVersion int) (Tenant, error) {
+	return s.become(ctx, id, ifVersion, Deleting, "the tenant is being deleted", Active, Suspended, Deleting)
 }
 
-func (s *Store) become(ctx context.Context, id uuid.UUID, status Status, reason string, from ...Status) (t Tenant, err error) {
+// has refuses a caller who knows another version of the tenant; 0 is any.
+func has(version, wanted int) error {
+	if wanted != 0 && wanted != version {
+		return fault.New(fault.Conflict, fault.CodePreconditionFailed,
+			fmt.Sprintf("the tenant is at version %d now: read it again and repeat the change", version))
+	}
+	return nil
+}
+
+func (s *Store) become(ctx context.Context, id uuid.UUID, ifVersion int, status Status, reason string, from ...Status) (t Tenant, err error) {
 	before := make([]string, len(from))
 	for i, one := range from {
 		before[i] = string(one)
 	}
 	err = s.db.InTenant(ctx, id, func(tx *postgres.Tx) error {
+		if _, err := tx.LockTenant(ctx, id); err != nil {
+			return missing(err)
+		}
 		old, err := tx.GetTenant(ctx, id)
 		if err != nil {
 			return missing(err)
+		}
+		if err := has(int(old.Version), ifVersion); err != nil {
+			return err
 		}
 		row, err := tx.SetTenantStatus(ctx, db.SetTenantStatusParams{TenantID: id, Status: string(status), StatusReason: reason, Before: before})
 		if fault.KindOf(postgres.Fault(err)) == fault.NotFound {

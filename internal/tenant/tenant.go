@@ -49,15 +49,29 @@ type Limits struct {
 	MaxCalendars        *int
 	MaxSecrets          *int
 	MaxAPIKeys          *int
-	// JobTypes are those that definitions may have; nil: any.
+	// JobTypes are those that definitions may have; nil: any that needs no word of
+	// an operator.
 	JobTypes []string
+}
+
+// named are the job types that a tenant has only if its JobTypes name them.
+var named = []string{"command"} // constant
+
+// Allows says whether definitions may have a job type.
+func (l Limits) Allows(jobType string) bool {
+	if l.JobTypes == nil {
+		return !slices.Contains(named, jobType)
+	}
+	return slices.Contains(l.JobTypes, jobType)
 }
 
 // Spec is what a platform administrator says of a tenant.
 type Spec struct {
-	Name       string
-	Limits     Limits
-	AllowedIPs []netip.Prefix // networks that its API calls may come from; none: any
+	Name           string
+	Limits         Limits
+	AllowedOrigins []string       // whose pages may call for it, of those that the installation admits; none: all of those
+	AllowedIPs     []netip.Prefix // networks that its API calls may come from; none: any
+	AllowedHosts   []string       // patterns of the hosts that its jobs may call (package hosts); none: any
 }
 
 // Tenant is a stored one.
@@ -73,6 +87,7 @@ type Tenant struct {
 // Usage is how much of it a tenant uses.
 type Usage struct {
 	Jobs, Running, Waiting, Calendars, Secrets, APIKeys int
+	Cancelling                                          int // jobs whose executions are being cancelled in pieces
 	// ExecutionsToday counts those of a tenant with a bound on them.
 	ExecutionsToday int
 }

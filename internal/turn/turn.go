@@ -29,6 +29,9 @@ const (
 type Config struct {
 	All  int // at once, of all tenants together
 	Each int // at once, of one tenant
+	// Spare is how many of all stay free for tenants that hold none: a tenant that
+	// holds one gets another only while more than so many are free.
+	Spare int
 	// Limit is the name of Each in errors. Message says what it limits, with one
 	// %d for Each.
 	Limit, Message string
@@ -171,7 +174,7 @@ func (p *Limiter) grantFree() {
 	for p.held < p.c.All {
 		at := -1
 		for i, l := range p.ring {
-			if l.held < p.c.Each && (at < 0 || l.held < p.ring[at].held) {
+			if p.mayHoldMore(l) && (at < 0 || l.held < p.ring[at].held) {
 				at = i
 			}
 		}
@@ -189,6 +192,11 @@ func (p *Limiter) grantFree() {
 		l.held++
 		close(w.granted)
 	}
+}
+
+// mayHoldMore says whether the tenant may hold one of the free permits.
+func (p *Limiter) mayHoldMore(l *tenantQueue) bool {
+	return l.held < p.c.Each && (l.held == 0 || p.c.All-p.held > p.c.Spare)
 }
 
 func (p *Limiter) queue(tenant string) *tenantQueue {

@@ -171,3 +171,33 @@ func TestWhoHasGone(t *testing.T) {
 		must(t, ask(t.Context(), p, "a"))()
 	})
 }
+
+// Three tenants that take all that they may leave permits to others, who get one each
+// at once.
+func TestSpareIsForTenantsThatHoldNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := turn.New(turn.Config{All: 12, Each: 4, Spare: 4, Limit: "x", Message: "%d"})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel() // of those that wait
+		var gives []func()
+		held := map[string]int{}
+		for _, who := range []string{"a", "b", "c"} {
+			for range 4 {
+				if give, ok := has(ask(ctx, p, who)); ok {
+					held[who]++
+					gives = append(gives, give)
+				}
+			}
+		}
+		if held["a"] != 4 || held["b"] != 4 || held["c"] != 1 {
+			t.Errorf("they hold %v", held)
+		}
+		for _, who := range []string{"d", "e", "f"} {
+			gives = append(gives, must(t, ask(t.Context(), p, who)))
+		}
+		for _, give := range gives {
+			give()
+		}
+	})
+}

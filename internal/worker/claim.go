@@ -57,16 +57,23 @@ func (w *Worker) claim(ctx context.Context, requests []claimRequest) {
 	inc.claims(token, true)
 	defer inc.claims(token, false)
 	rows, specs := w.claimDivided(ctx, inc, token, ids)
+	w.settle(ctx, inc, live, rows, specs)
+}
+
+// settle starts what was claimed of requests, and frees the slots of the others.
+func (w *Worker) settle(ctx context.Context, inc *incarnation, live []claimRequest, rows []claimed, specs map[versionKey]definition) {
 	won := make(map[uuid.UUID]claimed, len(rows))
 	for _, r := range rows {
 		won[r.ID] = r
 	}
 	var late []dispatch.Run
+	pooled := false
 	for _, x := range live {
 		r, ok := won[x.id]
 		delete(won, x.id) // the same id twice in one batch is one claim
 		switch {
 		case !ok:
+			pooled = true // where it is of a type that this worker leaves to others
 			w.free()
 		case remainingTime(r.Timeout, r.asked.Elapsed()) <= 0:
 			late = append(late, dispatch.Run{ID: r.ID, Token: r.Token})
@@ -76,6 +83,9 @@ func (w *Worker) claim(ctx context.Context, requests []claimRequest) {
 			w.start(inc, r, specs[versionKey{r.Job, r.Version}])
 		}
 		x.decided.Done()
+	}
+	if pooled && len(w.c.Executor.LeftTypes()) > 0 {
+		w.c.CallWorkers(ctx)
 	}
 	if len(late) > 0 {
 		w.c.Log.WarnContext(ctx, "a claim was answered so late that the runs could outlive their deadlines; releasing them", "executions", len(late))
@@ -104,10 +114,14 @@ func (w *Worker) claimDivided(ctx context.Context, inc *incarnation, token uuid.
 	return rows, specs
 }
 
+// claimAgain is the pause before a claim that was not answered is asked for again. The
+// database may still be at it.
+const claimAgain = 250 * time.Millisecond
+
 // claimUntilAnswered asks until the database answers, if only with a refusal, or the
 // incarnation has ended. While it waits the slots stay taken: that is the backpressure.
 func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[versionKey]definition, error) {
-	wait := 250 * time.Millisecond
+	wait := claimAgain
 	for {
 		rows, specs, err := w.claimOnce(inc.ctx, inc, token, ids)
 		switch {
@@ -131,6 +145,11 @@ func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUI
 	if err != nil {
 		return nil, nil, err
 	}
+	return w.withSpecs(ctx, asked, found)
+}
+
+// withSpecs adds to claims what the jobs' versions say.
+func (w *Worker) withSpecs(ctx context.Context, asked clock.Mark, found []dispatch.Claimed) ([]claimed, map[versionKey]definition, error) {
 	w.c.Metrics.Batch("claim", len(found))
 	rows, keys := make([]claimed, len(found)), make([]versionKey, len(found))
 	for i, c := range found {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -12,14 +13,19 @@ import (
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/trace"
 )
 
 // ended is an attempt with its outcome.
 type ended struct {
 	claimed
-	inc      *incarnation
-	outcome  dispatch.Outcome
-	slotless bool // its slot is free already, see divider
+	inc       *incarnation
+	awaits    bool          // it has not ended: its target reports the end
+	heartbeat time.Duration // and may be silent for so long; zero: up to the timeout
+	held      hold          // or it has not begun: its call is held back
+	outcome   dispatch.Outcome
+	slotless  bool        // its slot is free already, see divider
+	writes    *trace.Span // of the writing of the outcome; nil: its trace is not kept
 }
 
 // outcomeOf is what is stored of an attempt.
@@ -62,6 +68,7 @@ func (w *Worker) outcomesDue(n int, age time.Duration) bool {
 // the database refuses it, or something in it stays locked, the batch goes to
 // the divider, so that one outcome never holds up those that come after it.
 func (w *Worker) complete(ctx context.Context, batch []ended) {
+	batch = w.holdBack(ctx, w.await(ctx, batch))
 	healthy, suspect := w.sorted(batch)
 	w.putAside(ctx, suspect)
 	wait := 100 * time.Millisecond
@@ -111,7 +118,9 @@ func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.
 		default:
 			w.logFailure(ctx, e, v.Status)
 			w.c.Metrics.ExecutionFinished(v.JobType, v.Status, e.outcome.Took())
+			w.finished(e)
 		}
+		e.writes.Set(slog.String("scheduler.status", v.Status))
 		w.done(e)
 		if len(v.Next) > 0 {
 			a.next = append(a.next, nextOfJob{queue.LaneFor(e.Priority), v.Next})
@@ -132,6 +141,7 @@ func (w *Worker) logFailure(ctx context.Context, e ended, status string) {
 	if e.outcome.Succeeded {
 		return
 	}
+	ctx = w.named(ctx, e.ID)
 	message := strings.ToValidUTF8(e.outcome.Message[:min(len(e.outcome.Message), loggedMessage)], "")
 	w.c.Log.WarnContext(ctx, "attempt failed", "execution_id", e.ID, "job_id", e.Job, "tenant_id", e.Tenant,
 		"attempt", e.Attempt, "of", e.MaxAttempts, "status", status, "error_type", e.outcome.ErrorType, "error", message,
@@ -140,6 +150,7 @@ func (w *Worker) logFailure(ctx context.Context, e ended, status string) {
 
 // done forgets a run and frees its slot.
 func (w *Worker) done(e ended) {
+	e.writes.End()
 	e.inc.remove(e.claimed)
 	if !e.slotless {
 		w.free()

@@ -139,7 +139,7 @@ func (w *Worker) beat(inc *incarnation) {
 func (w *Worker) renew(inc *incarnation) (stands bool, err error) {
 	ctx, cancel := context.WithTimeout(inc.ctx, w.c.Heartbeat)
 	defer cancel()
-	w.c.Metrics.SetActiveJobs(inc.count())
+	w.c.Metrics.SetRunning(inc.count())
 	return w.members.Renew(ctx, inc.member, inc.count())
 }
 

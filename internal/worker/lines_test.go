@@ -51,7 +51,7 @@ func newBacklogs(t *testing.T, each int) backlogs {
 	run(columns+`VALUES ($1, $2, $3, 1, now(), 'manual', 'function', 1, 1, 1000, now() - interval '1 day', now(), 2, NULL, false, 'running', 1, $4, $5, now()),
 		(gen_random_uuid(), $2, $3, 1, now(), 'manual', 'function', 1, 1, 1000, now(), now(), 0, NULL, true, 'pending', 0, NULL, NULL, NULL)`,
 		c.running, c.tenant, c.gated, c.worker, c.token)
-	run(`UPDATE running_counts SET running = 1, running_by_type = jsonb_build_object('function', 1), crowded_at = now() WHERE tenant_id = $1`, c.tenant)
+	run(`UPDATE running_shards SET runs = 1, runs_by_type = jsonb_build_object('function', 1), backlogged_at = now() WHERE shard = 0 AND tenant_id = $1`, c.tenant)
 	run("SET jit = off")
 	run("VACUUM ANALYZE active_executions")
 	rows, err := conn.Query(t.Context(), "SELECT id FROM active_executions WHERE job_id = $1 AND status = 'pending' AND concurrency_limit > 0 LIMIT 20", c.gated)
@@ -111,7 +111,8 @@ func TestBacklogsCostNothing(t *testing.T) {
 			return err
 		}},
 		{"places are counted", 400, func(ctx context.Context, q *db.Queries) error {
-			_, err := q.CountActiveOfJob(ctx, c.gated)
+			var err error
+			q.CountActiveOfJob(ctx, []uuid.UUID{c.gated}).QueryRow(func(_ int, _ db.CountActiveOfJobRow, e error) { err = e })
 			return err
 		}},
 		{"obstacles of a page", 300, func(ctx context.Context, q *db.Queries) error {
@@ -119,7 +120,7 @@ func TestBacklogsCostNothing(t *testing.T) {
 			return err
 		}},
 		{"a page of the job", 200, func(ctx context.Context, q *db.Queries) error {
-			_, err := q.ListExecutionsByJob(ctx, db.ListExecutionsByJobParams{TenantID: c.tenant, JobID: c.gated, ToAt: far, PlaceAt: far, PlaceID: uuid.Max, PageSize: 21})
+			_, err := q.ListExecutions(ctx, db.ListExecutionsParams{TenantID: c.tenant, JobID: &c.gated, ToAt: far, PlaceAt: far, PlaceID: uuid.Max, PageSize: 21})
 			return err
 		}},
 	} {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -32,6 +33,9 @@ const (
 	// concurrency slot or key that is free. The worker that frees one announces the
 	// next; this finds those that no worker announced.
 	unblockedEvery = 500 * time.Millisecond
+	// idlePoll is the distance between polls while nothing at all waits without a hint
+	// and those who change that call: calls may be lost.
+	idlePoll = 2 * time.Second
 	// refusedFor is how long a worker leaves a tenant alone after a poll that
 	// claimed none of its candidates: others were quicker, or a limit of the
 	// tenant is met.
@@ -63,6 +67,7 @@ type pollResult struct {
 	won   int
 	full  bool          // no slot was free
 	waits bool          // something may start, here or in another worker
+	more  bool          // so much was claimed that more may wait
 	asked time.Duration // in the database
 }
 
@@ -73,15 +78,33 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 		return pollResult{full: inc != nil}, nil
 	}
 	turns := w.offer(inc, w.takeNext(min(open, claimBatch)))
-	open = max(0, open-turns.made)
-	busy := inc.busy()
+	f := free{open: max(0, open-turns.made), kept: kept, busy: inc.busy()}
+	most := min(f.open+kept, claimBatch)
 	mark := clock.Start()
-	found, err := w.findCandidates(ctx, min(open+kept, claimBatch), busy, &seen)
+	found, err := w.findUnblocked(ctx, most)
 	if err != nil {
 		return pollResult{}, err
 	}
-	seen.asked = mark.Elapsed()
-	chosen := choose(found, busy, open, kept)
+	if w.pooled {
+		seen.won = w.offerAll(inc, choose(found, f.busy, f.open, f.kept))
+		if most -= seen.won; most > 0 {
+			err = w.claimPooled(ctx, inc, most, f, &seen)
+		}
+	} else {
+		var pooled []dispatch.Candidate
+		pooled, err = w.findPooled(ctx, most, f)
+		seen.asked, seen.waits = mark.Elapsed(), len(pooled) > 0
+		found = append(found, w.notRefused(pooled)...)
+		seen.won = w.offerAll(inc, choose(found, f.busy, f.open, f.kept))
+	}
+	seen.won += turns.settled()
+	seen.waits = seen.waits || len(found) > 0
+	w.pooled = seen.won > 0
+	return seen, err
+}
+
+// offerAll requests the claims of choices, and returns how many became claims.
+func (w *Worker) offerAll(inc *incarnation, chosen []choice) (won int) {
 	byTenant := map[uuid.UUID][]choice{}
 	for _, c := range chosen {
 		byTenant[c.Tenant] = append(byTenant[c.Tenant], c)
@@ -90,44 +113,109 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 	for tenant, theirs := range byTenant {
 		offers[tenant] = w.offer(inc, theirs)
 	}
-	seen.won = turns.settled()
 	for tenant, o := range offers {
-		won := o.settled()
-		if o.made > 0 && won == 0 {
+		n := o.settled()
+		if o.made > 0 && n == 0 {
 			w.refused[tenant] = clock.Start()
 		}
-		seen.won += won
+		won += n
 	}
-	return seen, nil
+	return won
 }
 
-// findCandidates lists what waits and may start, most urgent first: now and then what
-// waits for a slot or key that is free, and what is in the pool. It leaves out tenants
-// whose candidates were refused just now.
-func (w *Worker) findCandidates(ctx context.Context, most int, busy map[uuid.UUID]int, seen *pollResult) (found []dispatch.Candidate, err error) {
-	if w.unblockedAt.Elapsed() >= unblockedEvery {
-		w.unblockedAt = clock.Start()
-		if found, w.afterUnblocked, err = w.store.PollUnblocked(ctx, most, w.afterUnblocked); err != nil {
-			return nil, err
+// free is what a poll may choose for.
+type free struct {
+	open, kept int
+	busy       map[uuid.UUID]int // runs of each tenant here
+}
+
+// claimPooled polls the pool and claims in one transaction, so that workers that drain
+// one backlog find different executions. It is for a pool that is not empty: where nothing
+// waits it costs one round trip more than a poll. It adds to seen what it came to.
+func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f free, seen *pollResult) error {
+	token, asked := uuid.New(), clock.Start()
+	inc.claims(token, true)
+	defer inc.claims(token, false)
+	var decided decision
+	var requests []claimRequest
+	var ids []uuid.UUID
+	tenants := map[uuid.UUID]uuid.UUID{}
+	found, after, err := w.store.PollAndClaim(inc.ctx, inc.member.ID, token, most, w.afterTenant, f.busy, func(found []dispatch.Candidate) []uuid.UUID {
+		seen.asked, seen.waits = asked.Elapsed(), len(found) > 0
+		for _, c := range choose(w.notRefused(found), f.busy, f.open, f.kept) {
+			if w.unclaimable.has(c.ID) || !w.slots.takeNow(c.kept) {
+				continue
+			}
+			w.runs.Add(1)
+			decided.Add(1)
+			requests, ids, tenants[c.ID] = append(requests, claimRequest{id: c.ID, inc: inc, decided: &decided}), append(ids, c.ID), c.Tenant
+		}
+		return ids
+	})
+	if len(ids) == 0 {
+		return err
+	}
+	rows, specs, unread := w.withSpecs(inc.ctx, asked, found)
+	if err = errors.Join(err, unread); err != nil { // the claim may stand: it is repeated with its token
+		w.c.Log.WarnContext(ctx, "claim failed, asking again", "error", err, "executions", len(ids))
+		w.compareSoon()
+		clock.Sleep(inc.ctx, claimAgain)
+		rows, specs = w.claimDivided(ctx, inc, token, ids)
+	} else {
+		w.afterTenant = after
+	}
+	w.noteRefused(tenants, rows)
+	w.settle(ctx, inc, requests, rows, specs)
+	won := int(decided.won.Load())
+	seen.won, seen.more = seen.won+won, won > most/2
+	return nil
+}
+
+// noteRefused notes the tenants whose executions were chosen and none claimed.
+func (w *Worker) noteRefused(chosen map[uuid.UUID]uuid.UUID, rows []claimed) {
+	won := map[uuid.UUID]bool{}
+	for _, r := range rows {
+		won[r.Tenant] = true
+	}
+	for _, tenant := range chosen {
+		if !won[tenant] {
+			w.refused[tenant] = clock.Start()
 		}
 	}
-	pooled, after, err := w.store.Poll(ctx, most, w.afterTenant, busy)
-	if err != nil {
-		return nil, err
+}
+
+// findUnblocked lists, now and then, what waits for a slot or key that is free.
+func (w *Worker) findUnblocked(ctx context.Context, most int) (found []dispatch.Candidate, err error) {
+	if w.unblockedAt.Elapsed() < unblockedEvery {
+		return nil, nil
 	}
-	w.afterTenant = after
-	seen.waits = len(found)+len(pooled) > 0
+	w.unblockedAt = clock.Start()
+	found, w.afterUnblocked, err = w.store.PollUnblocked(ctx, most, w.afterUnblocked)
+	return found, err
+}
+
+// findPooled lists what is in the pool and may start.
+func (w *Worker) findPooled(ctx context.Context, most int, f free) ([]dispatch.Candidate, error) {
+	found, after, err := w.store.Poll(ctx, most, w.afterTenant, f.busy)
+	if err == nil {
+		w.afterTenant = after
+	}
+	return found, err
+}
+
+// notRefused leaves out tenants whose candidates were refused just now.
+func (w *Worker) notRefused(found []dispatch.Candidate) (rest []dispatch.Candidate) {
 	for tenant, at := range w.refused {
 		if at.Elapsed() >= refusedFor {
 			delete(w.refused, tenant)
 		}
 	}
-	for _, c := range pooled {
+	for _, c := range found {
 		if _, refused := w.refused[c.Tenant]; !refused {
-			found = append(found, c)
+			rest = append(rest, c)
 		}
 	}
-	return found, nil
+	return rest
 }
 
 // offered are the claim requests of one poll.
@@ -167,6 +255,9 @@ func (w *Worker) tryHere(ids []uuid.UUID) {
 	w.wake()
 }
 
+// Wake calls for a poll: somebody pooled executions without a hint.
+func (w *Worker) Wake() { w.wake() }
+
 // wake calls for a poll.
 func (w *Worker) wake() {
 	select {
@@ -200,6 +291,7 @@ func (w *Worker) PollLoop(ctx context.Context) error {
 		select {
 		case <-timer.C:
 		case <-w.woken:
+			s.idle = false
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -213,6 +305,25 @@ type poller struct {
 	wait   time.Duration // after the last poll
 	away   clock.Mark    // when hints were last known not to come
 	last   clock.Mark    // when it last put hinted executions into the pool
+	idle   bool          // nothing waits without a hint
+	asked  clock.Mark    // when that was asked
+}
+
+// askWhetherIdle notes whether a poll would find nothing, because nothing waits without a
+// hint. It asks the database every two seconds; what changes meanwhile is called.
+func (s *poller) askWhetherIdle(ctx context.Context) error {
+	w := s.worker
+	if w.hintless.Load() || !w.c.Called() {
+		s.idle = false
+		return nil
+	}
+	if s.asked.Elapsed() < idlePoll {
+		return nil
+	}
+	s.asked, s.idle = clock.Start(), false
+	waits, err := w.store.Unhinted(ctx)
+	s.idle = err == nil && !waits
+	return err
 }
 
 // round polls, and returns how long to rest and when to poll again if nobody calls
@@ -221,9 +332,18 @@ func (s *poller) round(ctx context.Context) (rest, wait time.Duration) {
 	w := s.worker
 	s.noteHints(ctx)
 	err := s.poolHinted(ctx)
+	if err == nil && s.idle {
+		err = s.askWhetherIdle(ctx)
+	}
+	if err == nil && s.idle {
+		return pollMin, pollMax
+	}
 	var seen pollResult
 	if err == nil {
 		seen, err = w.poll(ctx)
+	}
+	if err == nil && seen.won == 0 && !seen.waits && !seen.full && s.wait == pollMax {
+		err = s.askWhetherIdle(ctx)
 	}
 	switch {
 	case err != nil:
@@ -231,8 +351,8 @@ func (s *poller) round(ctx context.Context) (rest, wait time.Duration) {
 			w.c.Log.WarnContext(ctx, "poll failed, asking again", "error", err)
 		}
 		return pollAfterError, pollAfterError
-	case seen.won == claimBatch:
-		s.wait = pollNow
+	case seen.more:
+		return pollNow, pollNow
 	case seen.won > 0 || seen.full:
 		s.wait = pollMin
 	default:

@@ -16,6 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/worker"
 )
 
@@ -253,6 +254,47 @@ func TestSeekLeavesHintedWorkToHints(t *testing.T) {
 	}
 	away.Store(true)
 	b.reaches(hinted.ID, execution.Completed)
+}
+
+// A worker that is called does not poll while nothing waits without a hint, and at once when
+// it is called. A little later it finds work for which nobody called, a retry of its own too.
+func TestCalledWorkerPollsWhenSomethingWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var polls, asked atomic.Int64
+	b.run = func(_ context.Context, run executor.Run) executor.Outcome {
+		if run.Attempt == 1 {
+			return executor.Outcome{Err: &executor.Error{Type: executor.NetworkError, Message: "refused"}}
+		}
+		return executor.Outcome{}
+	}
+	engine, err := postgres.Open(t.Context(), postgres.Config{URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 2, RoundTrip: func(statement string) {
+		switch statement {
+		case "ListPooledExecutions":
+			polls.Add(1)
+		case "HasUnhintedExecutions":
+			asked.Add(1)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(engine.Close)
+	b.away = func() bool { return false }
+	w := b.startWith(func(c *worker.Config) { c.DB, c.Called = engine, func() bool { return true } },
+		func(w *worker.Worker, ctx context.Context) error { return w.PollLoop(ctx) })
+	eventually(t, "it asked whether anything waits", func() bool { return asked.Load() > 0 })
+	before, from := polls.Load(), asked.Load()
+	eventually(t, "it asked twice more", func() bool { return asked.Load() >= from+2 })
+	if n := polls.Load() - before; n > 1 {
+		t.Errorf("%d polls while nothing waits", n)
+	}
+	uncalled := b.pending(func(s *job.Spec) { s.Retry.MaxRetries, s.Retry.DelayMS = 1, 200 })
+	if got := b.reaches(uncalled.ID, execution.Completed); got.Attempt != 2 {
+		t.Errorf("it has %d attempts, want 2", got.Attempt)
+	}
+	called := b.pending(nil)
+	eventually(t, "it was called and ran", func() bool { w.Wake(); return b.reached(called.ID) != execution.Pending })
 }
 
 // The worker stops at any moment of a search.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/worker"
@@ -214,5 +215,42 @@ func TestLooksGoRoundAllTenants(t *testing.T) {
 	}
 	if len(got) != tenants {
 		t.Errorf("runs of %d tenants after three looks, want of all %d", len(got), tenants)
+	}
+}
+
+// Workers that poll and claim at one time find different executions: a poll that begins
+// while another has found and not claimed yet skips what that one found.
+func TestPollsOfABacklogDoNotMeet(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	like := b.pending(nil)
+	b.line(like, uuid.New(), 40, time.Minute)
+	b.exec("DELETE FROM active_executions WHERE id = $1", like.ID)
+	store := dispatch.NewStore(b.engine, dispatch.Config{})
+	q := db.New(b.engine.Pool())
+	claim := func(between func()) (claimed []dispatch.Claimed) {
+		id := uuid.New()
+		if err := q.InsertWorker(t.Context(), db.InsertWorkerParams{ID: id, Slots: 1, LeaseSeconds: 60, JobTypes: []string{"function"}}); err != nil {
+			t.Error(err)
+		}
+		claimed, _, err := store.PollAndClaim(t.Context(), id, uuid.New(), 16, uuid.Nil, nil, func(found []dispatch.Candidate) (ids []uuid.UUID) {
+			if len(found) != 16 {
+				t.Errorf("%d found, want 16", len(found))
+			}
+			for _, c := range found {
+				ids = append(ids, c.ID)
+			}
+			between()
+			return ids
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return claimed
+	}
+	var inner []dispatch.Claimed
+	outer := claim(func() { inner = claim(func() {}) })
+	if len(outer) != 16 || len(inner) != 16 {
+		t.Errorf("%d and %d claimed, want 16 and 16", len(outer), len(inner))
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/output"
 	"github.com/scheduler-service/scheduler/internal/secret"
+	"github.com/scheduler-service/scheduler/internal/trace"
 )
 
 // Why a run's context ends before its time.
@@ -38,8 +40,12 @@ type attempt struct {
 	inc    *incarnation
 	ctx    context.Context // the life of the run, and why it ended
 	retry  job.Retry
+	limit  job.Limit
 	mark   clock.Mark
+	said   *output.Run
 	over   atomic.Bool // its outcome is decided: it returned, or was given up
+	held   hold        // its call is held back: it is not made yet
+	span   *trace.Span // nil: its trace is not kept
 }
 
 // start runs an attempt in a goroutine of its own and brings its outcome to
@@ -53,7 +59,11 @@ func (w *Worker) start(inc *incarnation, c claimed, d definition) {
 		w.free()
 		return
 	}
-	a := &attempt{claimed: c, worker: w, inc: inc, ctx: ctx, retry: d.spec.Retry, mark: clock.Start()}
+	limit := job.Limit(d.spec.ExecutionTimeout)
+	c.Timeout = min(c.Timeout, limit.Left(c.ClaimedAt.Sub(c.StartedAt)))
+	ctx, span := w.traced(ctx, c)
+	a := &attempt{claimed: c, worker: w, inc: inc, ctx: ctx, span: span, retry: d.spec.Retry, limit: limit, mark: clock.Start()}
+	a.said = w.output.Begin(output.Attempt{ID: c.ID, Number: c.Attempt, Token: c.Token})
 	go func() {
 		defer stop(nil)
 		outcome := a.execute(d)
@@ -72,7 +82,10 @@ func (a *attempt) execute(d definition) executor.Outcome {
 			Type: executor.ValidationError, Message: "the definition of this job version cannot be read",
 		}}
 	}
-	timeout := remainingTime(a.Timeout, a.asked.Elapsed())
+	timeout := min(remainingTime(a.Timeout, a.asked.Elapsed()), a.limit.Left(a.elapsed()))
+	if timeout <= 0 { // of the job's limit: the claim compared the other with the time that is left
+		return executor.Outcome{Err: &executor.Error{Type: executor.Timeout, Message: "no attempt was made"}}
+	}
 	timed, cancel := context.WithTimeout(a.ctx, timeout)
 	defer cancel()
 	returned := context.AfterFunc(timed, func() { time.AfterFunc(grace, a.giveUp) })
@@ -80,15 +93,30 @@ func (a *attempt) execute(d definition) executor.Outcome {
 	ready, err := a.worker.resolve(timed, secret.Input{
 		Version: secret.Version{Tenant: a.Tenant, Job: a.Job, Number: a.Version},
 		Config:  d.spec.Config, Parameters: a.Parameters, Sealed: d.sealed,
+		Execution: a.ID, Attempt: a.Attempt, ScheduledAt: a.ScheduledAt,
 	})
 	if err != nil {
 		return a.worker.unresolved(timed, a.claimed, err)
 	}
-	out := a.worker.c.Executor.Execute(timed, a.JobType, executor.Run{
+	a.said.Hide(ready.Mask)
+	run := executor.Run{
 		ExecutionID: a.ID, JobID: a.Job, TenantID: a.Tenant, Attempt: a.Attempt, ScheduledAt: a.ScheduledAt,
-		Config: ready.Config, Parameters: ready.Parameters, Timeout: timeout,
+		Config: ready.Config, Parameters: ready.Parameters, Timeout: timeout, Report: a.said, Callback: a.callback(),
+	}
+	return a.guarded(timed, run, func() executor.Outcome {
+		return masked(ready.Mask, a.worker.c.Executor.Execute(timed, a.JobType, run))
 	})
-	return masked(ready.Mask, out)
+}
+
+// elapsed is how long ago the first attempt of the execution started.
+func (a *attempt) elapsed() time.Duration { return a.ClaimedAt.Sub(a.StartedAt) + a.asked.Elapsed() }
+
+// callback makes the address at which the target reports, where there is one.
+func (a *attempt) callback() func() (string, error) {
+	if a.worker.c.Callback == nil {
+		return nil
+	}
+	return func() (string, error) { return a.worker.c.Callback(a.Claimed) }
 }
 
 // giveUp ends a run that goes on although its context ended: a goroutine cannot
@@ -108,33 +136,36 @@ func (a *attempt) giveUp() {
 	}})
 }
 
-// settle brings an outcome to the next batch.
+// settle brings an outcome to the next batch, once the run's output is written, so that
+// a reader who sees the end of an execution sees its output.
 func (a *attempt) settle(outcome executor.Outcome) {
 	w := a.worker
 	retryMS := int64(-1)
 	if outcome.Err != nil {
 		retryMS = retryAfter(a.retry, a.claimed, *outcome.Err)
+		if why, exceeded := a.limit.Exceeded(a.elapsed(), time.Duration(retryMS)*time.Millisecond, string(outcome.Err.Type), outcome.Err.Message); exceeded {
+			outcome.Err, retryMS = &executor.Error{Type: executor.Timeout, Message: why, Stack: outcome.Err.Stack}, -1
+		}
 	}
 	cause := context.Cause(a.ctx)
 	if outcome.Err != nil && (errors.Is(cause, errLeaseLost) || errors.Is(cause, errDraining)) {
 		// It failed because we ended it, and somebody else runs it next.
+		a.endSpan(&outcome, "released")
+		a.said.End(func() {})
 		a.inc.remove(a.claimed)
 		w.free()
 		return
 	}
-	w.outcomes.in <- ended{claimed: a.claimed, inc: a.inc, outcome: outcomeOf(outcome, a.mark.Elapsed(), retryMS)}
+	end := ended{writes: a.endSpan(&outcome, ""), claimed: a.claimed, inc: a.inc, held: a.held, awaits: outcome.Await, heartbeat: outcome.Heartbeat, outcome: outcomeOf(outcome, a.mark.Elapsed(), retryMS)}
+	a.said.End(func() { w.outcomes.in <- end })
 }
 
 // retryAfter is the distance to the next attempt in milliseconds, and -1 when
 // there is none. A target's Retry-After lengthens the job's own distance.
 func retryAfter(rule job.Retry, c claimed, e executor.Error) int64 {
-	again := rule.Retries(string(e.Type))
-	if e.Retry != nil {
-		again = *e.Retry
-	}
-	if !again || c.Attempt >= c.MaxAttempts {
+	delay, again := rule.Next(c.Attempt, c.MaxAttempts, string(e.Type), e.Retry, rand.Float64())
+	if !again {
 		return -1
 	}
-	delay := max(rule.Backoff(c.Attempt, rand.Float64()), e.RetryAfter)
-	return min(delay, 24*time.Hour).Milliseconds()
+	return min(max(delay, e.RetryAfter), 24*time.Hour).Milliseconds()
 }

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -29,7 +30,7 @@ WITH ran AS (
     SELECT t.tenant_id, sum(t.n) AS running, jsonb_object_agg(t.job_type, t.n) AS by_type
     FROM (SELECT tenant_id, job_type, count(*) AS n FROM active_executions WHERE status = 'running' GROUP BY tenant_id, job_type) t GROUP BY t.tenant_id)
 SELECT format('%s runs %s (%s), counted %s (%s)', c.tenant_id, coalesce(r.running, 0), r.by_type, c.running, c.running_by_type)
-FROM running_counts c LEFT JOIN ran r USING (tenant_id)
+FROM running_totals c LEFT JOIN ran r USING (tenant_id)
 WHERE c.running <> coalesce(r.running, 0)
    OR (SELECT coalesce(jsonb_object_agg(k.key, k.value), '{}') FROM jsonb_each(c.running_by_type) k WHERE k.value <> '0') <> coalesce(r.by_type, '{}')
 UNION ALL
@@ -155,6 +156,63 @@ func TestCountsAreTheTruth(t *testing.T) {
 	if started.Load() < 100 || ended.Load() < 50 || reclaimed.Load() < 1 || asked.Load() < 10 {
 		t.Error("too little happened for this to prove anything")
 	}
+}
+
+// Workers of all shards that claim few executions at once stay within their permits, and
+// together they start as many as the limit allows and not one more, also after ends,
+// and after the limit became another one.
+func TestPermitsAreTheLimit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.fill(b.who, 600)
+	ids := b.ids("SELECT id FROM active_executions WHERE concurrency_key IS NULL AND concurrency_limit = 0")
+	engine := open(t, b.database.URL, postgres.Engine)
+	workers := make([]*actor, 8)
+	for i := range workers {
+		workers[i] = &actor{engine: engine, q: db.New(engine.Pool()), id: uuid.New()}
+		workers[i].id[15] = byte(i)
+	}
+	for _, limit := range []int{100, 40, 90} {
+		b.exec("UPDATE tenants SET max_running = $1", limit)
+		var all sync.WaitGroup
+		for _, a := range workers {
+			all.Go(func() {
+				for range 40 {
+					if err := a.claimFew(t.Context(), []uuid.UUID{ids[rand.N(len(ids))], ids[rand.N(len(ids))], ids[rand.N(len(ids))]}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := b.count("SELECT count(*)::int FROM active_executions WHERE status = 'running'"); n != limit {
+			t.Errorf("%d run, the limit is %d", n, limit)
+		}
+		if n := b.count("SELECT count(*)::int FROM running_shards WHERE shard < 8 AND permits_of = $1", limit); n != 8 {
+			t.Errorf("%d shards have permits of %d", n, limit)
+		}
+		for _, a := range workers { // so many that the next limit has room
+			for len(a.running) > 3 {
+				if err := a.end(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// claimFew claims what it can of ids.
+func (a *actor) claimFew(ctx context.Context, ids []uuid.UUID) error {
+	if !a.alive {
+		if err := a.q.InsertWorker(ctx, db.InsertWorkerParams{ID: a.id, Slots: 1, LeaseSeconds: 60, JobTypes: []string{"function"}}); err != nil {
+			return err
+		}
+		a.alive = true
+	}
+	token := uuid.New()
+	rows, err := a.q.ClaimExecutions(ctx, db.ClaimExecutionsParams{WorkerID: &a.id, LeaseToken: &token, Ids: ids, LeftTypes: []string{}})
+	a.running = append(a.running, rows...)
+	return err
 }
 
 // actor is a worker as the database sees one, that does things at random.
@@ -317,5 +375,60 @@ func TestPollPassesOverWhatIsHeldBack(t *testing.T) {
 	})
 	if n := b.counts("SELECT 1, count(*) FROM active_executions")[1]; n != 3001+2999 {
 		t.Errorf("%d wait on, want what is held back", n)
+	}
+}
+
+// Permits that were dealt out before say nothing once a limit was lifted and came back, or
+// once reconciling has counted anew.
+func TestOldPermitsAreWorthNothing(t *testing.T) {
+	t.Parallel()
+	for name, between := range map[string]func(b *bundle, claim func(shard byte, n int) int){
+		"a limit that was lifted": func(b *bundle, claim func(shard byte, n int) int) {
+			b.exec("UPDATE tenants SET max_running = NULL")
+			if n := claim(3, 50); n < 20 {
+				b.t.Errorf("%d started without a limit", n)
+			}
+			b.exec("UPDATE tenants SET max_running = 20")
+		},
+		"counts that were corrected": func(b *bundle, claim func(shard byte, n int) int) {
+			claim(3, 50)
+			err := open(b.t, b.database.URL, postgres.Engine).InTx(b.t.Context(), func(tx *postgres.Tx) error {
+				_, err := tx.LockRunningCount(b.t.Context(), b.who.TenantID)
+				return errors.Join(err, tx.ReconcileRunning(b.t.Context(), b.who.TenantID))
+			})
+			if err != nil {
+				b.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.fill(b.who, 300)
+			b.exec("UPDATE tenants SET max_running = 20")
+			engine := open(t, b.database.URL, postgres.Engine)
+			running := func() int { return b.count("SELECT count(*)::int FROM active_executions WHERE status = 'running'") }
+			claim := func(shard byte, n int) int {
+				a, before := &actor{engine: engine, q: db.New(engine.Pool()), id: uuid.New()}, running()
+				a.id[15] = shard
+				ids := b.ids(`SELECT id FROM active_executions WHERE status = 'pending' AND concurrency_key IS NULL AND concurrency_limit = 0 LIMIT 50`)
+				for _, id := range ids[:n] { // one by one, within the permits
+					if err := a.claimFew(t.Context(), []uuid.UUID{id}); err != nil {
+						t.Error(err)
+					}
+				}
+				return running() - before
+			}
+			claim(3, 2) // deals the permits out
+			claim(5, 1)
+			between(b, claim)
+			full := running()
+			for _, shard := range []byte{0, 1, 2, 3, 5} {
+				claim(shard, 4)
+			}
+			if n := running(); n > max(20, full) {
+				t.Errorf("%d run, %d before; the limit is 20", n, full)
+			}
+		})
 	}
 }

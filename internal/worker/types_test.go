@@ -27,7 +27,7 @@ func ofType(name string, edit func(*job.Spec)) func(*job.Spec) {
 
 // registry is a copy of the product's registry, with the types that the test added.
 func (b *bundle) registry() *executor.Registry {
-	known := map[string]executor.Executor{"function": scripted(b.run), "http": scripted(b.run)}
+	known := map[string]executor.Executor{"function": scripted(b.run), "http": calling{scripted(b.run)}}
 	for _, one := range b.added {
 		known[one] = scripted(b.run)
 	}
@@ -137,7 +137,7 @@ func TestTypeThatNobodyRuns(t *testing.T) {
 	release := sync.OnceFunc(end)
 	defer release()
 	b.types = []string{"http"}
-	calls := b.start(func(c *worker.Config) { c.TenantMaxRunning = 1 })
+	calls := b.start(func(c *worker.Config) { c.TenantMaxRunning = func() int { return 1 } })
 	older := b.pending(nil)
 	first, second := b.pending(ofType("http", nil)), b.pending(ofType("http", nil))
 	b.handle(calls, first.ID)

@@ -18,14 +18,17 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/breaker"
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/fleet"
+	"github.com/scheduler-service/scheduler/internal/output"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
+	"github.com/scheduler-service/scheduler/internal/trace"
 )
 
 // The sizes of the micro-batches, measured with 1,000 jobs due at each whole
@@ -73,18 +76,33 @@ type Config struct {
 	Executor *executor.Registry
 	Secrets  *secret.Resolver // nil where no job refers to any
 	Hints    hints
+	// Callback makes the address at which the target of an attempt may report its end; nil:
+	// no attempt awaits a callback.
+	Callback func(dispatch.Claimed) (string, error)
+	// Breakers hold calls back from hosts that fail; nil: no call is held back.
+	Breakers *breaker.Board
 	// Away says that no hints come now; PollLoop asks it. Nil: there never are any.
-	Away    func() bool
-	Metrics *telemetry.Metrics
-	Log     *slog.Logger
+	Away func() bool
+	// Called says whether those who pool executions without a hint reach Wake; nil: they
+	// do not.
+	Called func() bool
+	// CallWorkers tells the other workers that something is in the pool without a hint; nil:
+	// it is found by their polls alone.
+	CallWorkers func(ctx context.Context)
+	// Traces begins the spans of attempts; nil: there are none.
+	Traces *trace.Tracer
+	// Finished is told of executions that have finished; nil: nobody is.
+	Finished func(tenant, execution uuid.UUID)
+	Metrics  *telemetry.Metrics
+	Log      *slog.Logger
 
 	Host  string
 	PID   int
 	Slots int // executions at once
 	// TenantMaxRunning is how many executions a tenant may run at once on all
-	// workers where it has no limit of its own; 0: any number. The same in every
-	// process.
-	TenantMaxRunning int
+	// workers where it has no limit of its own; 0, or nil: any number. The same in
+	// every process.
+	TenantMaxRunning func() int
 	Heartbeat        time.Duration // distance between heartbeats
 	Compare          time.Duration // distance between two comparisons with the database; 0: 15 heartbeats
 	Fence            time.Duration // stops itself so long after it sent the last good one
@@ -102,6 +120,7 @@ type Worker struct {
 	specs       *specs
 	claims      *batch[claimRequest]
 	outcomes    *batch[ended]
+	output      *output.Writer
 	suspects    *recent // jobs of which an outcome was refused lately
 	unclaimable *recent // executions whose claim was
 	// refusedOutcomes could not be written with others; announcements wait to be sent.
@@ -119,6 +138,7 @@ type Worker struct {
 	afterUnblocked dispatch.Position
 	unblockedAt    clock.Mark
 	refused        map[uuid.UUID]clock.Mark
+	pooled         bool // the last one found something in the pool
 
 	current atomic.Pointer[incarnation] // nil while there is none
 	runs    sync.WaitGroup              // runs whose slot is held
@@ -131,6 +151,12 @@ func New(c Config) *Worker {
 	if c.Compare == 0 {
 		c.Compare = 15 * c.Heartbeat
 	}
+	if c.Called == nil {
+		c.Called = func() bool { return false }
+	}
+	if c.CallWorkers == nil {
+		c.CallWorkers = func(context.Context) {}
+	}
 	statements := dispatch.Config{TenantMaxRunning: c.TenantMaxRunning, LeftTypes: c.Executor.LeftTypes()}
 	w := &Worker{
 		c: c, store: dispatch.NewStore(c.DB, statements), beats: dispatch.NewStore(c.Beat, statements),
@@ -139,6 +165,7 @@ func New(c Config) *Worker {
 		refusedOutcomes: make(chan ended, completeBatch), announcements: make(chan announcement, announcementsWaiting),
 		specs:       &specs{load: versions{c.DB}.load, kept: map[versionKey]definition{}},
 		claims:      newBatch[claimRequest](claimBatch, claimLinger, func(_ int, age time.Duration) bool { return age >= claimLinger }),
+		output:      output.NewWriter(c.DB, c.Metrics, c.Log),
 		takingSlots: make(chan struct{}, 1),
 		next:        make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1), refused: map[uuid.UUID]clock.Mark{},
 	}
@@ -161,6 +188,7 @@ func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) erro
 	defer stopWriting()
 	var background sync.WaitGroup
 	background.Go(func() { w.claims.run(writing, func(requests []claimRequest) { w.claim(life, requests) }) })
+	background.Go(func() { w.output.Run(writing) })
 	w.writeOutcomes(life, writing, &background)
 	incarnate, stopIncarnating := context.WithCancel(life)
 	defer stopIncarnating()
@@ -238,6 +266,7 @@ func (w *Worker) Handle(ctx context.Context, lane queue.Lane, ids []uuid.UUID) e
 		if err := w.store.Pool(ctx, rest); err != nil {
 			return err // the sweeper puts them there
 		}
+		w.c.CallWorkers(ctx)
 	}
 	decided.Wait()
 	return nil

@@ -156,7 +156,7 @@ func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worke
 		DB: b.engine, Beat: beat, Hints: b.hints, Away: b.away, Executor: executors, Secrets: secret.NewResolver(b.engine, b.keys),
 		Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.NewTextHandler(b.log, nil)),
 		Host: "test", PID: 1, Slots: 10, Heartbeat: 250 * time.Millisecond, Compare: 250 * time.Millisecond, Fence: 30 * time.Second, Lease: limit, Drain: limit,
-		TenantMaxRunning: 1000,
+		TenantMaxRunning: func() int { return 1000 },
 	}
 	if edit != nil {
 		edit(&c)
@@ -331,7 +331,7 @@ func TestDeletedJobCancelsItsRun(t *testing.T) {
 	e := b.pending(nil)
 	b.handle(w, e.ID)
 	within(t, "the start", started)
-	if err := b.jobs.Delete(t.Context(), b.who, e.JobID, ""); err != nil {
+	if err := b.jobs.Delete(t.Context(), b.who, e.JobID, "", 0); err != nil {
 		t.Fatal(err)
 	}
 	b.reaches(e.ID, execution.Cancelled)
@@ -424,8 +424,9 @@ func TestRowsThatNobodyRunsAreGivenBack(t *testing.T) {
 	if diff := cmp.Diff([]uuid.UUID{e.ID}, hint.ids); diff != "" {
 		t.Errorf("hint (-want +got):\n%s", diff)
 	}
-	if got := b.reaches(e.ID, execution.Pending); got.MaxAttempts != e.MaxAttempts+1 {
-		t.Errorf("given back with %d attempts allowed, want %d", got.MaxAttempts, e.MaxAttempts+1)
+	// A worker's poll may have run it by now.
+	if n := b.count("SELECT max_attempts FROM executions WHERE id = $1", e.ID); n != e.MaxAttempts+1 {
+		t.Errorf("given back with %d attempts allowed, want %d", n, e.MaxAttempts+1)
 	}
 }
 

@@ -2,10 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { work, type WorkerOptions } from '../example/worker.js';
 import { createScheduler, items, must, SchedulerError, type Scheduler, type Schemas } from '../src/index.js';
 
 const root = new URL('../../../../', import.meta.url).pathname;
@@ -31,10 +32,11 @@ before(async () => {
   service.stderr?.on('data', hear);
   for await (const chunk of service.stdout ?? []) {
     hear(chunk as Buffer);
-    url = /export API=(http:\S+)\/api\/v1\/scheduler/.exec(said)?.[1] ?? '';
-    token = /export TOKEN=(\S+)/.exec(said)?.[1];
-    if (url && token) break;
+    if (said.includes('Ctrl-C stops it')) break; // it is ready, and its tokens are in their file
   }
+  const kept = readFileSync(join(dir, 'data', 'tokens'), 'utf8');
+  url = /export API=(http:\S+)\/api\/v1\/scheduler/.exec(kept)?.[1] ?? '';
+  token = /export ADMIN_TOKEN=(\S+)/.exec(kept)?.[1];
   assert.ok(url && token, `the service did not start:\n${said}`);
   api = createScheduler({ baseUrl: url, token });
 });
@@ -100,8 +102,56 @@ test('the contract is checked at compile time', () => {
   const misspelt: Schemas['JobSpec'] = { ...sleeper('x'), cronExpresion: '* * * * * *' };
   // @ts-expect-error a URL is no part of a function's config
   const mixed: Schemas['JobSpec'] = { name: 'x', jobType: 'function', config: { url: 'https://example.com/' } };
-  const target = (job: Schemas['Job']): string => (job.jobType === 'http' ? job.config.url : job.config.functionName);
+  const target = (job: Schemas['Job']): string => (job.jobType === 'http' ? job.config.url : job.jobType === 'function' ? job.config.functionName : job.jobType);
   // @ts-expect-error there is no such path
   const nowhere = (): unknown => api.GET(`${base}/jobz`);
   assert.ok([misspelt, mixed, target, nowhere].every(Boolean));
+});
+
+test('a worker of one\'s own runs executions', async () => {
+  const key = await must(api.POST(`${base}/api-keys`, { body: { name: 'worker', scopes: ['workers:run'] } }));
+  const stop = new AbortController();
+  const parameters = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] };
+  const functions: WorkerOptions['functions'] = {
+    double: {
+      parameters,
+      run: async ({ parameters, idempotencyKey }, _signal, progress) => {
+        await progress(50);
+        return { doubled: Number(parameters?.['n']) * 2, idempotencyKey };
+      },
+    },
+    refuse: { run: () => Promise.reject(new Error('not today')) },
+    wait: { run: (_execution, signal) => new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(new Error('aborted')))) },
+  };
+  const ended = work({ baseUrl: url, token: key.key, name: 'from TypeScript', functions }, stop.signal);
+  const until = async <T>(what: string, found: () => Promise<T | undefined>): Promise<T> => {
+    for (let tries = 0; tries < 4000; tries++) {
+      const value = await found();
+      if (value !== undefined) return value;
+      await new Promise((resolve) => setTimeout(resolve, 25));
+    }
+    throw new Error(`never: ${what}`);
+  };
+  await until('it registers', async () => (await must(api.GET(`${base}/remote-workers`))).items[0]);
+  const trigger = async (functionName: string, parameters?: Record<string, unknown>): Promise<string> => {
+    const config = parameters ? { functionName, parameters } : { functionName };
+    const job = await must(api.POST(`${base}/jobs`, { body: { name: functionName, trigger: 'manual', jobType: 'remote', config } }));
+    return (await must(api.POST(`${base}/jobs/{id}/trigger`, { params: { path: { id: job.id } } }))).id;
+  };
+  const becomes = (id: string, status: string): Promise<Schemas['Execution']> =>
+    until(status, async () => {
+      const seen = await must(api.GET(`${base}/executions/{id}`, { params: { path: { id } } }));
+      return seen.status === status ? seen : undefined;
+    });
+  const doubled = await becomes(await trigger('double', { n: 21 }), 'completed');
+  assert.deepEqual(doubled.result, { doubled: 42, idempotencyKey: doubled.id });
+  assert.equal((await becomes(await trigger('refuse'), 'failed')).errorMessage, 'not today');
+  await assert.rejects(trigger('double', { n: 'many' }), (error: unknown) => error instanceof SchedulerError && error.details[0]?.field === 'config.parameters.n');
+  const cancelled = await trigger('wait');
+  await becomes(cancelled, 'running');
+  await must(api.POST(`${base}/executions/{id}/cancel`, { params: { path: { id: cancelled } } }));
+  await becomes(cancelled, 'cancelled');
+  stop.abort();
+  await ended;
+  assert.deepEqual((await must(api.GET(`${base}/remote-workers`))).items, []);
 });

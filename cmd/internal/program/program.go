@@ -57,7 +57,9 @@ func (p Program[T]) Main(args []string, out, problems io.Writer, lookup func(str
 		fmt.Fprintf(problems, "%s --help lists every variable.\n", p.Name)
 		return misuse
 	}
-	log := telemetry.NewLogger(problems, c.Level(), forPeople(c.Format(), problems))
+	level := new(slog.LevelVar) // LOG_LEVEL may change while the program runs
+	level.Set(c.Level())
+	log := telemetry.NewLogger(problems, level, forPeople(c.Format(), problems))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	said := make(chan struct{})

@@ -2,7 +2,6 @@ package function
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -32,21 +31,46 @@ func (e *Executor) parse(config json.RawMessage) (settings, []fault.Field) {
 	hasFunction := object.Require("functionName", &s.FunctionName, "a text")
 	object.Read("parameters", &s.Parameters, "an object")
 	object.Seconds("timeout")
-	module, known := e.modules[s.ModulePath]
-	if hasModule && !known {
-		object.Fault("modulePath", "unknown", "is not a module of this worker; the modules are: "+names(e.modules))
+	functions := e.functions(s.ModulePath)
+	if hasModule && len(functions) == 0 {
+		object.Fault("modulePath", "unknown", "is not a module of a worker; the modules are: "+strings.Join(e.moduleNames(), ", "))
 	}
-	if hasFunction && known {
-		if s.definition, known = module[s.FunctionName]; !known {
-			object.Fault("functionName", "unknown", "is not a function of this module; its functions are: "+names(module))
+	if hasFunction && len(functions) > 0 {
+		var known bool
+		if s.definition, known = e.definition(s.ModulePath, s.FunctionName); !known {
+			object.Fault("functionName", "unknown", "is not a function of this module; its functions are: "+strings.Join(functions, ", "))
 		}
 		object.Add(s.definition.check("config.parameters", s.Parameters)...)
 	}
 	return s, object.Faults()
 }
 
-func names[V any](known map[string]V) string {
-	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+// functions are the names of a module's functions: of those that are compiled in, or
+// else of those that a worker published.
+func (e *Executor) functions(module string) []string {
+	if compiled, ok := e.modules[module]; ok || e.published == nil {
+		return slices.Sorted(maps.Keys(compiled))
+	}
+	return e.published.Functions(module)
+}
+
+func (e *Executor) moduleNames() []string {
+	all := slices.Collect(maps.Keys(e.modules))
+	if e.published != nil {
+		all = append(all, e.published.Modules()...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// definition finds a function. One that a worker published can be checked, not run.
+func (e *Executor) definition(module, name string) (Definition, bool) {
+	if compiled, ok := e.modules[module]; ok || e.published == nil {
+		d, ok := compiled[name]
+		return d, ok
+	}
+	schema, known := e.published.Parameters(module, name)
+	return Definition{Parameters: schema}, known
 }
 
 // check lists what is wrong with parameters: they are an object, of bounded
@@ -58,39 +82,16 @@ func (d Definition) check(path string, parameters json.RawMessage) []fault.Field
 	if len(parameters) > 0 && parameters[0] != '{' {
 		return notObject(path)
 	}
-	if d.Check == nil {
-		return nil
+	var faults []fault.Field
+	if d.Parameters != nil {
+		faults = d.Parameters.Check(path, parameters)
 	}
-	return d.Check(path, parameters)
+	if d.Check != nil {
+		faults = append(faults, d.Check(path, parameters)...)
+	}
+	return faults
 }
 
 func notObject(path string) []fault.Field {
 	return []fault.Field{{Path: path, Rule: "type", Message: "must be an object"}}
-}
-
-// merge sets the members of over into those of under. Most runs have none.
-func merge(under, over json.RawMessage) (json.RawMessage, error) {
-	if isAbsent(over) {
-		if isAbsent(under) {
-			return nil, nil
-		}
-		return under, nil
-	}
-	members := map[string]json.RawMessage{}
-	for _, part := range []json.RawMessage{under, over} {
-		if isAbsent(part) {
-			continue
-		}
-		if err := json.Unmarshal(part, &members); err != nil {
-			return nil, err
-		}
-	}
-	if members == nil {
-		return nil, errors.New("parameters are null")
-	}
-	return json.Marshal(members)
-}
-
-func isAbsent(parameters json.RawMessage) bool {
-	return len(parameters) == 0 || string(parameters) == "null"
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/executor/parameters"
 	"github.com/scheduler-service/scheduler/internal/fault"
 )
 
@@ -33,6 +34,8 @@ type Call struct {
 	// Parameters is the job's JSON object, with those of a manual trigger set
 	// over it by name; nil where there are none.
 	Parameters json.RawMessage
+	// Report takes what the function says while it runs.
+	Report executor.Reporter
 }
 
 // Function does the work. It returns soon after ctx ends and leaves nothing
@@ -47,13 +50,27 @@ type Definition struct {
 	// Check lists what is wrong with the parameters, at paths below path; nil
 	// takes any object. It is asked when a job is created and before each run.
 	Check func(path string, parameters json.RawMessage) []fault.Field
+	// Description and Parameters are what workers publish of a function. Parameters
+	// are checked, too.
+	Description string
+	Parameters  *parameters.Schema
 }
 
 // Module is the functions of one module by name.
 type Module map[string]Definition
 
 // Executor runs and checks jobs of type function.
-type Executor struct{ modules map[string]Module }
+type Executor struct {
+	modules   map[string]Module
+	published published // nil where only what is compiled in counts
+}
+
+// published is what an API knows of the functions of workers, which are other builds.
+type published interface {
+	Modules() []string
+	Functions(module string) []string
+	Parameters(module, name string) (schema *parameters.Schema, known bool)
+}
 
 var _ executor.Checker = (*Executor)(nil)
 
@@ -66,6 +83,13 @@ func New(modules map[string]Module) *Executor {
 	return &Executor{modules: all}
 }
 
+// NewChecker is New for a process that checks jobs of workers of other builds, too.
+func NewChecker(modules map[string]Module, p published) *Executor {
+	e := New(modules)
+	e.published = p
+	return e
+}
+
 // Validate lists every fault of a job's configuration.
 func (e *Executor) Validate(config json.RawMessage) []fault.Field {
 	_, faults := e.parse(config)
@@ -74,15 +98,15 @@ func (e *Executor) Validate(config json.RawMessage) []fault.Field {
 
 // ValidateParameters lists every fault of a manual trigger's overrides: they
 // are set over the job's parameters by name, and checked together with them.
-func (e *Executor) ValidateParameters(config, parameters json.RawMessage) []fault.Field {
+func (e *Executor) ValidateParameters(config, over json.RawMessage) []fault.Field {
 	s, faults := e.parse(config)
-	if len(faults) == 0 && !isAbsent(parameters) {
-		faults = executor.ReadMap("parameters", parameters).Faults()
+	if len(faults) == 0 {
+		faults = parameters.Check("parameters", over)
 	}
 	if len(faults) > 0 {
 		return faults
 	}
-	merged, err := merge(s.Parameters, parameters)
+	merged, err := parameters.Merge(s.Parameters, over)
 	if err != nil {
 		return notObject("parameters")
 	}
@@ -100,23 +124,18 @@ func (e *Executor) Execute(ctx context.Context, run executor.Run) executor.Outco
 	if !ok {
 		return failed(executor.ValidationError, fmt.Sprintf("this worker has no function %q in module %q", s.FunctionName, s.ModulePath))
 	}
-	parameters, err := merge(s.Parameters, run.Parameters)
+	merged, err := parameters.Merge(s.Parameters, run.Parameters)
 	if err != nil {
 		return failed(executor.ValidationError, "parameters: must be an object")
 	}
-	if faults := definition.check("parameters", parameters); len(faults) > 0 {
+	if faults := definition.check("parameters", merged); len(faults) > 0 {
 		return failed(executor.ValidationError, (&fault.Error{Message: "the parameters do not fit", Fields: faults}).Error())
 	}
-	limit := run.Timeout
-	if own := time.Duration(s.Timeout * float64(time.Second)); own > 0 && (limit <= 0 || own < limit) {
-		limit = own
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, own)
-		defer cancel()
-	}
+	ctx, limit, stop := run.Within(ctx, time.Duration(s.Timeout*float64(time.Second)))
+	defer stop()
 	value, err := definition.Run(ctx, Call{
 		ExecutionID: run.ExecutionID, JobID: run.JobID, TenantID: run.TenantID,
-		Attempt: run.Attempt, ScheduledAt: run.ScheduledAt, Parameters: parameters,
+		Attempt: run.Attempt, ScheduledAt: run.ScheduledAt, Report: run.Report, Parameters: merged,
 	})
 	if err != nil {
 		return executor.Outcome{Err: failure(ctx, err, limit)}

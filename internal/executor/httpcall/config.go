@@ -6,12 +6,14 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/expr-lang/expr/vm"
 
 	"github.com/scheduler-service/scheduler/internal/egress"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/fault/suggest"
 )
 
 const (
@@ -31,21 +33,32 @@ type call struct {
 	timeout     time.Duration
 	expected    codes
 	retryOn     codes // nil leaves retrying to the error's type
+	condition   string
+	program     *vm.Program // of the condition; nil is none
+	signingKeys []string
+	callback    bool          // the target reports the end after a 202
+	heartbeat   time.Duration // how long it may be silent meanwhile; zero: any time
+	audience    string        // of the token that says who calls; empty: there is none
 }
 
 // parse reads a configuration and lists everything that is wrong with it.
 func (e *Executor) parse(config json.RawMessage) (*call, []fault.Field) {
 	object := executor.ReadObject("config", config,
-		"url", "method", "headers", "body", "timeout", "expectedStatusCode", "retryOnStatusCodes")
+		"url", "method", "headers", "body", "timeout", "expectedStatusCode", "retryOnStatusCodes", "successWhen", "signingKeys",
+		"completion", "heartbeatTimeout", "auth")
 	c := &call{method: http.MethodGet, headers: http.Header{}, expected: codes{{200, 299}}}
 	c.target = e.readURL(object)
 	if object.Read("method", &c.method, "a text") && !slices.Contains(methods, c.method) {
-		object.Fault("method", "enum", "must be one of "+strings.Join(methods, ", "))
+		object.Fault("method", "enum", suggest.OneOf(c.method, methods))
 	}
 	readHeaders(object, c.headers)
 	c.readBody(object)
 	c.timeout = object.Seconds("timeout")
 	c.readStatuses(object)
+	c.readCondition(object, e.conditions)
+	c.readSigningKeys(object)
+	c.readCompletion(object)
+	c.readAuth(object)
 	return c, object.Faults()
 }
 

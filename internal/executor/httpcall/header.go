@@ -21,7 +21,7 @@ const (
 var reserved = []string{
 	"connection", "content-length", "expect", "forwarded", "host", "http2-settings", "keep-alive", "te", "trailer",
 	"transfer-encoding", "upgrade", "via", "x-real-ip",
-	"idempotency-key", "x-attempt", "x-execution-id", "x-scheduled-at", "x-service-token", "x-tenant-id",
+	"idempotency-key", "x-attempt", "x-callback-url", "x-execution-id", "x-scheduled-at", "x-service-token", "x-tenant-id",
 }
 
 var reservedPrefixes = []string{"proxy-", "x-forwarded-", "x-job-"}
@@ -61,6 +61,9 @@ func readHeaders(object *executor.Object, into http.Header) {
 		object.Fault("headers", "length", fmt.Sprintf("must have at most %d bytes together", maxHeaderBytes))
 	}
 }
+
+// Sendable reports whether a call may carry a header that a tenant chose.
+func Sendable(name, value string) bool { return isToken(name) && !isReserved(name) && isValue(value) }
 
 // isReserved compares names as CGI and its heirs do, to which X_Service_Token
 // and X-Service-Token are one.

@@ -1,7 +1,7 @@
 // Package httpcall runs jobs of type http: one call, judged by its status.
 //
 // It owns what such a job may say (url, method, headers, body, timeout,
-// expectedStatusCode, retryOnStatusCodes), the headers that every target is
+// expectedStatusCode, retryOnStatusCodes, successWhen, signingKeys, auth), the headers that every target is
 // told who calls by, and what is kept of an answer. It refuses headers that
 // belong to the connection, to proxies or to us, and follows the rules of
 // package egress for where a call may go. A target may see one attempt more
@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -25,13 +26,20 @@ import (
 	"github.com/scheduler-service/scheduler/internal/egress"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/identity/oidc"
+	"github.com/scheduler-service/scheduler/internal/trace"
 	"github.com/scheduler-service/scheduler/internal/version"
 )
 
 // Executor runs and checks jobs of type http.
 type Executor struct {
-	client *egress.Client
-	now    clock.Clock
+	client     *egress.Client
+	now        clock.Clock
+	conditions *conditions
+	// callbacks says that targets reach the API.
+	callbacks bool
+	// issuer makes the tokens that say who calls; nil makes none.
+	issuer *oidc.Issuer
 }
 
 var _ executor.Checker = (*Executor)(nil)
@@ -39,15 +47,21 @@ var _ executor.Checker = (*Executor)(nil)
 // New makes an executor that calls through client. The clock serves a
 // Retry-After that is a date.
 func New(client *egress.Client, now clock.Clock) *Executor {
-	return &Executor{client: client, now: now}
+	return &Executor{client: client, now: now, conditions: &conditions{}}
 }
 
 // Validate lists every fault of a job's configuration. A host that is written
 // as an address, or is localhost, is refused here where it may not be called;
 // any other name is decided on when it is connected to.
 func (e *Executor) Validate(config json.RawMessage) []fault.Field {
-	_, faults := e.parse(config)
-	return faults
+	c, faults := e.parse(config)
+	if c.callback && !e.callbacks {
+		faults = append(faults, fault.Field{Path: "config.completion", Rule: "unavailable", Message: noCallbacks})
+	}
+	if c.audience != "" && e.issuer == nil {
+		faults = append(faults, fault.Field{Path: "config.auth", Rule: "unavailable", Message: noIssuer})
+	}
+	return append(faults, c.plainKeys()...)
 }
 
 // ValidateParameters lists every fault of a manual trigger's overrides: body
@@ -61,9 +75,25 @@ func (e *Executor) ValidateParameters(config, parameters json.RawMessage) []faul
 	return c.override(parameters)
 }
 
+// Host is the host of a job's URL, without its port.
+func (e *Executor) Host(config json.RawMessage) string {
+	var c struct {
+		URL string `json:"url"`
+	}
+	if json.Unmarshal(config, &c) != nil {
+		return ""
+	}
+	target, err := url.Parse(c.URL)
+	if err != nil {
+		return ""
+	}
+	return target.Hostname()
+}
+
 // Execute makes the call. Any 2xx status is a success unless the job says
-// otherwise. The result is {statusCode, headers, body, bodyEncoding, truncated,
-// bodyBytes, durationMs}, and there is one whenever the target answered.
+// otherwise, by statuses or by a condition on the answer. The result is {statusCode, headers, body, bodyEncoding, truncated,
+// bodyBytes, durationMs}, and there is one whenever the target answered. Where the job
+// completes by callback, a 202 says that the target reports the end later.
 func (e *Executor) Execute(ctx context.Context, run executor.Run) executor.Outcome {
 	c, faults := e.parse(run.Config)
 	if len(faults) == 0 {
@@ -72,24 +102,42 @@ func (e *Executor) Execute(ctx context.Context, run executor.Run) executor.Outco
 	if len(faults) > 0 {
 		return executor.Outcome{Err: invalid(faults)}
 	}
-	limit := run.Timeout
-	if c.timeout > 0 && (limit <= 0 || c.timeout < limit) {
-		limit = c.timeout
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
+	ctx, limit, stop := run.Within(ctx, c.timeout)
+	defer stop()
+	req := c.request(ctx, run)
+	if err := c.addCallback(req, run); err != nil {
+		return executor.Outcome{Err: err}
 	}
+	if err := c.sign(req, run, e.now()); err != nil {
+		return executor.Outcome{Err: err}
+	}
+	token, failure := e.authorize(req, c, run, e.now())
+	if failure != nil {
+		return executor.Outcome{Err: failure}
+	}
+	span := trace.Outgoing(req)
+	defer span.End()
 	started := clock.Start()
-	resp, err := e.client.Do(c.request(ctx, run), c.final)
+	resp, err := e.client.For(run.TenantID).Do(req, c.final)
 	if err != nil {
-		return executor.Outcome{Err: callError(ctx, err, limit)}
+		failure := callError(ctx, err, limit)
+		span.Fail(string(failure.Type))
+		return executor.Outcome{Err: failure}
 	}
 	defer resp.Body.Close() // nothing to do about it
+	span.Answered(resp.StatusCode)
+	if c.awaits(resp.StatusCode) {
+		return executor.Outcome{Await: true, Heartbeat: c.heartbeat}
+	}
 	read, err := readAnswer(resp)
+	read.forget(token)
 	read.DurationMs = started.Elapsed().Milliseconds()
 	out := executor.Outcome{Result: read.encode(), Err: c.judge(resp, e.now())}
-	if err != nil {
+	switch {
+	case err != nil:
 		out.Err = callError(ctx, errBroken, limit)
+	case out.Err == nil:
+		out.Err = c.meets(read)
 	}
 	return out
 }

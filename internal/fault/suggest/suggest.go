@@ -5,6 +5,7 @@
 package suggest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -15,11 +16,24 @@ const maxName = 64
 
 // For is a hint to append to a message, such as "; did you mean maxRetries?", or
 // "" where no known name is close to the given one.
-func For(name string, known []string) string {
-	if best := Nearest(name, known); best != "" {
-		return "; did you mean " + best + "?"
+func For(name string, known []string) string { return DidYouMean(Nearest(name, known)) }
+
+// DidYouMean is the hint at a name, or "" at none.
+func DidYouMean(name string) string {
+	if name == "" {
+		return ""
 	}
-	return ""
+	return "; did you mean " + name + "?"
+}
+
+// OneOf says which values are allowed instead of the given one, and which of them
+// was probably meant.
+func OneOf(given string, allowed []string) string {
+	shown := given
+	if len(shown) > maxName {
+		shown = strings.ToValidUTF8(shown[:maxName], "") + "…"
+	}
+	return fmt.Sprintf("must be one of %s, not %q", strings.Join(allowed, ", "), shown) + For(given, allowed)
 }
 
 // Nearest is the known name that is most like the given one, whatever its case;

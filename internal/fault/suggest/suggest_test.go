@@ -1,10 +1,25 @@
 package suggest_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/scheduler-service/scheduler/internal/fault/suggest"
 )
+
+func TestOneOf(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"DELETE":                 `must be one of GET, POST, not "DELETE"`,
+		"get":                    `must be one of GET, POST, not "get"; did you mean GET?`,
+		"a\"\n":                  `must be one of GET, POST, not "a\"\n"`,
+		strings.Repeat("é", 100): `must be one of GET, POST, not "` + strings.Repeat("é", 32) + `…"`,
+	} {
+		if got := suggest.OneOf(given, []string{"GET", "POST"}); got != want {
+			t.Errorf("%q: %s, want %s", given, got, want)
+		}
+	}
+}
 
 func TestNearest(t *testing.T) {
 	t.Parallel()

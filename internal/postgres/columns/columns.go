@@ -26,11 +26,12 @@ func OrNull[T comparable](v T) *T {
 	return &v
 }
 
-// UTC is a column's time in UTC; null stays null.
+// UTC is a column's time in UTC, in whole microseconds as columns hold it; null stays
+// null.
 func UTC(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
 	}
-	in := t.UTC()
+	in := t.UTC().Truncate(time.Microsecond)
 	return &in
 }

@@ -39,10 +39,23 @@ func (s *Statement) QueryRow(_ context.Context, sql string, args ...any) pgx.Row
 	return takenDown{}
 }
 
-// SendBatch panics: a batch has no plan of its own.
-func (s *Statement) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults {
-	panic("pgtest: a batch has no plan")
+// SendBatch takes down the only statement of a batch.
+func (s *Statement) SendBatch(_ context.Context, b *pgx.Batch) pgx.BatchResults {
+	if len(b.QueuedQueries) != 1 {
+		panic("a batch of several statements has no plan of its own")
+	}
+	s.sql, s.args = b.QueuedQueries[0].SQL, b.QueuedQueries[0].Arguments
+	return unsent{}
 }
+
+// unsent are the results of a batch that was taken down.
+type unsent struct{ pgx.BatchResults }
+
+// QueryRow answers a row that fails.
+func (unsent) QueryRow() pgx.Row { return takenDown{} }
+
+// Close does nothing.
+func (unsent) Close() error { return nil }
 
 type takenDown struct{}
 

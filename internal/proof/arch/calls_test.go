@@ -56,6 +56,7 @@ var headerHomes = map[string]string{
 	"internal/rest/fault.go":               "the one table from fault to HTTP answer",
 	"internal/rest/present.go":             "what a handler answered, sent on, and the 304 of a read",
 	"internal/telemetry/serve.go":          "an orchestrator reads readiness from the status",
+	"internal/rest/console/console.go":     "the page's address with a slash at its end: a redirect, no error",
 	"internal/rest/reference/reference.go": "the page's address with a slash at its end: a redirect, no error",
 }
 

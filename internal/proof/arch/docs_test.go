@@ -16,10 +16,10 @@ import (
 )
 
 // update rewrites the lists of variables in docs/reference/configuration.md, .env.example and
-// docker-compose.yml:
+// docker-compose.yml, and the list of endpoints in docs/reference/api.md:
 //
-//	go test ./internal/proof/arch -run Variables -update
-var update = flag.Bool("update", false, "rewrite the lists of variables")
+//	go test ./internal/proof/arch -run 'Variables|Endpoints' -update
+var update = flag.Bool("update", false, "rewrite the lists of variables and endpoints")
 
 func TestDocsListTheVariables(t *testing.T) {
 	t.Parallel()
@@ -44,11 +44,15 @@ func TestComposePassesTheVariables(t *testing.T) {
 // of its own servers, and the ports that its health checks ask.
 var composed = []string{"DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "HTTP_ADDR", "METRICS_ENABLED", "PROMETHEUS_PORT"}
 
+// mounted are the variables whose default in a container is a place that
+// docker-compose.yml mounts: an empty value would hide the one of the image.
+var mounted = map[string]string{"RUNNER_CACHE_DIR": "/cache"}
+
 func composeEnvironment(process string) string {
 	var lines strings.Builder
 	for _, v := range config.Variables() {
 		if v.ReadBy(process) && !slices.Contains(composed, v.Name) {
-			fmt.Fprintf(&lines, "      %s: ${%s:-}\n", v.Name, v.Name)
+			fmt.Fprintf(&lines, "      %s: ${%s:-%s}\n", v.Name, v.Name, mounted[v.Name])
 		}
 	}
 	return lines.String()
@@ -70,15 +74,19 @@ func block(t *testing.T, name, begin, end, want string) {
 		return
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s is not what the configuration says (-want +got); `go test ./internal/proof/arch -run Variables -update` rewrites it\n%s", name, diff)
+		t.Errorf("%s is out of date (-want +got); `go test ./internal/proof/arch -run %s -update` rewrites it\n%s", name, t.Name(), diff)
 	}
 }
 
 func variableTable() string {
 	var table strings.Builder
-	table.WriteString("| variable | read by | default | accepted | meaning |\n| --- | --- | --- | --- | --- |\n")
+	table.WriteString("| variable | read by | changes | default | accepted | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, v := range config.Variables() {
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s | %s |\n", v.Name, strings.Join(v.Processes, ", "), v.Default, v.Bounds, v.Meaning)
+		changes := ""
+		if v.Live {
+			changes = "live"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s | %s | %s |\n", v.Name, strings.Join(v.Processes, ", "), changes, v.Default, v.Bounds, v.Meaning)
 	}
 	return table.String()
 }
@@ -123,7 +131,7 @@ func TestComposeSetsVariablesThatExist(t *testing.T) {
 // of ours in deploy among the names that package telemetry registers.
 func TestDashboardsAndAlertsUseMetricsThatExist(t *testing.T) {
 	t.Parallel()
-	registered := regexp.MustCompile(`"(scheduler_[a-z_]+)"`).FindAllStringSubmatch(readText(t, "internal/telemetry/metrics.go"), -1)
+	registered := regexp.MustCompile(`"(scheduler_[a-z_]+)"`).FindAllStringSubmatch(readText(t, "internal/telemetry/metrics.go")+readText(t, "internal/telemetry/pool.go"), -1)
 	var known []string
 	for _, found := range registered {
 		known = append(known, found[1])

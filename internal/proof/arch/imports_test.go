@@ -22,22 +22,27 @@ package           | from us                                                     
 clock                |  |  |  |
 version              |  |  |  |
 job/keytemplate      |  |  |  |
+period               |  |  |  |
 fault                |  |  |  |
 fault/suggest        |  |  |  |
 schedule/cron        |  |  |  |
 schedule             | fault fault/suggest schedule/cron | gronx |  |
 statistics/rollup    |  |  |  |
-schedule/ics         | fault schedule |  |  |
+schedule/ics         | fault schedule | ical rrule |  |
 # generated, and the schema
 api                  |  | chi kin-openapi oapi |  |
+api/client           | api | oapi |  |
 db                   |  | pgx |  |
 migrations           |  |  |  |
+web                  |  |  |  |
 secret/keyring       |  |  |  |
 # what every process stands on
 config               | secret/keyring |  |  |
-telemetry            | version | prometheus |  |
+telemetry            | clock version | prometheus |  |
+trace                | clock | otel |  |
+trace/tracetest      |  | otel-proto protobuf |  |
 turn                 | fault |  |  |
-postgres             | db fault migrations turn | goose pgx | sync |
+postgres             | db fault migrations trace turn | goose pgx | sync |
 postgres/columns      |  |  |  |
 postgres/divide      | postgres |  |  |
 certificate          |  |  |  |
@@ -49,81 +54,140 @@ queue/redistest      | devstack devstack/leaktest |  | go-redis |
 lease                | clock db:store.go fault postgres telemetry |  |  |
 loop                 | clock fault lease telemetry |  | prometheus sync |
 tenant               | clock db:store.go fault postgres |  |  |
+tenant/hosts         | db:store.go postgres |  |  |
 partition            | db:store.go postgres |  |  |
 fleet                | db:store.go postgres |  |  |
-statistics/collect   | clock db:store.go fault lease loop postgres statistics/rollup |  |  |
+settled              | clock db:store.go postgres |  |  |
+statistics/collect   | clock db:store.go fault lease loop postgres settled statistics/rollup |  |  |
+live                 | config db:store.go fault loop postgres telemetry tenant |  |  |
 retention            | clock db:store.go fleet lease loop partition postgres |  |  |
 postgres/refusal     |  |  |  |
 postgres/pgtest      | devstack devstack/leaktest migrations partition postgres | pgx |  |
 idempotency          | db:store.go fault |  |  |
 identity             | clock fault tenant | jwt |  |
 apikey               | clock db:store.go fault identity postgres postgres/columns tenant turn |  |  |
+identity/oidc        |  | jwt |  |
 identity/jwks        | clock fault |  |  |
 audit                | db:store.go postgres postgres/columns tenant |  |  |
 # what runs
-dispatch             | db:store.go fault postgres |  |  |
-secret               | db:store.go fault postgres postgres/columns secret/keyring tenant |  |  |
-calendar             | db:store.go fault idempotency postgres postgres/columns schedule tenant |  |  |
-job                  | calendar db:store.go dispatch fault idempotency job/keytemplate postgres postgres/columns schedule secret secret/keyring tenant |  |  |
-job/schedules        | calendar job postgres schedule |  |  |
-execution            | clock db:store.go dispatch fault idempotency job job/keytemplate postgres postgres/columns secret tenant |  |  |
-backfill             | calendar db:store.go dispatch execution fault idempotency job partition postgres postgres/columns schedule secret tenant |  |  |
 executor             | fault fault/suggest |  |  |
+dispatch             | db:store.go fault postgres |  |  |
+deadletter           | db:store.go fault postgres postgres/columns tenant |  |  |
+deadletter/collect   | clock db:store.go deadletter fleet lease loop postgres settled telemetry |  |  |
+objective            | db:store.go fault postgres tenant |  |  |
+objective/count      | db:store.go fleet lease loop objective postgres settled |  |  |
+notification         | db:store.go fault postgres postgres/columns schedule secret/keyring tenant |  |  |
+notification/derive  | db:store.go lease loop notification postgres postgres/columns settled telemetry |  |  |
+secret               | db:store.go fault notification postgres postgres/columns secret/keyring tenant |  |  |
+output               | clock db:store.go executor fault loop postgres postgres/divide secret telemetry tenant |  |  |
+calendar             | db:store.go fault idempotency postgres postgres/columns schedule tenant |  |  |
+job                  | calendar db:store.go dispatch fault fault/suggest idempotency job/keytemplate postgres postgres/columns schedule secret secret/keyring tenant |  |  |
+job/schedules        | calendar job postgres schedule |  |  |
+forecast             | calendar clock db:store.go job period postgres schedule tenant |  |  |
+execution            | clock db:store.go deadletter dispatch fault idempotency job job/keytemplate postgres postgres/columns secret tenant |  |  |
+trace/root           | clock execution tenant trace |  |  |
+deadletter/replay    | clock db:store.go deadletter execution fault idempotency loop postgres postgres/columns telemetry tenant |  |  |
+backfill             | calendar db:store.go dispatch execution fault idempotency job partition postgres postgres/columns schedule secret tenant |  |  |
+egress/egresstest    |  |  |  |
 egress               |  | ssrf |  |
-ratelimit            | clock | go-redis |  |
-queue                | clock fault | asynq go-redis |  |
-statistics           | db:store.go fault postgres postgres/columns queue statistics/rollup tenant |  |  |
-executor/httpcall    | clock egress executor fault version |  |  |
-executor/function    | executor fault |  |  |
+breaker              | clock db:store.go fault loop postgres postgres/columns telemetry tenant |  |  |
+signature            |  |  |  |
+notification/send    | clock db:store.go egress fault loop notification postgres secret/keyring signature telemetry version | go-mail | go-smtp |
+ratelimit            | clock trace | go-redis |  |
+queue                | clock fault trace | asynq go-redis |  |
+statistics           | db:store.go fault period postgres postgres/columns queue statistics/rollup tenant |  |  |
+executor/httpcall    | clock egress executor fault fault/suggest identity/oidc signature trace version | expr |  |
+executor/parameters  | executor fault fault/suggest |  |  |
+catalogue            | db:store.go executor/parameters postgres |  |  |
+executor/function    | executor executor/parameters fault |  |  |
+executor/sandbox     |  | landlock sys |  |
+executor/command     | executor executor/sandbox fault trace | sys |  |
+function             | db:store.go fault postgres postgres/columns tenant |  |  |
+executor/runner/wire |  |  |  |
+executor/runner/guest | clock executor executor/runner/wire | wazero |  |
+executor/runner      | clock executor executor/runner/guest executor/runner/wire executor/sandbox |  |  |
+executor/runner/wasmtest |  |  |  |
+executor/remote      | executor executor/parameters fault |  |  |
+executor/wasm        | executor executor/parameters executor/runner executor/runner/wire fault function |  |  |
+executor/javascript  | egress executor executor/httpcall executor/parameters executor/runner executor/runner/wire fault trace version |  |  |
 # the processes: the three of them never import one another
 parking              | db:store.go dispatch fault partition postgres |  |  |
 hint                 | dispatch postgres queue |  |  |
-maintenance          | clock db:store.go dispatch fault fleet hint job job/schedules loop parking partition postgres postgres/divide queue schedule telemetry tenant |  |  |
+callback             | db:store.go dispatch execution fault hint job postgres postgres/divide queue secret/keyring telemetry |  |  |
+remote               | callback db:store.go dispatch executor executor/parameters executor/remote fault job loop postgres secret secret/keyring tenant |  |  |
+maintenance          | breaker callback clock db:store.go dispatch fault fleet hint job job/schedules loop parking partition postgres postgres/divide queue schedule telemetry tenant |  |  |
 promoter             | audit backfill clock db:store.go dispatch execution fault hint job job/keytemplate job/schedules loop partition postgres postgres/columns postgres/divide queue schedule telemetry tenant |  | sync |
-worker               | clock db:store.go dispatch executor fault fleet job postgres postgres/divide queue secret telemetry |  |  |
+worker               | breaker clock db:store.go dispatch executor fault fleet job output postgres postgres/divide queue secret telemetry trace |  |  |
 rest/strictjson      | fault |  |  |
 rest/patch           |  |  |  |
 rest/cursor          |  |  |  |
 rest/contract        | api fault fault/suggest rest/strictjson | kin-openapi |  |
 rest/contract/responses |  |  |  |
-rest/reference       |  | swgui |  |
-rest                 | api apikey audit backfill calendar clock dispatch execution fault idempotency identity job ratelimit rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant turn version | chi oapi | kin-openapi |
+rest/asset           |  |  |  |
+rest/reference       | rest/asset | swgui |  |
+rest/console         | rest/asset |  |  |
+rest                 | api apikey audit backfill breaker calendar callback clock deadletter deadletter/replay dispatch execution executor fault fault/suggest forecast function idempotency identity job live notification objective output ratelimit remote rest/console rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace turn version web | chi oapi sync | kin-openapi |
 # wiring, and the programs
-app                  | apikey audit backfill calendar certificate clock config devstack egress execution executor executor/function executor/httpcall fleet identity identity/jwks job lease loop maintenance partition postgres promoter queue ratelimit rest retention secret secret/keyring statistics statistics/collect telemetry tenant worker | sync |  |
+app                  | apikey audit backfill breaker calendar callback catalogue certificate clock config deadletter deadletter/collect deadletter/replay devstack dispatch egress execution executor executor/command executor/function executor/httpcall executor/javascript executor/remote executor/runner executor/sandbox executor/wasm fault fleet forecast function hint identity identity/jwks identity/oidc job lease live loop maintenance notification notification/derive notification/send objective objective/count output partition postgres promoter queue ratelimit remote rest retention secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace trace/root version worker | sync |  |
+importer             | schedule | sigs-yaml | robfig |
+schedctl/setfile     |  | yaml3 |  |
+schedctl             | api api/client clock importer schedctl/setfile version | cobra ojg sigs-yaml sync | kin-openapi |
+cmd/schedctl         | schedctl |  |  |
 proof/figures        |  |  |
-proof/bench          | app clock config db:store.go devstack devstack/child dispatch execution idempotency identity job lease postgres postgres/refusal proof/figures queue statistics/collect telemetry tenant | pgx:store.go |  |
+proof/bench/bare     | clock identity postgres | pgx:store.go |  |
+proof/bench          | app clock config db:store.go devstack devstack/child dispatch execution idempotency identity job lease postgres postgres/refusal proof/bench/bare proof/figures queue statistics/collect telemetry tenant | pgx:store.go |  |
+proof/seed           | clock devstack fault lease postgres schedule statistics/collect telemetry | pgx:store.go |  |
+cmd/seed             | proof/seed |  |  |
+api/functions        | app config executor executor/function executor/parameters executor/sandbox |  |  |
+cmd/exampleremote    | api api/client |  |  |
+cmd/exampleworker    | api/functions |  |  |
 cmd/internal/program | config telemetry version |  |  |
-cmd/api              | app cmd/internal/program config |  |  |
+cmd/api              | app cmd/internal/program config executor/sandbox |  |  |
 cmd/bench            | proof/bench |  |  |
 cmd/migrate          | app cmd/internal/program config |  |  |
 cmd/promoter         | app cmd/internal/program config |  |  |
-cmd/standalone       | app cmd/internal/program config |  |  |
-cmd/worker           | app cmd/internal/program config |  |  |
+cmd/standalone       | app cmd/internal/program config executor/sandbox |  |  |
+cmd/worker           | app cmd/internal/program config executor/sandbox |  |  |
 # proof
 proof/chaos          | api app clock config devstack devstack/child executor executor/function identity postgres postgres/refusal proof/figures | oapi pgx:store.go |  |
-cmd/chaos            | app cmd/internal/program config proof/chaos |  |  |
+cmd/chaos            | app cmd/internal/program config executor/sandbox proof/chaos |  |  |
 proof/simulation     | dispatch clock execution job job/keytemplate schedule |  |  |
-proof/e2e            |  |  | oapi |
+proof/e2e            |  |  | jwt oapi |
 deploy/probe         |  |  |  |
 `
 
 // modules gives the third-party modules the names that the table uses.
 var modules = map[string]string{
 	"asynq":       "github.com/hibiken/asynq",
+	"cobra":       "github.com/spf13/cobra",
+	"ojg":         "github.com/ohler55/ojg",
+	"sigs-yaml":   "sigs.k8s.io/yaml",
+	"yaml3":       "github.com/oasdiff/yaml3",
 	"chi":         "github.com/go-chi/chi/v5",
+	"expr":        "github.com/expr-lang/expr",
 	"go-redis":    "github.com/redis/go-redis/v9",
+	"go-mail":     "github.com/wneessen/go-mail",
+	"go-smtp":     "github.com/emersion",
 	"goose":       "github.com/pressly/goose/v3",
 	"gronx":       "github.com/adhocore/gronx",
+	"ical":        "github.com/arran4/golang-ical",
 	"jwt":         "github.com/golang-jwt/jwt/v5",
 	"kin-openapi": "github.com/getkin/kin-openapi",
+	"landlock":    "github.com/landlock-lsm/go-landlock",
 	"miniredis":   "github.com/alicebob/miniredis/v2",
 	"oapi":        "github.com/oapi-codegen",
+	"otel":        "go.opentelemetry.io/otel",
+	"otel-proto":  "go.opentelemetry.io/proto/otlp",
+	"protobuf":    "google.golang.org/protobuf",
 	"pgx":         "github.com/jackc/pgx/v5",
 	"prometheus":  "github.com/prometheus",
 	"robfig":      "github.com/robfig/cron/v3",
+	"rrule":       "github.com/teambition/rrule-go",
 	"ssrf":        "code.dny.dev/ssrf",
 	"swgui":       "github.com/swaggest/swgui",
 	"sync":        "golang.org/x/sync",
+	"sys":         "golang.org/x/sys",
+	"wazero":      "github.com/tetratelabs/wazero",
 	"uuid":        "github.com/google/uuid",
 	// testing libraries, free in every test file
 	"cmp":    "github.com/google/go-cmp",
@@ -143,15 +207,22 @@ var doors = map[string][]string{
 	"asynq":       {"queue"},
 	"go-redis":    {"queue", "ratelimit"},
 	"chi":         {"rest", "api"},
+	"expr":        {"executor/httpcall"},
 	"kin-openapi": {"rest", "api"},
 	"pgx":         {"postgres", "partition", "db", "store.go"},
+	"go-mail":     {"notification/send"},
 	"goose":       {"postgres"},
+	"otel":        {"trace"},
 	"prometheus":  {"telemetry"},
 	"jwt":         {"identity"},
 	"gronx":       {"schedule"},
-	"robfig":      {"schedule"},
+	"ical":        {"schedule/ics"},
+	"rrule":       {"schedule/ics"},
+	"robfig":      {"schedule", "importer"},
 	"ssrf":        {"egress"},
 	"miniredis":   {"devstack"},
+	"landlock":    {"executor/sandbox"},
+	"wazero":      {"executor/runner/guest"},
 }
 
 // strangers are packages that meet in PostgreSQL and Redis, as the processes

@@ -12,7 +12,7 @@ import (
 // of one version at least.
 func TestModulesAreThoseThatAreNamed(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"go.mod", filepath.Join("tools", "go.mod")} {
+	for _, name := range []string{"go.mod", filepath.Join("tools", "go.mod"), filepath.Join("tools", "alerts", "go.mod"), filepath.Join("tools", "chart", "go.mod"), filepath.Join("tools", "collector", "go.mod"), filepath.Join("tools", "river", "go.mod"), filepath.Join("tools", "security", "go.mod")} {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)

@@ -177,7 +177,7 @@ func prepareBacklogs(ctx context.Context, a *arena) error {
 		return err
 	}
 	for n, who := range []resident{a.noisy, a.noisy, other} {
-		id, err := a.makeJob(ctx, who, fmt.Sprintf(`{"name":"backlog %d","overlapPolicy":"allow",%s}`, n, sleeping(50*time.Millisecond)))
+		id, err := a.makeJob(ctx, who, fmt.Sprintf(`{"name":"backlog %d","trigger":"manual","overlapPolicy":"allow",%s}`, n, sleeping(50*time.Millisecond)))
 		if err != nil {
 			return err
 		}
@@ -352,7 +352,7 @@ func flood(ctx context.Context, a *arena) error {
 }
 
 func prepareKey(ctx context.Context, a *arena) error {
-	id, err := a.makeJob(ctx, a.noisy, `{"name":"keyed","overlapPolicy":"allow","concurrencyKey":"one",`+noop+`}`)
+	id, err := a.makeJob(ctx, a.noisy, `{"name":"keyed","trigger":"manual","overlapPolicy":"allow","concurrencyKey":"one",`+noop+`}`)
 	if err != nil {
 		return err
 	}
@@ -360,7 +360,7 @@ func prepareKey(ctx context.Context, a *arena) error {
 }
 
 func prepareKeys(ctx context.Context, a *arena) error {
-	id, err := a.makeJob(ctx, a.noisy, `{"name":"keys","overlapPolicy":"allow",`+noop+`}`)
+	id, err := a.makeJob(ctx, a.noisy, `{"name":"keys","trigger":"manual","overlapPolicy":"allow",`+noop+`}`)
 	a.aims = []uuid.UUID{id}
 	if err != nil {
 		return err

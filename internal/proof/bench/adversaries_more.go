@@ -30,7 +30,7 @@ func moreAdversaries() []adversary {
 }
 
 func prepareMillion(ctx context.Context, a *arena) error {
-	id, err := a.makeJob(ctx, a.noisy, `{"name":"million","overlapPolicy":"allow",`+noop+`}`)
+	id, err := a.makeJob(ctx, a.noisy, `{"name":"million","trigger":"manual","overlapPolicy":"allow",`+noop+`}`)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func prepareMillion(ctx context.Context, a *arena) error {
 }
 
 func prepareSlots(ctx context.Context, a *arena) error {
-	id, err := a.makeJob(ctx, a.noisy, `{"name":"slots","overlapPolicy":"allow","priority":9,`+sleeping(20*time.Second)+`}`)
+	id, err := a.makeJob(ctx, a.noisy, `{"name":"slots","trigger":"manual","overlapPolicy":"allow","priority":9,`+sleeping(20*time.Second)+`}`)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func prepareResults(ctx context.Context, a *arena) error {
 }
 
 func prepareCancels(ctx context.Context, a *arena) error {
-	id, err := a.makeJob(ctx, a.noisy, `{"name":"cancelled","overlapPolicy":"allow",`+sleeping(time.Second)+`}`)
+	id, err := a.makeJob(ctx, a.noisy, `{"name":"cancelled","trigger":"manual","overlapPolicy":"allow",`+sleeping(time.Second)+`}`)
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 )
 
-// The stored rows while the API is measured, and the load.
+// The load of the API, and the stored rows meanwhile.
 const (
-	apiJobs   = 100_000
 	apiRate   = 500 // requests a second
 	apiMonths = 3   // that the history is spread over
 	signature = "bench-4b1f0d6a39c27e58-of-no-use-elsewhere"
@@ -87,14 +86,10 @@ type sample struct {
 // measureAPI measures the REST API with a full history: requests of all tenants at
 // fixed moments, whether or not earlier ones were answered.
 func measureAPI(ctx context.Context, s *stack) (rows []row, err error) {
-	s.say("%d jobs and %d executions of %d months", apiJobs, s.History, apiMonths)
-	if err := s.fill(ctx); err != nil {
+	if err := s.fillOnce(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.rollUp(ctx); err != nil {
-		return nil, err
-	}
-	address, stop, err := s.startAPI(ctx)
+	address, stop, err := s.startAPI(ctx, withRedis)
 	defer func() { err = errors.Join(err, stop()) }()
 	if err != nil {
 		return nil, err
@@ -142,14 +137,19 @@ func byJob(ctx context.Context, address string, askers []apiUser) (row, error) {
 }
 
 // startAPI starts the API process, and answers where it is and how to stop it.
-func (s *stack) startAPI(ctx context.Context) (address string, stop func() error, err error) {
+func (s *stack) startAPI(ctx context.Context, backend string) (address string, stop func() error, err error) {
+	return s.startAPIFrom(ctx, s.programs(), backend)
+}
+
+// startAPIFrom starts the API program of a directory.
+func (s *stack) startAPIFrom(ctx context.Context, programs, backend string) (address string, stop func() error, err error) {
 	stop = func() error { return s.stop(s.running...) }
 	port, err := freePort(ctx)
 	if err != nil {
 		return "", stop, err
 	}
 	address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	_, err = s.startWith(ctx, apiName, []string{"HTTP_ADDR=" + address, "JWT_SECRET=" + signature, "TENANT_MAX_JOBS=0", "SHUTDOWN_NOTICE_MS=0", "TENANT_REQUESTS_PER_SECOND=1000000"}, func(*process) bool {
+	_, err = s.startWith(ctx, filepath.Join(programs, apiName), []string{"QUEUE_BACKEND=" + backend, "HTTP_ADDR=" + address, "JWT_SECRET=" + signature, "TENANT_MAX_JOBS=0", "SHUTDOWN_NOTICE_MS=0", "TENANT_REQUESTS_PER_SECOND=1000000"}, func(*process) bool {
 		_, err := send(ctx, &http.Client{Timeout: time.Second}, call{http.MethodGet, "http://" + address + "/health/ready", "", ""})
 		return err == nil
 	})

@@ -37,13 +37,17 @@ func measurements() []measurement {
 	return []measurement{
 		{"queue", queueLimits},
 		{"sql", sqlLimits},
+		{"river", besideRiver},
 		{"steady", steady},
 		{"polled", polled},
 		{"burst", burst},
 		{"drain", drain},
+		{"fleet", drainByFleets},
 		{"promotion", promotion},
 		{"neighbour", besideBacklogs},
+		{"idle", idle},
 		{"api", measureAPI},
+		{"apiload", measureAPILoad},
 	}
 }
 
@@ -88,11 +92,17 @@ type part struct {
 
 // parts are the tables of what was measured.
 func parts(c Config, rows []row) (all []part) {
-	if slices.ContainsFunc(rows, func(r row) bool { return r.answers == nil }) {
+	if slices.ContainsFunc(rows, row.ofLoad) {
 		all = append(all, part{"bench", func(to io.Writer) error { printTable(to, thisMachine(), c, rows); return nil }})
 	}
-	if slices.ContainsFunc(rows, func(r row) bool { return r.answers != nil }) {
+	if slices.ContainsFunc(rows, func(r row) bool { return r.answers != nil && !r.load }) {
 		all = append(all, part{"api", func(to io.Writer) error { printAnswers(to, c, rows); return nil }})
+	}
+	if slices.ContainsFunc(rows, func(r row) bool { return r.idle != nil }) {
+		all = append(all, part{"idle", func(to io.Writer) error { printIdle(to, thisMachine(), c, rows); return nil }})
+	}
+	if slices.ContainsFunc(rows, func(r row) bool { return r.load }) {
+		all = append(all, part{"apiload", func(to io.Writer) error { printLoad(to, c, rows); return nil }})
 	}
 	return all
 }

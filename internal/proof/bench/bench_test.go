@@ -15,9 +15,9 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Spread: []int{500, 1000, 4000}, Seconds: 8, Slots: 1000, Workers: 1, Promoters: 1, Burst: 10_000, History: 5_000_000, Repeats: 3, Backend: "auto"}
-	quick := Config{Rates: []int{1000}, Spread: []int{1000}, Seconds: 3, Slots: 1000, Workers: 1, Promoters: 1, Burst: 3000, History: 100_000, Repeats: 1, Backend: "auto"}
-	some := Config{Rates: []int{5}, Seconds: 9, Slots: 7, Workers: 2, Promoters: 1, Burst: 3000, History: 100_000, Repeats: 1, Only: []string{"sql", "drain"}, Backend: "auto", Out: "x.md"}
+	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Spread: []int{500, 1000, 4000}, Fleets: []int{1, 4, 16}, Seconds: 8, Slots: 1000, Workers: 1, Promoters: 1, Burst: 10_000, History: 5_000_000, Jobs: 100_000, Idle: 60, Repeats: 3, Tenants: 10, Backend: "auto"}
+	quick := Config{Rates: []int{1000}, Spread: []int{1000}, Fleets: []int{1, 4}, Seconds: 3, Slots: 1000, Workers: 1, Promoters: 1, Burst: 3000, History: 100_000, Jobs: 10_000, Idle: 5, Repeats: 1, Tenants: 10, Backend: "auto"}
+	some := Config{Rates: []int{5}, Fleets: []int{1, 4}, Seconds: 9, Slots: 7, Workers: 2, Promoters: 1, Burst: 3000, History: 100_000, Jobs: 10_000, Idle: 5, Repeats: 1, Tenants: 10, Only: []string{"sql", "drain"}, Backend: "auto", Out: "x.md"}
 	for _, test := range []struct {
 		name, args string
 		want       Config
@@ -123,10 +123,10 @@ func TestMedian(t *testing.T) {
 func TestTable(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
-	printTable(&text, "2 cores", Config{Workers: 1, Slots: 100}, []row{
+	printTable(&text, "2 cores", Config{Workers: 1, Slots: 100, Tenants: 10}, []row{
 		{key: sqlKey, what: "limit: SQL alone", perSecond: 20_000, backlog: none},
 		{
-			what: "1000 due each second", perSecond: 999.6, lag: lag{p50: 12 * time.Millisecond, p99: 34 * time.Millisecond, max: time.Second}, trips: 0.25,
+			what: "1000 due each second", perSecond: 999.6, lag: lag{p50: 12 * time.Millisecond, p99: 34 * time.Millisecond, max: time.Second}, trips: 0.25, wal: 900,
 			cpu: map[string]float64{"postgres": 60, "redis-server": 5, promoterName: 20, workerName: 40}, memory: map[string]float64{workerName: 30}, others: 0.05,
 		},
 		{key: drainKey, what: "drained", perSecond: 15_000, backlog: none},
@@ -134,8 +134,8 @@ func TestTable(t *testing.T) {
 	})
 	printAnswers(&text, Config{}, []row{{what: "all reads", perSecond: 400, answers: &latency{p50: 1500 * time.Microsecond, p95: 2 * time.Millisecond, p99: 3 * time.Millisecond, max: time.Second}}})
 	for _, line := range []string{
-		"| limit: SQL alone | 20000 |  |  |  |  |  |  |",
-		"| 1000 due each second | 1000 | 12 / 34 / 1000 | 0 | 0.25 | 60 / 5 / 20 / 40 | – / – / – / 30 | 5 % |",
+		"| limit: SQL alone | 20000 |  |  |  |  |  |  |  |",
+		"| 1000 due each second | 1000 | 12 / 34 / 1000 | 0 | 0.25 | 900 | 60 / 5 / 20 / 40 | – / – / – / 30 | 5 % |",
 		"- drain: 0.75 of SQL alone",
 		"| all reads | 400 | 1.5 / 2.0 / 3.0 / 1000.0 |  |",
 	} {

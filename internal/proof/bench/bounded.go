@@ -119,7 +119,7 @@ func (s *stack) against(ctx context.Context, who adversary) (got outcome, err er
 	}
 	for _, name := range slices.Concat(slices.Repeat([]string{promoterName}, s.Promoters), slices.Repeat([]string{workerName}, s.Workers)) {
 		environment := []string{"QUEUE_BACKEND=" + s.Backend, "EGRESS_ALLOW=127.0.0.0/8"}
-		if _, err := a.startWith(ctx, name, environment, func(p *process) bool { return p.ready(ctx) }); err != nil {
+		if _, err := a.startWith(ctx, filepath.Join(a.programs(), name), environment, func(p *process) bool { return p.ready(ctx) }); err != nil {
 			return outcome{}, err
 		}
 	}
@@ -202,7 +202,7 @@ func (a *arena) startAPIAt(ctx context.Context, address string) error {
 	environment := []string{
 		"HTTP_ADDR=" + address, "JWT_SECRET=" + signature, "SHUTDOWN_NOTICE_MS=0", "QUEUE_BACKEND=" + a.Backend, "EGRESS_ALLOW=127.0.0.0/8",
 	}
-	_, err := a.startWith(ctx, apiName, environment, func(*process) bool {
+	_, err := a.startWith(ctx, filepath.Join(a.programs(), apiName), environment, func(*process) bool {
 		_, err := send(ctx, quickly(), call{"GET", "http://" + address + "/health/ready", "", ""})
 		return err == nil
 	})

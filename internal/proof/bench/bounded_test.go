@@ -92,7 +92,7 @@ func TestSetUpIsStoredAsTheProductStoresIt(t *testing.T) {
 		"SELECT count(*) FROM scheduled_jobs j JOIN job_versions v ON v.job_id = j.id":                    13,
 		"SELECT count(DISTINCT octet_length(spec::text) > 1000) FROM job_versions":                        2,
 		"SELECT count(*) FROM active_executions WHERE status = 'running' AND lost_count = 3":              3,
-		"SELECT running FROM running_counts WHERE running > 0":                                            3,
+		"SELECT running FROM running_totals WHERE running > 0":                                            3,
 		"SELECT count(*) FROM active_executions WHERE concurrency_key = 'key' AND NOT pooled":             5,
 		"SELECT count(*) FROM job_executions h JOIN scheduled_jobs j ON j.id = h.job_id":                  20,
 		"SELECT count(*) FROM idempotency_keys WHERE expires_at < now()":                                  6,

@@ -16,23 +16,30 @@ type Config struct {
 	Seconds int   // of measured load at each rate
 	Slots   int   // of each worker
 	Workers int   // worker processes
+	Fleets  []int // sizes of the fleets that drain a backlog
 	// Promoters are the promoter processes of steady loads.
-	Promoters int
-	Burst     int      // jobs due at one time, and half of what is drained
-	History   int      // executions stored while the API is measured
-	Repeats   int      // of what is repeated; the median counts
-	Only      []string // the measurements to make; empty means all
-	Bounded   bool     // instead of all that: what a quiet tenant gets beside each adversary
-	Against   []string // the adversaries of that; empty means all
-	Backend   string   // QUEUE_BACKEND of that
-	Stock     bool     // PostgreSQL has its own defaults
-	Out       string   // file for the table beside the output; empty means none
+	Promoters  int
+	Burst      int      // jobs due at one time, and half of what is drained
+	History    int      // executions stored while the API is measured
+	Jobs       int      // jobs stored meanwhile
+	Before     string   // directory with an API program of another build, measured in turn with this one; empty: none
+	Repeats    int      // of what is repeated; the median counts
+	Only       []string // the measurements to make; empty means all
+	Bounded    bool     // instead of all that: what a quiet tenant gets beside each adversary
+	Against    []string // the adversaries of that; empty means all
+	Backend    string   // QUEUE_BACKEND of that
+	Stock      bool     // PostgreSQL has its own defaults
+	Tenants    int      // of whom the jobs are that are due
+	Commits    int      // ms that each commit waits
+	Statements bool     // count what each statement costs
+	Out        string   // file for the table beside the output; empty means none
+	Idle       int      // seconds in which nothing is due
 }
 
 // Parse reads the flags. It prints what is wrong with them to output.
 func Parse(args []string, output io.Writer) (Config, error) {
 	var c Config
-	var rates, spread, only, against string
+	var rates, spread, fleets, only, against string
 	var quick bool
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(output)
@@ -42,14 +49,21 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.IntVar(&c.Slots, "slots", 1000, "executions that each worker runs at once")
 	set.IntVar(&c.Workers, "workers", 1, "worker processes")
 	set.IntVar(&c.Promoters, "promoters", 1, "promoter processes, where jobs are due each second")
+	set.StringVar(&fleets, "fleets", "1,4,16", "workers of the fleets that drain a backlog, one run for each")
 	set.IntVar(&c.Burst, "burst", 10_000, "jobs due at one time; twice as many executions are drained")
 	set.IntVar(&c.History, "history", 5_000_000, "executions stored while the API is measured")
+	set.IntVar(&c.Idle, "idle", 60, "seconds that an idle installation is measured, and as long again for its statements")
+	set.IntVar(&c.Jobs, "jobs", 100_000, "jobs stored while the API is measured")
+	set.StringVar(&c.Before, "before", "", "directory with the API program of another build, which apiload measures in turn with this one")
 	set.IntVar(&c.Repeats, "repeats", 3, "how often limits and drain are measured; the median counts")
 	set.StringVar(&only, "only", "", "measure only these, of "+strings.Join(names(), ","))
 	set.BoolVar(&c.Bounded, "bounded", false, "instead of all that: what a quiet tenant gets beside each adversary, for -seconds; exceeding a limit is an error")
 	set.StringVar(&against, "against", "", "with -bounded, only these, of "+strings.Join(adversaryNames(), ","))
 	set.StringVar(&c.Backend, "backend", withRedis, "with -bounded, QUEUE_BACKEND of all processes")
 	set.BoolVar(&c.Stock, "stock", false, "leave PostgreSQL with its own defaults, as a server that nobody has tuned")
+	set.IntVar(&c.Tenants, "tenants", tenants, "tenants of whom the jobs are that are due each second, at one time, or waiting")
+	set.IntVar(&c.Commits, "commits", 0, "milliseconds, up to 100, that each commit waits, as on a slow disk or for a standby")
+	set.BoolVar(&c.Statements, "statements", false, "also say what each statement of PostgreSQL costs for each execution, where loads are steady or drained")
 	set.StringVar(&c.Out, "out", "", "write the tables to this file too, between their marks where it has some, such as docs/reference/figures.md")
 	set.BoolVar(&quick, "quick", false, "a look in half a minute: fewer rates, shorter, once")
 	if err := set.Parse(args); err != nil {
@@ -65,11 +79,14 @@ func Parse(args []string, output io.Writer) (Config, error) {
 		if !given["spread"] {
 			spread = "1000"
 		}
+		if !given["fleets"] {
+			fleets = "1,4"
+		}
 	}
 	if against != "" {
 		c.Against = strings.Split(against, ",")
 	}
-	if err := c.read(rates, spread, only); err != nil {
+	if err := c.read(rates, spread, fleets, only); err != nil {
 		fmt.Fprintln(output, err)
 		return Config{}, err
 	}
@@ -86,16 +103,21 @@ func (c Config) quick(given map[string]bool) Config {
 	short("seconds", &c.Seconds, 3)
 	short("burst", &c.Burst, 3000)
 	short("history", &c.History, 100_000)
+	short("idle", &c.Idle, 5)
+	short("jobs", &c.Jobs, 10_000)
 	short("repeats", &c.Repeats, 1)
 	return c
 }
 
-func (c *Config) read(rates, spread, only string) (err error) {
+func (c *Config) read(rates, spread, fleets, only string) (err error) {
 	if c.Rates, err = numbers(rates); err != nil {
 		return fmt.Errorf("-rates: %w", err)
 	}
 	if c.Spread, err = numbers(spread); err != nil {
 		return fmt.Errorf("-spread: %w", err)
+	}
+	if c.Fleets, err = numbers(fleets); err != nil {
+		return fmt.Errorf("-fleets: %w", err)
 	}
 	if only != "" {
 		c.Only = strings.Split(only, ",")
@@ -110,8 +132,9 @@ func (c *Config) read(rates, spread, only string) (err error) {
 			return fmt.Errorf("-against: there is no adversary %q; choose of %s", name, strings.Join(adversaryNames(), ","))
 		}
 	}
-	if c.Seconds < 1 || c.Slots < 1 || c.Workers < 1 || c.Promoters < 1 || c.Burst < 1 || c.History < 1 || c.Repeats < 1 {
-		return fmt.Errorf("-seconds, -slots, -workers, -promoters, -burst, -history and -repeats must be 1 or more")
+	if c.Seconds < 1 || c.Slots < 1 || c.Workers < 1 || c.Promoters < 1 || c.Burst < 1 || c.History < 1 || c.Jobs < tenants || c.Idle < 1 || c.Repeats < 1 ||
+		c.Tenants < 1 || c.Tenants > tenants || c.Commits < 0 || c.Commits > 100 {
+		return fmt.Errorf("-seconds, -slots, -workers, -promoters, -burst, -history, -idle and -repeats must be 1 or more, -jobs %d, -tenants 1 to %d and -commits 0 to 100", tenants, tenants)
 	}
 	return nil
 }

@@ -7,6 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
 )
 
 // drain lets executions wait while no worker runs, and measures from the
@@ -56,6 +60,7 @@ func (s *stack) drainOnce(ctx context.Context) (row, error) {
 	if err = errors.Join(err, readErr, s.verify(ctx, l, from.counters)); err != nil {
 		return row{}, err
 	}
+	s.sayCosts(from, to, float64(l.executions()))
 	return s.drainRow(ctx, l, costs(from, to, float64(l.executions())))
 }
 
@@ -70,6 +75,73 @@ func (s *stack) drainRow(ctx context.Context, l load, r row) (row, error) {
 	r.what = fmt.Sprintf("%d pending at once, drained", l.executions())
 	r.perSecond, r.backlog = float64(l.executions())/e.last.Sub(e.first).Seconds(), none
 	return r, nil
+}
+
+// fleetSize is how many executions each fleet drains: of every tenant as many, all
+// there at one moment, in the pool. No hints lead to them.
+const fleetSize = 40_000
+
+// drainByFleets drains one backlog by fleets of several sizes, whose workers wait for
+// it: what a further worker is worth.
+func drainByFleets(ctx context.Context, s *stack) (rows []row, err error) {
+	for _, workers := range s.Fleets {
+		var all []row
+		for range s.Repeats {
+			one, err := s.drainByFleet(ctx, workers)
+			if err != nil {
+				return rows, fmt.Errorf("%d workers: %w", workers, err)
+			}
+			all = append(all, one)
+		}
+		rows = append(rows, median(all, func(a, b row) int { return cmp.Compare(a.perSecond, b.perSecond) }))
+	}
+	return rows, nil
+}
+
+func (s *stack) drainByFleet(ctx context.Context, workers int) (r row, err error) {
+	s.say("draining %d executions with %d workers", fleetSize, workers)
+	var jobs []uuid.UUID
+	for i := range s.tenants {
+		one, err := s.sleeper(ctx, i, 0, 0)
+		if err != nil {
+			return row{}, err
+		}
+		jobs = append(jobs, one)
+	}
+	defer func() { err = errors.Join(err, s.stop(s.running...)) }()
+	for range workers {
+		if _, err := s.start(ctx, workerName, withRedis); err != nil {
+			return row{}, err
+		}
+	}
+	from, err := s.read(ctx)
+	if err != nil {
+		return row{}, err
+	}
+	if err := s.store.insertBacklogs(ctx, jobs, fleetSize/len(jobs)); err != nil {
+		return row{}, err
+	}
+	took := clock.Start()
+	err = s.await(ctx, 3*time.Minute, "the backlog to be done", func() (bool, error) {
+		n, err := s.store.waiting(ctx)
+		return n == 0, err
+	})
+	if err != nil {
+		return row{}, err
+	}
+	seconds := took.Elapsed().Seconds()
+	to, err := s.read(ctx)
+	if err != nil {
+		return row{}, err
+	}
+	s.sayCosts(from, to, fleetSize)
+	done, err := s.store.doneOf(ctx, jobs)
+	if err == nil && done != fleetSize {
+		err = fmt.Errorf("of %d executions %d are on record", fleetSize, done)
+	}
+	r = costs(from, to, fleetSize)
+	r.what, r.perSecond, r.backlog = fmt.Sprintf("%d in the pool at once, drained by %d worker(s)", fleetSize, workers), fleetSize/seconds, none
+	return r, err
 }
 
 // median is the middle one of an odd number, and the lower middle of an even.

@@ -58,7 +58,7 @@ func (s *stack) create(ctx context.Context, n, runs int, spread bool) (load, err
 				if at >= n {
 					return
 				}
-				made, _, err := s.jobs.Create(ctx, s.tenants[at%len(s.tenants)], spec, idempotency.Key{})
+				made, _, err := s.jobs.Create(ctx, s.tenants[at%s.Tenants], spec, idempotency.Key{})
 				l.jobs[at], failures[i] = made.ID, err
 			}
 		})

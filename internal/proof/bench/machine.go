@@ -61,8 +61,12 @@ func usages() map[string]usage {
 	self := os.Getpid()
 	for _, one := range all {
 		if one.parent == self {
-			total := found[one.program]
-			found[one.program] = usage{cpu: total.cpu + one.cpu(all), memory: total.memory + one.memory(all)}
+			program := one.program
+			if strings.HasPrefix(program, "redis-") { // one file has all of Redis's programs, and the process the name of any
+				program = "redis-server"
+			}
+			total := found[program]
+			found[program] = usage{cpu: total.cpu + one.cpu(all), memory: total.memory + one.memory(all)}
 		}
 	}
 	return found

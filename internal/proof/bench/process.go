@@ -33,15 +33,16 @@ const (
 // start starts a promoter or a worker and waits until it does its work.
 func (s *stack) start(ctx context.Context, name, backend string) (*process, error) {
 	environment := []string{"QUEUE_BACKEND=" + backend, "SCHEDULER_MAX_CONCURRENT_JOBS=" + strconv.Itoa(s.Slots)}
-	return s.startWith(ctx, name, environment, func(p *process) bool { return p.ready(ctx) })
+	return s.startWith(ctx, filepath.Join(s.programs(), name), environment, func(p *process) bool { return p.ready(ctx) })
 }
 
-// startWith starts a process with more environment and waits until it is ready.
-func (s *stack) startWith(ctx context.Context, name string, more []string, ready func(p *process) bool) (*process, error) {
+// startWith starts a program with more environment and waits until it is ready.
+func (s *stack) startWith(ctx context.Context, program string, more []string, ready func(p *process) bool) (*process, error) {
 	port, err := freePort(ctx)
 	if err != nil {
 		return nil, err
 	}
+	name := filepath.Base(program)
 	p := &process{
 		name: name, metrics: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		log: filepath.Join(s.dir, fmt.Sprintf("%s-%d.log", name, port)),
@@ -51,7 +52,7 @@ func (s *stack) startWith(ctx context.Context, name string, more []string, ready
 		return nil, err
 	}
 	defer out.Close()
-	cmd := exec.Command(filepath.Join(s.programs(), name)) // it lives until it is stopped
+	cmd := exec.Command(program) // it lives until it is stopped
 	cmd.Env = append([]string{
 		"DATABASE_URL=" + s.database, "REDIS_URL=" + s.redis.URL, "LOG_LEVEL=warn", "PROMETHEUS_PORT=" + strconv.Itoa(port),
 	}, more...)

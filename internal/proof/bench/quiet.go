@@ -193,7 +193,7 @@ func (a *arena) judge(ctx context.Context, w *quietTenant) (outcome, error) {
 	}
 	o := outcome{starts: slices.Concat(due, asked), reads: w.reads, failed: w.failed}
 	if !a.lateSince.IsZero() {
-		late, err := a.state.startsOfName(ctx, a.quiet.TenantID, lateName, a.lateSince)
+		late, err := a.state.startsOfName(ctx, a.quiet.TenantID, a.noisy.TenantID, lateName, a.lateSince)
 		if err != nil {
 			return outcome{}, err
 		}

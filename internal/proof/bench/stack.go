@@ -44,6 +44,7 @@ type stack struct {
 	tenants  []tenant.Actor
 	pace     float64 // jobs created a second, as last measured
 	running  []*process
+	filled   bool // see fillOnce
 }
 
 // open starts the stores and builds the processes. The stack is the caller's
@@ -60,7 +61,7 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 	}
 	s.say("starting a private PostgreSQL and Redis, and building the processes")
 	options := devstack.Options{Dir: filepath.Join(s.dir, "stores"), Durable: true, Confirm: devstack.Say(progress), Stock: c.Stock}
-	if s.postgres, err = devstack.StartPostgres(ctx, options); err != nil {
+	if s.postgres, err = devstack.StartPostgres(ctx, c.ofPostgres(options)); err != nil {
 		return s, err
 	}
 	if s.redis, err = devstack.StartRedis(ctx, options); err != nil {
@@ -76,6 +77,17 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 		return s, err
 	}
 	return s, s.build(ctx)
+}
+
+// ofPostgres adds what PostgreSQL alone is started with.
+func (c Config) ofPostgres(o devstack.Options) devstack.Options {
+	if c.Statements {
+		o.Settings = append(o.Settings, withStatements)
+	}
+	if c.Commits > 0 { // one of those that commit together waits
+		o.Settings = append(o.Settings, fmt.Sprintf("commit_delay=%d", 1000*c.Commits), "commit_siblings=0")
+	}
+	return o
 }
 
 // prepare makes a database with the product's schema and answers its address.

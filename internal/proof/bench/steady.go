@@ -92,13 +92,21 @@ type reading struct {
 	at       time.Time
 	counters counters
 	usages   map[string]usage
-	all, own float64 // processor time of the machine, and of that ours, in µs
+	all, own float64         // processor time of the machine, and of that ours, in µs
+	wal      float64         // bytes that PostgreSQL wrote to its log ahead
+	costs    map[string]cost // of statements, where they are counted
 }
 
 func (s *stack) read(ctx context.Context) (reading, error) {
 	counted, err := s.counters(ctx)
 	r := reading{at: clock.Now(), counters: counted, usages: usages()}
 	r.all, r.own = busy()
+	if err == nil {
+		r.wal, err = s.store.walBytes(ctx)
+	}
+	if err == nil && s.Statements {
+		r.costs, err = statementCosts(ctx, s.postgres.AdminURL)
+	}
 	return r, err
 }
 
@@ -123,7 +131,7 @@ func costs(from, to reading, executions float64) row {
 		r.memory[name] = u.memory
 	}
 	r.trips = to.counters.since(from.counters).roundTrips / executions
-	r.others = others(from, to)
+	r.others, r.wal = others(from, to), (to.wal-from.wal)/executions
 	return r
 }
 
@@ -176,7 +184,15 @@ func (s *stack) steadyRow(ctx context.Context, l load, from, to reading) (row, e
 	if r.lag, err = s.store.lags(ctx, l.from.Add(warmUp), l.to.Add(-atEnd)); err != nil {
 		return row{}, err
 	}
+	s.sayCosts(from, to, to.counters.since(from.counters).executions)
 	r.perSecond = float64(done) / to.at.Sub(from.at).Seconds()
 	r.backlog = e.backlog
 	return r, nil
+}
+
+// sayCosts says what statements cost between two readings, where they are counted.
+func (s *stack) sayCosts(from, to reading, executions float64) {
+	if s.Statements {
+		s.say("%s", dearest(from.costs, to.costs, executions))
+	}
 }

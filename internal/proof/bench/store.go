@@ -36,6 +36,22 @@ func (s *store) waiting(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
+// walBytes is how much the server wrote to its log ahead since it was made.
+func (s *store) walBytes(ctx context.Context) (n float64, err error) {
+	if err := s.db.Pool().QueryRow(ctx, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8`).Scan(&n); err != nil {
+		return 0, fmt.Errorf("read how much was written ahead: %w", postgres.Fault(err))
+	}
+	return n, nil
+}
+
+// clearWaiting removes what is promoted and not done.
+func (s *store) clearWaiting(ctx context.Context) error {
+	if _, err := s.db.Pool().Exec(ctx, `DELETE FROM active_executions`); err != nil {
+		return fmt.Errorf("remove what waits: %w", postgres.Fault(err))
+	}
+	return nil
+}
+
 // lag is the distribution of the time from the scheduled time to the claim.
 type lag struct{ p50, p99, max time.Duration }
 
@@ -82,15 +98,28 @@ func (s *store) jobLags(ctx context.Context, job uuid.UUID) (l lag, n int, err e
 // insertBacklog makes n runs of a job that wait in the pool since an hour, as after an
 // outage.
 func (s *store) insertBacklog(ctx context.Context, job uuid.UUID, n int) error {
+	return s.insertBacklogs(ctx, []uuid.UUID{job}, n)
+}
+
+// insertBacklogs does so for several jobs, at one moment.
+func (s *store) insertBacklogs(ctx context.Context, jobs []uuid.UUID, each int) error {
 	const insert = `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
 			timeout_ms, pooled, available_at, sweep_at)
 		SELECT gen_random_uuid(), j.tenant_id, j.id, j.version, now() - i * interval '1 ms', 'manual', j.job_type, j.priority, 1, 10000, true,
 		       now() - interval '1 hour', 'infinity'
-		FROM scheduled_jobs j, generate_series(1, $2::int) i WHERE j.id = $1`
-	if _, err := s.db.Pool().Exec(ctx, insert, job, n); err != nil {
+		FROM scheduled_jobs j, generate_series(1, $2::int) i WHERE j.id = ANY ($1)`
+	if _, err := s.db.Pool().Exec(ctx, insert, jobs, each); err != nil {
 		return fmt.Errorf("insert the backlog: %w", postgres.Fault(err))
 	}
 	return nil
+}
+
+// doneOf counts the completed executions of jobs.
+func (s *store) doneOf(ctx context.Context, jobs []uuid.UUID) (n int, err error) {
+	if err := s.db.Pool().QueryRow(ctx, `SELECT count(*) FROM job_executions WHERE job_id = ANY ($1) AND status = 'completed'`, jobs).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count what is done: %w", postgres.Fault(err))
+	}
+	return n, nil
 }
 
 // copyJob makes n copies of a tenant's job, due at times over the day that

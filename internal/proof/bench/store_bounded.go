@@ -47,6 +47,21 @@ func (s *setup) settle(ctx context.Context) error {
 	return s.do(ctx, "checkpoint", "CHECKPOINT")
 }
 
+// logStatements has the server log each statement with the program that sent it, or
+// none.
+func (s *setup) logStatements(ctx context.Context, on bool) error {
+	settings := []string{"RESET log_statement", "RESET log_line_prefix"}
+	if on {
+		settings = []string{"SET log_statement = 'all'", "SET log_line_prefix = '%a '"}
+	}
+	for _, one := range settings {
+		if err := s.do(ctx, "log statements", "ALTER SYSTEM "+one); err != nil {
+			return err
+		}
+	}
+	return s.do(ctx, "log statements", "SELECT pg_reload_conf()")
+}
+
 // unlogged runs set-up without the triggers of the product, whose audit chain
 // would take minutes, and without waiting for the disk.
 func (s *setup) unlogged(ctx context.Context, fn func() error) error {
@@ -110,8 +125,8 @@ func (s *setup) lostRuns(ctx context.Context, job uuid.UUID, n int) error {
 	}
 	const sql = `UPDATE active_executions SET status = 'running', pooled = false, attempt = 1, lost_count = 3, worker_id = gen_random_uuid(),
 			lease_token = gen_random_uuid(), started_at = now(), attempt_started_at = now(), deadline_at = now(), sweep_at = now() WHERE job_id = $1`
-	const counted = `UPDATE running_counts SET running = running + $2, running_by_type = add_by_type(running_by_type, array_fill('function'::text, ARRAY[$2::int]), 1)
-		WHERE tenant_id = (SELECT tenant_id FROM scheduled_jobs WHERE id = $1)`
+	const counted = `UPDATE running_shards SET runs = runs + $2, runs_by_type = add_by_type(runs_by_type, array_fill('function'::text, ARRAY[$2::int]), 1)
+		WHERE shard = 0 AND tenant_id = (SELECT tenant_id FROM scheduled_jobs WHERE id = $1)`
 	return errors.Join(s.do(ctx, "lose runs", sql, job), s.do(ctx, "count them", counted, job, n))
 }
 
@@ -229,12 +244,15 @@ func (s *setup) startsSince(ctx context.Context, runs []uuid.UUID, asked []time.
 	return s.durations(ctx, sql, runs, asked)
 }
 
-// startsOfName is how late the only runs of a tenant's jobs of one name started
-// after a time.
-func (s *setup) startsOfName(ctx context.Context, tenant uuid.UUID, name string, since time.Time) ([]time.Duration, error) {
-	const sql = `SELECT extract(epoch FROM coalesce((SELECT min(e.started_at) FROM executions e WHERE e.job_id = j.id), clock_timestamp()) - $3)::float8
-		FROM scheduled_jobs j WHERE j.tenant_id = $1 AND j.name = $2`
-	return s.durations(ctx, sql, tenant, name, since)
+// startsOfName is how late the only runs of a tenant's jobs of one name started after a
+// time or, where that is later, after the first run of another tenant that was due
+// before it was made: until then no promoter had looked back so far.
+func (s *setup) startsOfName(ctx context.Context, tenant, other uuid.UUID, name string, since time.Time) ([]time.Duration, error) {
+	const sql = `WITH first AS (SELECT greatest($4, min(e.created_at)) AS at FROM executions e
+			WHERE e.tenant_id = $2 AND e.scheduled_at < $4 AND e.created_at >= $4)
+		SELECT extract(epoch FROM coalesce((SELECT min(e.started_at) FROM executions e WHERE e.job_id = j.id), clock_timestamp()) - first.at)::float8
+		FROM scheduled_jobs j CROSS JOIN first WHERE j.tenant_id = $1 AND j.name = $3`
+	return s.durations(ctx, sql, tenant, other, name, since)
 }
 
 func (s *setup) durations(ctx context.Context, sql string, args ...any) ([]time.Duration, error) {

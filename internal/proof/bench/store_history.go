@@ -19,6 +19,19 @@ import (
 // historyBatch is how many executions are made by one statement.
 const historyBatch = 100_000
 
+// fillOnce fills the database for all measurements of the API.
+func (s *stack) fillOnce(ctx context.Context) error {
+	if s.filled {
+		return nil
+	}
+	s.say("%d jobs and %d executions of %d months", s.Jobs, s.History, apiMonths)
+	if err := s.fill(ctx); err != nil {
+		return err
+	}
+	s.filled = true
+	return s.rollUp(ctx)
+}
+
 // fill makes jobs that are not due for a day and a history of executions that
 // they might have had, over the months up to now. It writes what
 // completions write, and the indexes are in place meanwhile.
@@ -32,7 +45,7 @@ func (s *stack) fill(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("create a job: %w", err)
 		}
-		if err := copyJob(ctx, s.api, who.TenantID, template.ID, apiJobs/len(s.tenants)-1); err != nil {
+		if err := copyJob(ctx, s.api, who.TenantID, template.ID, s.Jobs/len(s.tenants)-1); err != nil {
 			return err
 		}
 	}

@@ -44,22 +44,25 @@ func sqlLimits(ctx context.Context, s *stack) ([]row, error) {
 		{500, 256, 256}, // those of promoter and worker
 	} {
 		var all []float64
+		lived := 0
 		from, err := s.read(ctx)
 		if err != nil {
 			return rows, err
 		}
 		for range s.Repeats {
-			perSecond, err := limits.live(ctx, one)
+			n, perSecond, err := limits.live(ctx, one)
 			if err != nil {
 				return rows, err
 			}
-			all = append(all, perSecond)
+			all, lived = append(all, perSecond), lived+n
 		}
 		to, err := s.read(ctx)
 		if err != nil {
 			return rows, err
 		}
+		s.sayCosts(from, to, float64(lived))
 		rows = append(rows, row{
+			wal:       (to.wal - from.wal) / float64(lived),
 			what:      fmt.Sprintf("limit: SQL alone, insert %d, claim %d, complete %d at a time", one.insert, one.claim, one.complete),
 			perSecond: median(all, cmp.Compare), backlog: none, others: others(from, to),
 		})
@@ -68,16 +71,16 @@ func sqlLimits(ctx context.Context, s *stack) ([]row, error) {
 	return rows, nil
 }
 
-// live is how many lives of executions a second the database carries.
-func (s *store) live(ctx context.Context, n sizes) (perSecond float64, err error) {
+// live is how many lives of executions the database carries, in all and a second.
+func (s *store) live(ctx context.Context, n sizes) (total int, perSecond float64, err error) {
 	worker := uuid.New()
 	err = s.queries().InsertWorker(ctx, db.InsertWorkerParams{ID: worker, Host: "bench", Slots: 1, JobTypes: []string{"function"}, LeaseSeconds: 60})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for i := range tenants { // as the making of a tenant does
 		if err := s.queries().EnsureRunningCount(ctx, uuid.UUID{byte(i)}); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	var group sync.WaitGroup
@@ -92,11 +95,10 @@ func (s *store) live(ctx context.Context, n sizes) (perSecond float64, err error
 		})
 	}
 	group.Wait()
-	total := 0
 	for _, n := range lived {
 		total += n
 	}
-	return float64(total) / took.Elapsed().Seconds(), errors.Join(failures...)
+	return total, float64(total) / took.Elapsed().Seconds(), errors.Join(failures...)
 }
 
 // live1 inserts executions of as many jobs, claims and completes them.

@@ -115,7 +115,7 @@ func TestSpreadLoadIsVerifiedBySecond(t *testing.T) {
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	s := openTest(t)
-	perSecond, err := s.live(t.Context(), sizes{insert: 10, claim: 4, complete: 7})
+	_, perSecond, err := s.live(t.Context(), sizes{insert: 10, claim: 4, complete: 7})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ const (
 	chunkedKey = "chunked"
 	sqlKey     = "sql"
 	drainKey   = "drain"
+	riverKey   = "river"
 )
 
 // row is one line of the table. Cells that are zero, or none, are left empty.
@@ -28,9 +29,16 @@ type row struct {
 	trips     float64            // database round trips per execution
 	cpu       map[string]float64 // µs of processor per execution, by program
 	memory    map[string]float64 // MB, by program
+	wal       float64            // bytes of PostgreSQL's log ahead per execution
 	others    float64            // share of the processors that others had meanwhile
-	answers   *latency           // of the API's rows, which have a table of their own
+	answers   *latency           // of the API's rows, which have tables of their own
+	idle      *idleCost          // of an idle installation's rows, the same
+	load      bool               // of the API under load
+	program   string             // that answered under load; empty: this one
 }
+
+// ofLoad says whether the row is one of the table of loads.
+func (r row) ofLoad() bool { return r.answers == nil && r.idle == nil }
 
 // latency is from the moment at which a request should have been sent to the
 // end of its answer.
@@ -38,16 +46,19 @@ type latency struct{ p50, p95, p99, max time.Duration }
 
 // printTable writes the table, and how the product compares with the limits.
 func printTable(out io.Writer, machine string, c Config, rows []row) {
-	fmt.Fprintf(out, "No-op jobs of %d tenants, %d worker(s) of %d slots, everything on one machine: %s.\n", tenants, c.Workers, c.Slots, machine)
+	fmt.Fprintf(out, "No-op jobs of %d tenants, %d worker(s) of %d slots, everything on one machine: %s.\n", c.Tenants, c.Workers, c.Slots, machine)
+	if c.Commits > 0 {
+		fmt.Fprintf(out, "Each commit waits %d ms more. ", c.Commits)
+	}
 	fmt.Fprintf(out, "PostgreSQL with fsync and synchronous commit, Redis with an append-only file synced each second.\n\n")
-	fmt.Fprintln(out, "| what | executions/s | start lag p50 / p99 / max (ms) | backlog at the end | round trips each | CPU each: PostgreSQL / Redis / promoter / worker (µs) | memory: the same (MB) | others had |")
-	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- |")
+	fmt.Fprintln(out, "| what | executions/s | start lag p50 / p99 / max (ms) | backlog at the end | round trips each | WAL each (B) | CPU each: PostgreSQL / Redis / promoter / worker (µs) | memory: the same (MB) | others had |")
+	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, r := range rows {
-		if r.answers != nil {
+		if !r.ofLoad() {
 			continue
 		}
-		fmt.Fprintf(out, "| %s | %.0f | %s | %s | %s | %s | %s | %s |\n", r.what, r.perSecond, r.lagText(), r.backlogText(),
-			optional("%.2f", r.trips), byProgram(r.cpu), byProgram(r.memory), optional("%.0f %%", 100*r.others))
+		fmt.Fprintf(out, "| %s | %.0f | %s | %s | %s | %s | %s | %s | %s |\n", r.what, r.perSecond, r.lagText(), r.backlogText(),
+			optional("%.2f", r.trips), optional("%.0f", r.wal), byProgram(r.cpu), byProgram(r.memory), optional("%.0f %%", 100*r.others))
 	}
 	fmt.Fprintln(out)
 	printRatios(out, rows)
@@ -56,9 +67,9 @@ func printTable(out io.Writer, machine string, c Config, rows []row) {
 // printAnswers writes the table of the API, where it was measured.
 func printAnswers(out io.Writer, c Config, rows []row) {
 	head := fmt.Sprintf("\nThe REST API with %d jobs and %d executions stored, %d requests a second of %d tenants, the load on the same machine:\n\n"+
-		"| request | a second | p50 / p95 / p99 / max (ms) | others had |\n| --- | --- | --- | --- |\n", apiJobs, c.History, apiRate, tenants)
+		"| request | a second | p50 / p95 / p99 / max (ms) | others had |\n| --- | --- | --- | --- |\n", c.Jobs, c.History, apiRate, tenants)
 	for _, r := range rows {
-		if r.answers == nil {
+		if r.answers == nil || r.load {
 			continue
 		}
 		l := *r.answers
@@ -83,9 +94,9 @@ func printRatios(out io.Writer, rows []row) {
 	if !ok {
 		return
 	}
-	for _, key := range []string{sqlKey, chunkedKey, singleKey} {
+	for _, key := range []string{riverKey, sqlKey, chunkedKey, singleKey} {
 		if limit, ok := byKey[key]; ok {
-			fmt.Fprintf(out, "- drain: %.2f of %s\n", drained.perSecond/limit.perSecond, strings.TrimPrefix(limit.what, "limit: "))
+			fmt.Fprintf(out, "- drain: %.2f of %s\n", drained.perSecond/limit.perSecond, strings.TrimPrefix(strings.TrimPrefix(limit.what, "limit: "), "beside: "))
 		}
 	}
 }

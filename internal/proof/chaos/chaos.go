@@ -92,7 +92,6 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 		faults = plan(newRand(c.Seed), c, can)
 	}
 	fmt.Fprintf(progress, "load for %v with %d faults\n", c.Duration, len(faults))
-
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	stopLoad := make(chan struct{})
@@ -107,6 +106,7 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	}
 	err = errors.Join(err, undoFaults(ctx, s))
 	t.healed = clock.Now()
+	watchers.Go(func() { s.closeBreakers(watching) })
 	sleep(ctx, c.Duration-mark.Elapsed()-time.Second)
 	close(stopLoad)
 	loading.Wait()
@@ -172,6 +172,23 @@ func (s *stack) sampleInvariants(ctx context.Context, l *load, f *findings) {
 			}
 		}
 		l.mu.Unlock()
+	}
+}
+
+// closeBreakers does again and again what an operator does who knows that targets fail on
+// purpose. Once all else has finished, calls that fail are all that is left to call: no probe
+// succeeds, and a breaker lets one of them out each pause, which grows.
+func (s *stack) closeBreakers(ctx context.Context) {
+	for sleep(ctx, 2*time.Second) {
+		for _, clients := range s.clients {
+			open, err := clients[0].ListCircuitBreakersWithResponse(ctx, nil)
+			if err != nil || open.JSON200 == nil {
+				continue // the next turn asks again
+			}
+			for _, b := range open.JSON200.Items {
+				_, _ = clients[0].CloseCircuitBreakerWithResponse(ctx, b.ID)
+			}
+		}
 	}
 }
 

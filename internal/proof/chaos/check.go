@@ -251,6 +251,7 @@ func (e *evidence) checkAttempt(f *findings, r row) {
 		f.check("I2", c.job == r.job && c.key == r.id.String() && c.scheduledAt.Equal(r.scheduledAt), r.job, r.id, "the target was told other things than the row says")
 		early := c.start.Before(c.scheduledAt) && (r.trigger == "scheduled" || !e.skewed())
 		f.check("I30", !early, r.job, r.id, "the target was called at %s, before the scheduled time", c.start.Format(stamp))
+		e.checkReport(f, r, c)
 		succeeded = succeeded || c.attempt == r.attempt && c.status == http.StatusOK
 	}
 	for attempt, n := range seen {

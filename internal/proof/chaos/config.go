@@ -51,7 +51,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.SetOutput(output)
 	set.Uint64Var(&c.Seed, "seed", uint64(clock.Now().UnixNano()%1_000_000), "seed of faults and load")
 	set.DurationVar(&c.Duration, "duration", time.Minute, "how long there is load")
-	set.DurationVar(&c.Drain, "drain", 90*time.Second, "within which everything must be finished after the load")
+	set.DurationVar(&c.Drain, "drain", 3*time.Minute, "within which everything must be finished after the load; a call that a circuit breaker holds back follows within three minutes")
 	set.IntVar(&c.Jobs, "jobs", 40, "jobs with a schedule at the start")
 	set.BoolVar(&c.Faults, "faults", true, "disturb it; without, the same load in peace")
 	set.StringVar(&c.Backend, "backend", "auto", "QUEUE_BACKEND of all processes: auto, redis, or postgres, which starts no Redis")

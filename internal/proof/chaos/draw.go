@@ -63,11 +63,79 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 	spec.Timeout = &timeout
 	spec.RetryConfig = &api.RetryConfig{MaxRetries: &retries, RetryDelayMs: &delay}
 	method, url := []api.HTTPConfigMethod{api.HTTPConfigMethodGET, api.HTTPConfigMethodPOST}[r.IntN(2)], l.stack.sink.url+"/"
-	_ = spec.Config.FromHTTPConfig(api.HTTPConfig{URL: url + query, Method: &method}) // cannot fail
-	if r.IntN(3) == 0 && !l.plain {
-		l.function(&spec, url+query, fails == 0 && takes <= 50)
+	called := api.HTTPConfig{URL: url + query, Method: &method}
+	l.callback(&called, fails > 1, w.overlap != api.OverlapPolicyQueueAll && w.key == "")
+	_ = spec.Config.FromHTTPConfig(called) // cannot fail
+	if called.Completion == nil && !l.plain {
+		l.otherType(&spec, query, fails == 0 && takes <= 50)
 	}
 	return w, spec
+}
+
+// otherType has half of the calls made by a function, a script or a program.
+func (l *load) otherType(spec *api.JobSpec, query string, mayBeDeaf bool) {
+	switch url := l.stack.sink.url + "/" + query; l.random.IntN(6) {
+	case 0, 1:
+		l.function(spec, url, mayBeDeaf)
+	case 2:
+		l.script(spec, url)
+	case 3:
+		l.command(spec, query)
+	}
+}
+
+// tellByScript calls the target as a job of type http does, from a runner process.
+const tellByScript = `export default async ({ parameters, idempotencyKey, scheduledAt }) => {
+	const url = parameters.url + '&scheduled=' + encodeURIComponent(scheduledAt);
+	const answer = await fetch(url, { headers: { 'Idempotency-Key': idempotencyKey } });
+	if (!answer.ok) throw new Error('the target answers ' + answer.status);
+	return { status: answer.status };
+};`
+
+// tellByCommand does the same from a program of its own.
+const tellByCommand = `exec 3<>"/dev/tcp/127.0.0.1/$PORT"
+printf 'GET /%s HTTP/1.1\r\nHost: target\r\nConnection: close\r\nX-Execution-Id: %s\r\nX-Job-Id: %s\r\nX-Attempt: %s\r\nX-Scheduled-At: %s\r\nIdempotency-Key: %s\r\n\r\n' \
+	"$QUERY" "$SCHEDULER_EXECUTION_ID" "$SCHEDULER_JOB_ID" "$SCHEDULER_ATTEMPT" "$SCHEDULER_SCHEDULED_AT" "$SCHEDULER_EXECUTION_ID" >&3
+read -r _ status _ <&3
+[ "$status" = 200 ]`
+
+// repeated has a job repeat each failure, also those that scripts and programs call their
+// own.
+func repeated(spec *api.JobSpec) {
+	spec.RetryConfig.RetryOnErrorTypes = &[]api.ErrorType{api.ErrorTypeTimeout, api.ErrorTypeNetworkError, api.ErrorTypeSystemError, api.ErrorTypeUserError}
+}
+
+// script makes of a job that calls its target one whose script does.
+func (l *load) script(spec *api.JobSpec, url string) {
+	repeated(spec)
+	spec.JobType = api.JobTypeJavascript
+	_ = spec.Config.FromJavascriptConfig(api.JavascriptConfig{Source: tellByScript, Parameters: &map[string]any{"url": url}}) // cannot fail
+}
+
+// command makes of it one whose program does. No program that ends by itself leaves
+// another behind, and one that is killed takes all along.
+func (l *load) command(spec *api.JobSpec, query string) {
+	repeated(spec)
+	network, port := true, l.stack.sink.port()
+	spec.JobType = api.JobTypeCommand
+	_ = spec.Config.FromCommandConfig(api.CommandConfig{ // cannot fail
+		Command: "bash", Args: &[]string{"-c", tellByCommand}, Environment: &map[string]string{"PORT": port, "QUERY": query}, Network: &network,
+	})
+}
+
+// callback has the target of one call in five, if it may, take it and report its end
+// later. One report in three comes twice, and one in three too late, if one may.
+func (l *load) callback(called *api.HTTPConfig, may, mayBeLate bool) {
+	if l.random.IntN(5) > 0 || l.plain || !may {
+		return
+	}
+	how := []string{reportOnce, reportTwice, reportLate}[l.random.IntN(3)]
+	if how == reportLate && !mayBeLate {
+		how = reportTwice
+	}
+	completion, heartbeat := api.HTTPConfigCompletionCallback, float64(silence)
+	called.URL += "&callback=" + how
+	called.Completion, called.HeartbeatTimeout = &completion, &heartbeat
 }
 
 // function makes of a job that calls its target one whose function does (see

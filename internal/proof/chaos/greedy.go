@@ -131,17 +131,28 @@ func misfireStorm(ctx context.Context, s *stack, _ *member, f *fault) error {
 	if err != nil {
 		return err
 	}
+	var ids []uuid.UUID
 	s.load.mu.Lock()
 	for _, w := range all {
+		ids = append(ids, w.id)
 		if last := len(w.pauses) - 1; last >= 0 {
 			w.pauses[last].resume = resumed
 		}
 	}
 	s.load.mu.Unlock()
 	sleep(ctx, f.lasts+time.Second)
+	// It is promoted in pieces. Those that are left at the pause wait for a resume.
+	for mark := clock.Start(); mark.Elapsed() < stormMost && sleep(ctx, 100*time.Millisecond); {
+		if late, err := s.store.late(ctx, ids); err == nil && late == 0 {
+			break
+		}
+	}
 	s.load.holdStorm(ctx)
 	return nil
 }
+
+// stormMost is how long a storm may take to be promoted.
+const stormMost = time.Minute
 
 var errNothingStorms = errors.New("no job has been made for it yet")
 

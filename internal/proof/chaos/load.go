@@ -94,7 +94,7 @@ func (l *load) requestUntilFinal(ctx context.Context, tenant int, name string, r
 		l.mu.Lock()
 		l.answers[fmt.Sprintf("%s %d", name, code)]++
 		l.mu.Unlock()
-		if code != 0 && code < 500 && code != http.StatusTooManyRequests {
+		if final(code) {
 			w.ack = clock.Now()
 			return code, w
 		}
@@ -102,6 +102,11 @@ func (l *load) requestUntilFinal(ctx context.Context, tenant int, name string, r
 			return 0, w
 		}
 	}
+}
+
+// final says whether an answer says what became of a request.
+func final(code int) bool {
+	return code != 0 && code < http.StatusInternalServerError && code != http.StatusTooManyRequests
 }
 
 // create makes a job, and asks until it knows.
@@ -127,7 +132,7 @@ func (l *load) make(ctx context.Context, w *work, spec api.JobSpec) {
 		if err != nil {
 			return 0, err
 		}
-		if made = answer.JSON201; made == nil && answer.StatusCode() < 500 && w.end.Sub(clock.Now()) > lastCreation && !l.stack.skewed() {
+		if made = answer.JSON201; made == nil && final(answer.StatusCode()) && w.end.Sub(clock.Now()) > lastCreation && !l.stack.skewed() {
 			l.addViolation("I10", "create %q: %s: %s", w.name, answer.Status(), answer.Body)
 		}
 		return answer.StatusCode(), nil

@@ -81,12 +81,15 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 	for _, fault := range e.faults {
 		fmt.Fprintln(out, " ", fault)
 	}
-	states := map[string]int{}
+	states, types := map[string]int{}, map[string]int{}
 	for _, r := range e.rows {
 		states[r.trigger+" "+r.status]++
+		if r.status == "completed" {
+			types[r.jobType]++
+		}
 	}
 	sum := summarize(c, s, e, f, t)
-	fmt.Fprintf(out, "\nfaults done %s\nexecutions  %s\nanswers     %s\n", counts(sum.Faults), counts(states), counts(l.answers))
+	fmt.Fprintf(out, "\nfaults done %s\nexecutions  %s\ncompleted   %s\nanswers     %s\n", counts(sum.Faults), counts(states), counts(types), counts(l.answers))
 	fmt.Fprintf(out, "targets     %d calls, %d executions succeeded there, %d more successes of them (at-least-once)\n", sum.Calls, sum.Succeeded, sum.Repeated)
 	fmt.Fprintf(out, "drained     %.1f s after the last fault, %.1f s after the last scheduled time\n",
 		t.drained.Sub(t.healed).Seconds(), t.drained.Sub(t.end).Seconds())

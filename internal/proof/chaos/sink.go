@@ -1,10 +1,12 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,19 +25,25 @@ type call struct {
 	scheduledAt    time.Time
 	start, end     time.Time // end is zero while it goes on
 	status         int       // answered; 0: none
-	aborted        bool      // the caller went away
+	aborted        bool      // the caller went away, or the report of a callback was refused
+	reported       bool      // it was answered 202, and status is the answer to its report
+	again          int       // the answer to the same report again; 0: none was sent
 }
 
 // sink is the target of all jobs. The query says how a call goes: ms (how long
 // it takes), fail (so many first attempts answer 500), drop (so many first
-// attempts get their connection cut instead of an answer).
+// attempts get their connection cut instead of an answer), callback (the call is answered
+// 202, and how its end is reported).
 type sink struct {
 	url    string
 	server *http.Server
+	client *http.Client // of reports
 	done   chan struct{}
 
-	mu    sync.Mutex
-	calls []*call
+	mu      sync.Mutex
+	calls   []*call
+	apis    []string       // addresses of the API processes
+	reports sync.WaitGroup // that are to come
 }
 
 func newSink() (*sink, error) {
@@ -43,14 +51,17 @@ func newSink() (*sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sink{url: "http://" + listener.Addr().String(), done: make(chan struct{})}
-	s.server = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	s := &sink{url: "http://" + listener.Addr().String(), done: make(chan struct{}), client: &http.Client{Timeout: patience}}
+	s.server = &http.Server{Addr: listener.Addr().String(), Handler: s, ReadHeaderTimeout: time.Minute}
 	go func() {
 		defer close(s.done)
 		_ = s.server.Serve(listener) // ends by close alone
 	}()
 	return s, nil
 }
+
+// port is where it listens.
+func (s *sink) port() string { return s.server.Addr[strings.LastIndex(s.server.Addr, ":")+1:] }
 
 // ServeHTTP takes down a call, from its first moment to its last.
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -59,12 +70,20 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.job, _ = uuid.Parse(r.Header.Get("X-Job-Id"))
 	c.tenant, _ = strconv.Atoi(r.URL.Query().Get("tenant"))
 	c.attempt, _ = strconv.Atoi(r.Header.Get("X-Attempt"))
-	c.scheduledAt, _ = time.Parse(time.RFC3339Nano, r.Header.Get("X-Scheduled-At"))
+	// A script may not send this header.
+	c.scheduledAt, _ = time.Parse(time.RFC3339Nano, cmp.Or(r.Header.Get("X-Scheduled-At"), r.URL.Query().Get("scheduled")))
+	c.reported = r.URL.Query().Get("callback") != "" && r.Header.Get("X-Callback-Url") != ""
 	s.mu.Lock()
 	s.calls = append(s.calls, c)
 	s.mu.Unlock()
 
 	number := func(name string) int { n, _ := strconv.Atoi(r.URL.Query().Get(name)); return n }
+	if c.reported && c.attempt > number("fail") {
+		s.reports.Add(1)
+		go s.report(c, r.Header.Get("X-Callback-Url"), r.URL.Query().Get("callback"), time.Duration(number("ms"))*time.Millisecond)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
 	aborted := !sleep(r.Context(), time.Duration(number("ms"))*time.Millisecond)
 	status := http.StatusOK
 	switch {
@@ -94,8 +113,10 @@ func fail(w http.ResponseWriter) {
 	_ = conn.Close()
 }
 
-// log is what was received so far, in the order of its arrival.
+// log is what was received so far, in the order of its arrival, once all reports that are
+// to come were answered.
 func (s *sink) log() []call {
+	s.reports.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]call, len(s.calls))
@@ -118,6 +139,7 @@ func (s *sink) running(job uuid.UUID) uuid.UUID {
 }
 
 func (s *sink) close() {
+	s.reports.Wait()
 	_ = s.server.Close()
 	<-s.done
 }

@@ -77,6 +77,9 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 	if err := first(ctx); err != nil {
 		return s, err
 	}
+	if err := s.store.allowCommands(ctx, c.Tenants); err != nil {
+		return s, err
+	}
 	if err := s.servers.follow(ctx); errors.Is(err, devstack.ErrNoBackup) {
 		s.lacks[needStandby], s.servers.standby = err.Error(), nil
 	} else if err != nil {
@@ -211,7 +214,7 @@ func (s *stack) configure(m *member, c Config) error {
 	m.env = []string{
 		"DATABASE_URL=postgres://" + login + "@" + m.db.addr + "/" + database + "?sslmode=disable", "QUEUE_BACKEND=" + c.Backend,
 		"METRICS_ENABLED=" + strconv.FormatBool(m.role == "promoter"), "EGRESS_ALLOW=127.0.0.0/8",
-		"TENANT_MAX_RUNNING=" + strconv.Itoa(tenantRuns), "PATH=/usr/bin:/bin", "HOME=" + s.dir,
+		"TENANT_MAX_RUNNING=" + strconv.Itoa(tenantRuns), "PUBLIC_URL=" + publicURL, "SECRETS_KEYS=" + secretsKeys(), "COMMAND_JOBS=unsafe", "COMMAND_NETWORK=true", "RUNNER_CACHE_DIR=" + filepath.Join(s.dir, "compiled"), "PATH=/usr/bin:/bin", "HOME=" + s.dir,
 	}
 	if m.redis != nil {
 		m.env = append(m.env, "REDIS_URL=redis://"+m.redis.addr)
@@ -219,6 +222,7 @@ func (s *stack) configure(m *member, c Config) error {
 	switch m.role {
 	case "api":
 		m.env = append(m.env, "HTTP_ADDR="+addr, "JWT_SECRET="+key, "TENANT_AUTO_CREATE=true", "SHUTDOWN_NOTICE_MS=0")
+		s.sink.apis = append(s.sink.apis, "http://"+addr)
 		for tenant := range c.Tenants {
 			client, err := newClient("http://"+addr, tenantID(tenant))
 			if err != nil {
@@ -307,7 +311,7 @@ func (s *stack) close() error {
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Close())
 	}
-	for _, part := range []string{lockName, "bin", "redis", "broken.c", "broken.so", "earlier", "time.go", "wrong.go", "overlay.json"} {
+	for _, part := range []string{lockName, "bin", "redis", "broken.c", "broken.so", "earlier", "compiled", "time.go", "wrong.go", "overlay.json"} {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(s.dir, part)))
 	}
 	if s.dir != "" && !s.keep {

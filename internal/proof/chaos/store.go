@@ -36,6 +36,20 @@ func (s *store) rememberColumns(ctx context.Context) error {
 	})
 }
 
+// allowCommands makes the tenants, which may have jobs of every type. It is what a
+// platform administrator does.
+func (s store) allowCommands(ctx context.Context, tenants int) error {
+	return s.with(ctx, func(conn *pgx.Conn) error {
+		for n := range tenants {
+			const sql = `INSERT INTO tenants (id, name, job_types) VALUES ($1, $2, '{http,function,javascript,wasm,command}')`
+			if _, err := conn.Exec(ctx, sql, tenantID(n), fmt.Sprint("tenant ", n)); err != nil {
+				return fmt.Errorf("make a tenant: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
 // row is an execution, finished or not.
 type row struct {
 	tenant       uuid.UUID
@@ -50,6 +64,7 @@ type row struct {
 	createdAt    time.Time
 	completedAt  *time.Time
 	attempts     string
+	jobType      string
 }
 
 // finished says that nothing more happens to it.
@@ -78,6 +93,13 @@ func (s store) unfinished(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
+// late is how many of some jobs are due for two seconds and not promoted.
+func (s store) late(ctx context.Context, jobs []uuid.UUID) (n int, err error) {
+	err = s.one(ctx, &n, `SELECT count(*) FROM scheduled_jobs
+		WHERE id = ANY ($1) AND status = 'active' AND next_execution_at < now() - interval '2 seconds'`, jobs)
+	return n, err
+}
+
 // madeAfter is how many rows the schedule of a job made since. It is asked
 // while the job is paused: a row's created_at alone is when the transaction
 // began that made it, which may be before a resume that it saw.
@@ -89,7 +111,7 @@ func (s store) madeAfter(ctx context.Context, job uuid.UUID, since time.Time) (n
 // rows reads every execution.
 func (s store) rows(ctx context.Context) (all []row, err error) {
 	const sql = `SELECT tenant_id, id, job_id, trigger_type, status, reason, attempt, max_attempts, scheduled_at,
-		coalesce(missed_count, 0), missed_until, created_at, completed_at, attempts::text FROM executions`
+		coalesce(missed_count, 0), missed_until, created_at, completed_at, attempts::text, job_type FROM executions`
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		found, err := conn.Query(ctx, sql)
 		if err != nil {
@@ -97,7 +119,7 @@ func (s store) rows(ctx context.Context) (all []row, err error) {
 		}
 		all, err = pgx.CollectRows(found, func(from pgx.CollectableRow) (r row, err error) {
 			err = from.Scan(&r.tenant, &r.id, &r.job, &r.trigger, &r.status, &r.reason, &r.attempt, &r.max, &r.scheduledAt,
-				&r.missedCount, &r.missedUntil, &r.createdAt, &r.completedAt, &r.attempts)
+				&r.missedCount, &r.missedUntil, &r.createdAt, &r.completedAt, &r.attempts, &r.jobType)
 			r.scheduledAt = r.scheduledAt.UTC()
 			return r, err
 		})
@@ -190,8 +212,8 @@ func (s store) snapshot(ctx context.Context) (shot snapshot, err error) {
 // tenantCounts reads what runs of each tenant, and what is counted, as of one
 // moment.
 func tenantCounts(ctx context.Context, conn *pgx.Conn) (map[uuid.UUID]counted, error) {
-	const sql = `SELECT c.tenant_id, c.running, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = c.tenant_id AND a.status = 'running')
-		FROM running_counts c`
+	const sql = `SELECT c.tenant_id, c.running, (SELECT count(*) FROM active_executions a WHERE a.tenant_id = c.tenant_id AND a.status = 'running' AND a.awaited_until IS NULL)
+		FROM running_totals c`
 	out := map[uuid.UUID]counted{}
 	found, err := conn.Query(ctx, sql)
 	if err != nil {

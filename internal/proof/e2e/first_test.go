@@ -61,7 +61,7 @@ func TestEveryProcessNeedsTheSchema(t *testing.T) {
 func (s *installation) printed(args ...string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), program(s.t, "migrate"), args...)
-	cmd.Env = []string{"DATABASE_URL=" + s.database.URL, "DATABASE_OWNER_URL=" + s.database.OwnerURL, "JWT_SECRET=" + key}
+	cmd.Env = []string{"DATABASE_URL=" + s.database.URL, "JWT_SECRET=" + key}
 	out, err := cmd.Output()
 	if err != nil {
 		s.t.Fatalf("migrate %v: %v", args, err)
@@ -88,18 +88,58 @@ func (s *installation) call(t *testing.T, method, path, token, body string) int 
 	return answer.StatusCode
 }
 
-// The commands of docs/use/first-job.md and of the README's first job, run by a
-// shell as they stand, against the program that `make run` starts.
-func TestFirstJobPage(t *testing.T) {
+// The commands of the README's first job and of pages of docs/use, run by a shell as
+// they stand, against the program that `make run` starts.
+func TestUsePages(t *testing.T) {
 	t.Parallel()
 	s := stores(t, polled)
 	addr, home := freeAddr(t), t.TempDir()
 	s.url = "http://" + addr
 	p := s.process("standalone", "HTTP_ADDR="+addr, "JWT_SECRET="+key, "DATABASE_OWNER_URL="+s.database.OwnerURL, "DATA_DIR="+filepath.Join(home, ".data"))
 	s.eventually("it says what to do", func() bool { return strings.Contains(p.log.String(), "Ctrl-C stops it") })
+	guided(t, p.log.String())
 	pasted(t, home, "README.md")
 	if shown := pasted(t, home, filepath.Join("docs", "use", "first-job.md")); !strings.Contains(shown, `"status":"completed"`) || !strings.Contains(shown, `"scopes"`) {
 		t.Errorf("the page shows\n%s", shown)
+	}
+	for page, want := range map[string]string{
+		"calendars.md": `"scheduledAt":"2027-03-30T09:00:00+02:00"`, "change.md": `"restoredFrom":null`, "stop.md": `"retriedAs":"`,
+		"notifications.md": `"status":"delivered"`, "secrets.md": `Bearer ***`, "backfill.md": `"triggerType":"backfill"`,
+		"targets.md": `X-Scheduled-At`, "scripts.md": `"sent":"POST"`, "functions.md": `"width":640`, "retries.md": `"retryCount":2`,
+		"dead-letters.md": `"discardedCount":0`,
+	} {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			if shown := pasted(t, home, filepath.Join("docs", "use", page)); !strings.Contains(shown, want) {
+				t.Errorf("the page shows\n%s", shown)
+			}
+		})
+	}
+}
+
+// guided runs the commands that the program prints when it is ready, at once, and
+// expects what the echo endpoint answered to be seen.
+func guided(t *testing.T, printed string) {
+	t.Helper()
+	script := "set -euo pipefail\n"
+	for line := range strings.Lines(printed) {
+		if command, ok := strings.CutPrefix(line, "  "); ok {
+			script += command
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	refused := `api /jobs -d '{"name":"mine","interval":"5s","jobType":"http","config":{"url":"http://localhost:8080/"}}'` + "\n"
+	shell := exec.CommandContext(ctx, "bash", "-c", script+refused)
+	shell.WaitDelay = limit
+	shown, err := shell.CombinedOutput()
+	if err != nil {
+		t.Fatalf("the commands that are printed: %v\n%s\n%s", err, script, shown)
+	}
+	for _, want := range []string{`"status":"completed"`, `\"path\":\"/echo\"`, "EGRESS_ALLOW"} {
+		if !strings.Contains(string(shown), want) {
+			t.Errorf("the commands that are printed show no %s:\n%s", want, shown)
+		}
 	}
 }
 

@@ -46,7 +46,9 @@ func program(t *testing.T, name string) string {
 		if programs.dir, programs.err = os.MkdirTemp("", "e2e"); programs.err != nil {
 			return
 		}
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", programs.dir+string(filepath.Separator), "./cmd/...")
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", programs.dir+string(filepath.Separator),
+			"./cmd/api", "./cmd/migrate", "./cmd/promoter", "./cmd/schedctl", "./cmd/standalone", "./cmd/worker",
+			"./cmd/exampleremote", "./cmd/exampleworker")
 		build.Dir = filepath.Join("..", "..", "..")
 		if out, err := build.CombinedOutput(); err != nil {
 			programs.err = fmt.Errorf("build the programs: %w\n%s", err, out)
@@ -67,8 +69,9 @@ type installation struct {
 	url      string            // of the API
 	tenant   uuid.UUID
 	client   *api.ClientWithResponses
-	env      []string   // of every process
-	started  []*process // in order
+	env      []string          // of every process
+	logins   map[string]string // DATABASE_URL of those processes that have another
+	started  []*process        // in order
 }
 
 // The values of QUEUE_BACKEND.
@@ -99,10 +102,21 @@ func stores(t *testing.T, backend string) *installation {
 // up starts the processes on the stores.
 func (s *installation) up(workers int) {
 	s.t.Helper()
+	s.migrate()
+	s.serve(workers)
+}
+
+func (s *installation) migrate() {
+	s.t.Helper()
 	s.process("migrate", "DATABASE_OWNER_URL="+s.database.OwnerURL).wait()
+}
+
+// serve starts the processes on a schema that is there.
+func (s *installation) serve(workers int) {
+	s.t.Helper()
 	addr := freeAddr(s.t)
 	s.url = "http://" + addr
-	s.process("api", "HTTP_ADDR="+addr, "JWT_SECRET="+key, "TENANT_AUTO_CREATE=true", "EGRESS_ALLOW=127.0.0.0/8")
+	s.process("api", "HTTP_ADDR="+addr, "JWT_SECRET="+key, "TENANT_AUTO_CREATE=true", "EGRESS_ALLOW=127.0.0.0/8", "PUBLIC_URL="+s.url)
 	s.process("promoter")
 	for range workers {
 		s.worker()
@@ -119,7 +133,7 @@ func (s *installation) up(workers int) {
 }
 
 func (s *installation) worker() *process {
-	return s.process("worker", "EGRESS_ALLOW=127.0.0.0/8", "SCHEDULER_DRAIN_TIMEOUT_MS=2000")
+	return s.process("worker", "EGRESS_ALLOW=127.0.0.0/8", "SCHEDULER_DRAIN_TIMEOUT_MS=2000", "PUBLIC_URL="+s.url)
 }
 
 // clientOf is the generated client with a token.
@@ -178,6 +192,9 @@ func (s *installation) process(name string, env ...string) *process {
 		p.cmd.Env = append(p.cmd.Env, "REDIS_URL="+s.redis.URL)
 	}
 	p.cmd.Env = append(p.cmd.Env, s.env...)
+	if login, ok := s.logins[words[0]]; ok {
+		p.cmd.Env = append(p.cmd.Env, "DATABASE_URL="+login)
+	}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
 		s.t.Fatalf("start %s: %v", name, err)

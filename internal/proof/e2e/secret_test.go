@@ -102,6 +102,31 @@ func (s *installation) dump() string {
 	return all.String()
 }
 
+// engineLogin is a login that is a member of the engine's role and of nothing else.
+func (s *installation) engineLogin() string {
+	s.t.Helper()
+	conn, err := pgx.Connect(s.t.Context(), s.database.AdminURL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close(context.Background()) }) // nothing is unwritten
+	name := "engine_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	if _, err := conn.Exec(s.t.Context(), "CREATE ROLE "+name+" LOGIN NOINHERIT; GRANT scheduler_engine TO "+name); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if _, err := conn.Exec(context.Background(), "DROP ROLE "+name); err != nil {
+			s.t.Error(err)
+		}
+	})
+	at, err := url.Parse(s.database.URL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	at.User = url.User(name)
+	return at.String()
+}
+
 // Secrets and credentials reach their target and nothing else: no answer of
 // the API, no row, no command of Redis, no log line of any process, and no
 // host that the target redirects to. A rotation changes nothing of it.
@@ -157,9 +182,8 @@ func TestSecretsReachTheirTargetAlone(t *testing.T) {
 			t.Errorf("the target did not get %s: %s", parts[0], call)
 		}
 	}
-	if rotated := s.process("migrate rotate-secrets", "DATABASE_OWNER_URL="+s.database.OwnerURL, "SECRETS_KEYS="+second+","+first); true {
-		rotated.wait()
-	}
+	login := "DATABASE_URL=" + s.engineLogin()
+	s.process("migrate rotate-secrets", login, "SECRETS_KEYS="+second+","+first).wait()
 	if e := run(id); e.Status != "completed" || !strings.Contains(<-calls, canary+"-stored") {
 		t.Errorf("after the rotation: %s", e.Status)
 	}
@@ -172,7 +196,7 @@ func TestSecretsReachTheirTargetAlone(t *testing.T) {
 		}
 	default: // the body is not sent on, so the redirect may end the run
 	}
-	s.process("migrate verify-audit", "DATABASE_OWNER_URL="+s.database.OwnerURL).wait()
+	s.process("migrate verify-audit", login).wait()
 	for _, path := range []string{"/jobs", "/jobs/" + id.String(), "/jobs/" + id.String() + "/versions", "/executions", "/secrets", "/secrets/key", "/audit?limit=100", "/audit/verify"} {
 		get(path)
 	}

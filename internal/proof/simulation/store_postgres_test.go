@@ -186,7 +186,7 @@ func (s *real) one(ctx context.Context, o op, at time.Time) (a answer, err error
 func (s *real) promote(ctx context.Context, at time.Time) (answer, error) {
 	var hints sent
 	p := production.New(production.Config{
-		DB: s.engine, Hints: &hints, Metrics: s.metrics, Log: slog.New(slog.DiscardHandler), CatchupPerSecond: int(time.Second / catchupEvery),
+		DB: s.engine, Hints: &hints, Metrics: s.metrics, Log: slog.New(slog.DiscardHandler), CatchupPerSecond: func() int { return int(time.Second / catchupEvery) },
 	})
 	_, err := p.Pass(ctx, at)
 	return answer{IDs: hints.ids}, err
@@ -369,10 +369,10 @@ func (s *real) command(ctx context.Context, tx *postgres.Tx, o op, at time.Time)
 			p.NextExecutionAt = &next
 		}
 	case deleteJob:
-		if err := tx.DeleteJob(ctx, db.DeleteJobParams{TenantID: asker(o), ID: id, Now: at}); err != nil {
+		if err := tx.DeleteJobs(ctx, db.DeleteJobsParams{TenantID: asker(o), Ids: []uuid.UUID{id}, Now: at}); err != nil {
 			return a, err
 		}
-		err := tx.CancelExecutionsOfJob(ctx, db.CancelExecutionsOfJobParams{TenantID: asker(o), JobID: id, Now: at, Reason: "the job was deleted"})
+		err := tx.CancelExecutionsOfJobs(ctx, db.CancelExecutionsOfJobsParams{TenantID: asker(o), JobIds: []uuid.UUID{id}, Now: at, Reason: "the job was deleted"})
 		return a, err
 	case triggerJob:
 		return s.trigger(ctx, tx, o, old, at)
@@ -404,7 +404,8 @@ func (s *real) create(ctx context.Context, tx *postgres.Tx, o createJob, at time
 }
 
 func (s *real) trigger(ctx context.Context, tx *postgres.Tx, o triggerJob, j db.ScheduledJob, at time.Time) (a answer, err error) {
-	active, err := tx.CountActiveOfJob(ctx, j.ID)
+	var active db.CountActiveOfJobRow
+	tx.CountActiveOfJob(ctx, []uuid.UUID{j.ID}).QueryRow(func(_ int, row db.CountActiveOfJobRow, e error) { active, err = row, e })
 	if err != nil {
 		return a, err
 	}

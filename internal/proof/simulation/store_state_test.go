@@ -14,7 +14,7 @@ import (
 // clear empties the tables for the next sequence.
 func (s *real) clear(ctx context.Context) error {
 	_, err := s.admin.Exec(ctx, `DELETE FROM active_executions; DELETE FROM job_executions; DELETE FROM scheduled_jobs; DELETE FROM workers; DELETE FROM running_keys;
-		UPDATE running_counts SET running = 0, running_by_type = '{}', crowded_at = NULL;
+		UPDATE running_shards SET runs = 0, runs_by_type = '{}', permits = 0, permits_of = NULL, backlogged_at = NULL;
 		UPDATE tenants SET max_running = NULL, max_running_by_type = '{}'`)
 	return err
 }
@@ -68,8 +68,8 @@ func (s *real) state(ctx context.Context) (*tables, error) {
 		return err
 	})
 	read(`SELECT t.id, coalesce(t.max_running, -1), coalesce((t.max_running_by_type->>'function')::int, -1), coalesce((t.max_running_by_type->>'http')::int, -1),
-	             c.running, coalesce((c.running_by_type->>'function')::int, 0), coalesce((c.running_by_type->>'http')::int, 0), c.crowded_at
-	      FROM tenants t JOIN running_counts c ON c.tenant_id = t.id ORDER BY t.id`, func(row pgx.CollectableRow) error {
+	             c.running, coalesce((c.running_by_type->>'function')::int, 0), coalesce((c.running_by_type->>'http')::int, 0), c.backlogged_at
+	      FROM tenants t JOIN running_totals c ON c.tenant_id = t.id ORDER BY t.id`, func(row pgx.CollectableRow) error {
 		var r tenantRow
 		err := row.Scan(&r.ID, &r.Most.All, &r.Most.Function, &r.Most.HTTP, &r.Running.All, &r.Running.Function, &r.Running.HTTP, zero{&r.Backlogged})
 		t.tenants = append(t.tenants, r)

@@ -9,10 +9,12 @@ package contract
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -28,8 +30,9 @@ import (
 
 // The permissions that no role grants.
 const (
-	Public  = "public"  // an operation that needs no token
-	Service = "service" // one that needs a service token
+	Public   = "public"   // an operation that needs no token
+	Service  = "service"  // one that needs a service token
+	Callback = "callback" // one whose path holds the token of an attempt
 )
 
 // The bounds of an operation that names none of its own.
@@ -59,9 +62,9 @@ type Operation struct {
 	// together, and MaxFaults the fields of its answer.
 	MaxBody, MaxNames, MaxFaults int
 
-	// readOnly are the fields that a body may have because the answer to a GET has
-	// them, and whether they change by themselves.
-	readOnly map[string]bool
+	// readOnly are the fields that a body may have because the answer to a GET has them.
+	readOnly map[string]readOnly
+	stateAt  string // see SentBack
 
 	route      *routers.Route
 	parameters []*openapi3.Parameter
@@ -69,9 +72,34 @@ type Operation struct {
 	formats    []openapi3.SchemaValidationOption
 }
 
-// Load reads the embedded contract. It fails for an operation that names no
-// permission: what nobody thought about is not served.
-func Load() (*Contract, error) {
+// readOnly is how a field that is only read may come back.
+type readOnly uint8
+
+const (
+	fixed  readOnly = iota + 1 // as it is
+	state                      // as it is, or as it was when the body was read
+	moving                     // as anything: it changes by itself
+)
+
+// SentBack are the fields of a body that are only read.
+type SentBack struct {
+	// Fixed have to be what is there. State has to be that as well, unless the body
+	// was read before somebody changed the state.
+	Fixed, State map[string]any
+	// StateAt is the field that tells when the state was set, and At what the body has
+	// there; nil: nothing.
+	StateAt string
+	At      any
+}
+
+// Load answers the embedded contract, which is read once for all APIs of a process. It
+// fails for an operation that names no permission: what nobody thought about is not
+// served.
+func Load() (*Contract, error) { return loaded() }
+
+var loaded = sync.OnceValues(load)
+
+func load() (*Contract, error) {
 	document, err := api.GetSpec()
 	if err != nil {
 		return nil, fmt.Errorf("read the contract: %w", err)
@@ -103,7 +131,7 @@ func from(document *openapi3.T) (*Contract, error) {
 			}
 			if described.RequestBody != nil {
 				operation.body = described.RequestBody.Value
-				operation.readOnly = splitBody(operation.body)
+				operation.readOnly, operation.stateAt = splitBody(operation.body)
 				if len(operation.body.Content) != 1 {
 					return nil, fmt.Errorf("the contract's operation %s takes a body in %d forms, not one", described.OperationID, len(operation.body.Content))
 				}
@@ -115,36 +143,49 @@ func from(document *openapi3.T) (*Contract, error) {
 }
 
 // splitBody leaves of a body that may be what is written, or what is read, the
-// former, and lists the fields that only the latter has.
-func splitBody(body *openapi3.RequestBody) map[string]bool {
+// former, and lists the fields that only the latter has, and the one of them that
+// tells when the state was set.
+func splitBody(body *openapi3.RequestBody) (fields map[string]readOnly, stateAt string) {
 	for _, content := range body.Content {
 		if len(content.Schema.Value.AnyOf) != 2 {
 			continue
 		}
 		written, read := content.Schema.Value.AnyOf[0], content.Schema.Value.AnyOf[1].Value
 		content.Schema = written
-		themselves, _ := read.Extensions["x-change-by-themselves"].([]any)
-		readOnly := map[string]bool{}
+		fields = map[string]readOnly{}
 		for _, part := range append(slices.Clone(read.AllOf), &openapi3.SchemaRef{Value: read}) {
 			for name := range part.Value.Properties {
 				if written.Value.Properties[name] == nil {
-					readOnly[name] = slices.Contains(themselves, any(name))
+					fields[name] = fixed
 				}
 			}
 		}
-		return readOnly
+		for extension, kind := range map[string]readOnly{"x-state": state, "x-change-by-themselves": moving} {
+			names, _ := read.Extensions[extension].([]any)
+			for _, name := range names {
+				fields[fmt.Sprint(name)] = kind
+			}
+		}
+		stateAt, _ = read.Extensions["x-state-at"].(string)
+		return fields, stateAt
 	}
-	return nil
+	return nil, ""
 }
 
 // leaveToExecutors drops what the contract says of the config of each job type:
-// it is there for clients, and the executors' errors say more.
+// it is there for clients, and the executors' errors say more. The names of its
+// fields stay known, for hints.
 func leaveToExecutors(document *openapi3.T) {
 	for _, schema := range document.Components.Schemas {
 		if schema.Value.Discriminator != nil {
 			schema.Value.OneOf, schema.Value.Discriminator = nil, nil
 		}
 		if schema.Value.Extensions["x-executor-checks"] == true {
+			inner := openapi3.Schemas{}
+			for _, one := range schema.Value.OneOf {
+				maps.Copy(inner, one.Value.Properties)
+			}
+			schema.Value.Extensions[innerFields] = inner
 			schema.Value.OneOf, schema.Value.Type = nil, &openapi3.Types{openapi3.TypeObject}
 		}
 	}
@@ -214,7 +255,7 @@ func (o *Operation) strayParameters(query url.Values, header http.Header) []faul
 		i := slices.IndexFunc(o.parameters, func(p *openapi3.Parameter) bool { return p.In == "query" && p.Name == name })
 		switch {
 		case i < 0:
-			fields = append(fields, fault.Field{Path: shorten(name), Rule: "unknown", Message: "is not a parameter of this operation" + suggest.For(name, o.queryNames())})
+			fields = append(fields, fault.Field{Path: shorten(name), Rule: "unknown", Message: "is not a parameter of this operation" + suggest.DidYouMean(o.meantParameter(name))})
 		case len(values) > 1 && !o.parameters[i].Schema.Value.Type.Is("array"):
 			fields = append(fields, fault.Field{Path: name, Rule: "duplicate", Message: "stands more than once"})
 		case slices.ContainsFunc(values, func(text string) bool { return strings.ContainsRune(text, 0) || !utf8.ValidString(text) }):
@@ -229,35 +270,27 @@ func (o *Operation) strayParameters(query url.Values, header http.Header) []faul
 	return fields
 }
 
-// queryNames are the names of the query parameters that the operation takes.
-func (o *Operation) queryNames() (names []string) {
-	for _, p := range o.parameters {
-		if p.In == "query" {
-			names = append(names, p.Name)
-		}
-	}
-	return names
-}
-
 // SplitBody takes the fields out of a body that are only read. It leaves out those
 // that change by themselves, which nobody can hold to a value.
-func (o *Operation) SplitBody(value any) (written any, readOnly map[string]any) {
+func (o *Operation) SplitBody(value any) (written any, sent SentBack) {
 	object, ok := value.(map[string]any)
 	if !ok || o.readOnly == nil {
-		return value, nil
+		return value, sent
 	}
 	rest := map[string]any{}
-	readOnly = map[string]any{}
+	sent = SentBack{Fixed: map[string]any{}, State: map[string]any{}, StateAt: o.stateAt, At: object[o.stateAt]}
 	for name, member := range object {
-		changing, known := o.readOnly[name]
-		switch {
-		case !known:
+		switch o.readOnly[name] {
+		case fixed:
+			sent.Fixed[name] = member
+		case state:
+			sent.State[name] = member
+		case moving:
+		default:
 			rest[name] = member
-		case !changing:
-			readOnly[name] = member
 		}
 	}
-	return rest, readOnly
+	return rest, sent
 }
 
 // CheckBody reports everything about a JSON body, as strictjson decoded it,

@@ -1,13 +1,16 @@
 package contract_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
@@ -42,16 +45,20 @@ func TestEveryOperationNamesAPermission(t *testing.T) {
 		path := strings.Fields(name)[1]
 		health := strings.HasPrefix(name, "GET /health") || name == "GET /internal/health"
 		internal := strings.HasPrefix(path, "/internal/") && !health
+		callback := strings.HasPrefix(path, "/callbacks/{token}/")
+		if token := o.Permission == contract.Callback; token != callback {
+			t.Errorf("%s: permission %q", name, o.Permission)
+		}
 		if open := o.Permission == contract.Public; open != health {
 			t.Errorf("%s: permission %q", name, o.Permission)
 		}
 		if service := o.Permission == contract.Service; service != internal {
 			t.Errorf("%s: permission %q", name, o.Permission)
 		}
-		if !health && !internal && !identity.Permission(o.Permission).Known() {
+		if !health && !internal && !callback && !identity.Permission(o.Permission).Known() {
 			t.Errorf("%s needs %q, which no role grants", name, o.Permission)
 		}
-		if !health && !internal && !strings.HasPrefix(path, base+"/") {
+		if !health && !internal && !callback && !strings.HasPrefix(path, base+"/") {
 			t.Errorf("%s is not under %s", name, base)
 		}
 	}
@@ -91,11 +98,11 @@ func TestCheckBodyNamesEveryField(t *testing.T) {
 		{"wrong types, all at once", `{"name":1,"jobType":"cron","config":[],"tags":["",2,"x"],"timeout":"5","priority":1.5,"runAt":"soon",
 			"retryConfig":{"exponentialBackoff":"yes","retryOnErrorTypes":["TIMEOUT","OOPS"]}}`, []string{
 			"config type: must be an object",
-			"jobType enum: must be one of http, function",
+			`jobType enum: must be one of http, function, javascript, command, wasm, remote, not "cron"`,
 			"name type: must be a text",
 			"priority type: must be a whole number",
 			"retryConfig.exponentialBackoff type: must be true or false",
-			"retryConfig.retryOnErrorTypes[1] enum: must be one of TIMEOUT, NETWORK_ERROR, VALIDATION_ERROR, SYSTEM_ERROR, USER_ERROR",
+			`retryConfig.retryOnErrorTypes[1] enum: must be one of TIMEOUT, NETWORK_ERROR, VALIDATION_ERROR, SYSTEM_ERROR, USER_ERROR, not "OOPS"`,
 			"runAt format: must be a time with an offset, such as 2026-03-01T09:00:00Z",
 			"tags[0] minLength: must have at least 1 character",
 			"tags[1] type: must be a text",
@@ -112,8 +119,14 @@ func TestCheckBodyNamesEveryField(t *testing.T) {
 			"retryConfig.retryOnErrorTypes uniqueItems: must not name the same thing twice",
 			"timeout minimum: must be at least 1",
 		}},
+		{"fields of an inner object beside it", `{"name":"a","jobType":"http","url":"https://example.com/","method":"POST"}`, []string{
+			"method unknown: is not a field here; did you mean config.method?", "url unknown: is not a field here; did you mean config.url?",
+		}},
+		{"a number of more than 64 bits", `{"name":"a","jobType":"http","config":{},"maxExecutions":99999999999999999999}`, []string{
+			"maxExecutions maximum: must be at most 1000000000",
+		}},
 		{"null where none may be", `{"name":null,"jobType":null,"config":null,"timezone":null}`, []string{
-			"config type: must be an object", "jobType enum: must be one of http, function", "name type: must be a text", "timezone type: must be a text",
+			"config type: must be an object", "jobType enum: must be one of http, function, javascript, command, wasm, remote", "name type: must be a text", "timezone type: must be a text",
 		}},
 		{"times that do not exist", `{"name":"a","jobType":"http","config":{},"runAt":"2026-02-30T00:00:00Z","startDate":"2026-01-01T24:00:00Z","endDate":"2026-01-01 00:00:00Z"}`, []string{
 			"endDate format: must be a time with an offset, such as 2026-03-01T09:00:00Z",
@@ -134,6 +147,30 @@ func TestCheckBodyNamesEveryField(t *testing.T) {
 	}
 }
 
+// A name that people type for another, or for a field of an inner object, is
+// answered with the right one, and that one is not missing as well.
+func TestCheckBodyNamesTheFieldThatIsMeant(t *testing.T) {
+	t.Parallel()
+	create := operation(t, http.MethodPost, base+"/jobs")
+	for given, want := range map[string]string{
+		"tz": "timezone", "zone": "timezone", "time_zone": "timezone", "type": "jobType", "cron": "cronExpression", "schedule": "cronExpression",
+		"every": "interval", "at": "runAt", "labels": "tags", "retryPolicy": "retryConfig", "concurrency": "maxConcurrent",
+		"url": "config.url", "URL": "config.url", "uri": "config.url", "method": "config.method", "headers": "config.headers", "payload": "config.body",
+		"functionName": "config.functionName", "maxRetries": "retryConfig.maxRetries", "maxRetires": "retryConfig.maxRetries", "retries": "retryConfig.maxRetries",
+		"jitter": "retryConfig.jitter", "colour": "", "id": "", "tenantId": "",
+	} {
+		message := given + " unknown: is not a field here"
+		if want != "" {
+			message += "; did you mean " + want + "?"
+		}
+		body := map[string]any{"name": "a", "jobType": "http", "config": map[string]any{}, given: "x"}
+		delete(body, want)
+		if diff := cmp.Diff([]string{message}, texts(create.CheckBody(body))); diff != "" {
+			t.Errorf("%s: fields differ (-want +got):\n%s", given, diff)
+		}
+	}
+}
+
 func TestCheckBodyBoundsItsFields(t *testing.T) {
 	t.Parallel()
 	body := map[string]any{}
@@ -151,7 +188,7 @@ func TestCheckParameters(t *testing.T) {
 	for _, test := range []struct {
 		name, method, path, query string
 		header                    http.Header
-		id                        string
+		id, version               string
 		want                      []string
 	}{
 		{name: "none", method: "GET", path: "/jobs"},
@@ -167,6 +204,15 @@ func TestCheckParameters(t *testing.T) {
 		{name: "bounds", method: "GET", path: "/jobs", query: "limit=0", want: []string{"limit minimum: must be at least 1"}},
 		{name: "over the bound", method: "GET", path: "/jobs", query: "limit=101", want: []string{"limit maximum: must be at most 100"}},
 		{name: "no number", method: "GET", path: "/jobs", query: "limit=ten", want: []string{"limit type: must be a whole number"}},
+		{name: "beyond any number", method: "GET", path: "/jobs/{id}/versions/{version}", id: id, version: "99999999999999999999", want: []string{"version maximum: must be at most 2147483647"}},
+		{name: "below any number", method: "GET", path: "/jobs", query: "limit=-99999999999999999999", want: []string{"limit minimum: must be at least 1"}},
+		{name: "digits and more", method: "GET", path: "/jobs", query: "limit=99999999999999999999x", want: []string{"limit type: must be a whole number"}},
+		{name: "another name", method: "GET", path: "/jobs", query: "type=http&pageSize=5&page=2&state=active", want: []string{
+			"page unknown: is not a parameter of this operation; did you mean cursor?",
+			"pageSize unknown: is not a parameter of this operation; did you mean limit?",
+			"state unknown: is not a parameter of this operation; did you mean status?",
+			"type unknown: is not a parameter of this operation; did you mean jobType?",
+		}},
 		{name: "a fraction", method: "GET", path: "/jobs", query: "limit=1.5", want: []string{"limit type: must be a whole number"}},
 		{name: "empty", method: "GET", path: "/jobs", query: "limit=&cursor=&status=", want: []string{
 			"cursor minLength: must have at least 1 character", "limit required: must not be empty", "status required: must not be empty",
@@ -174,16 +220,16 @@ func TestCheckParameters(t *testing.T) {
 		{name: "several at once", method: "GET", path: "/executions", query: "status=done&jobId=1&from=now&triggerType=x&x=1", want: []string{
 			"from format: must be a time with an offset, such as 2026-03-01T09:00:00Z",
 			"jobId format: must be a UUID",
-			"status enum: must be one of pending, running, retrying, completed, failed, cancelled, skipped, missed",
-			"triggerType enum: must be one of scheduled, manual, retry, backfill",
+			`status enum: must be one of pending, running, retrying, completed, failed, cancelled, skipped, missed, not "done"`,
+			`triggerType enum: must be one of scheduled, manual, retry, backfill, not "x"`,
 			"x unknown: is not a parameter of this operation",
 		}},
 		{name: "a plus in a URL", method: "GET", path: "/executions", query: "from=2026-03-01T09:00:00+08:00&status=complete", want: []string{
 			"from format: must be a time with an offset, such as 2026-03-01T09:00:00Z; in a URL, + is written %2B",
-			"status enum: must be one of pending, running, retrying, completed, failed, cancelled, skipped, missed; did you mean completed?",
+			`status enum: must be one of pending, running, retrying, completed, failed, cancelled, skipped, missed, not "complete"; did you mean completed?`,
 		}},
 		{name: "a comma is no repetition", method: "GET", path: "/executions", query: "status=pending,running", want: []string{
-			"status enum: must be one of pending, running, retrying, completed, failed, cancelled, skipped, missed",
+			`status enum: must be one of pending, running, retrying, completed, failed, cancelled, skipped, missed, not "pending,running"; give several by repeating the parameter`,
 		}},
 		{name: "unknown", method: "GET", path: "/jobs", query: "tenantId=x&LIMIT=5", want: []string{
 			"LIMIT unknown: is not a parameter of this operation; did you mean limit?", "tenantId unknown: is not a parameter of this operation",
@@ -210,10 +256,34 @@ func TestCheckParameters(t *testing.T) {
 			if test.header != nil {
 				r.Header = test.header
 			}
-			got := operation(t, test.method, base+test.path).CheckParameters(r, map[string]string{"id": test.id})
+			got := operation(t, test.method, base+test.path).CheckParameters(r, map[string]string{"id": test.id, "version": test.version})
 			if diff := cmp.Diff(test.want, texts(got)); diff != "" {
 				t.Errorf("fields differ (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A bulk call selects by the conditions of the list, under the same names.
+func TestBulkFiltersHaveTheConditionsOfLists(t *testing.T) {
+	t.Parallel()
+	document, err := api.GetSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, schema := range map[string]string{"/jobs": "JobSelection", "/executions": "ExecutionSelection"} {
+		list := map[string]string{}
+		for _, p := range document.Paths.Value(base + path).Get.Parameters {
+			if !slices.Contains([]string{"sort", "include", "limit", "cursor"}, p.Value.Name) {
+				list[p.Value.Name] = fmt.Sprint(*p.Value.Schema.Value.Type)
+			}
+		}
+		selection := map[string]string{}
+		for name, field := range document.Components.Schemas[schema].Value.Properties {
+			selection[name] = fmt.Sprint(*field.Value.Type)
+		}
+		if diff := cmp.Diff(list, selection); diff != "" {
+			t.Errorf("GET %s and %s differ (-list +bulk):\n%s", path, schema, diff)
+		}
 	}
 }

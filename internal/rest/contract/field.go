@@ -3,7 +3,6 @@ package contract
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,9 +33,28 @@ func parameterFields(parameter *openapi3.Parameter, err error) []fault.Field {
 		fields = append(fields, fault.Field{Path: parameter.Name, Rule: rule(violation), Message: words})
 	}
 	if len(fields) == 0 { // it could not be read as its type at all
-		fields = append(fields, fault.Field{Path: parameter.Name, Rule: "type", Message: "must be " + kind(parameter.Schema.Value)})
+		fields = append(fields, unread(parameter, err))
 	}
 	return fields
+}
+
+// unread is the fault of a parameter that could not be read as its type. Digits are
+// a whole number, but beyond any that can be read.
+func unread(parameter *openapi3.Parameter, err error) fault.Field {
+	schema := parameter.Schema.Value
+	var parse *openapi3filter.ParseError
+	if errors.As(err, &parse) && schema.Type.Is("integer") {
+		text := fmt.Sprint(parse.Value)
+		digits, negative := strings.CutPrefix(text, "-")
+		rule, bound := "maximum", schema.Max
+		if negative {
+			rule, bound = "minimum", schema.Min
+		}
+		if digits != "" && strings.Trim(digits, "0123456789") == "" && bound != nil {
+			return fault.Field{Path: parameter.Name, Rule: rule, Message: message(&openapi3.SchemaError{SchemaField: rule, Schema: schema})}
+		}
+	}
+	return fault.Field{Path: parameter.Name, Rule: "type", Message: "must be " + kind(schema)}
 }
 
 // bodyFields reads what the validator says of a body.
@@ -53,10 +71,24 @@ func bodyFields(value any, err error) []fault.Field {
 		}
 		fields = append(fields, fault.Field{Path: path, Rule: rule(violation), Message: message(violation)})
 	}
-	if len(fields) == 0 {
+	if fields = withoutEchoes(fields); len(fields) == 0 {
 		fields = append(fields, fault.Field{Path: "body", Rule: "type", Message: "does not have the form that is described"})
 	}
 	return fields
+}
+
+// withoutEchoes drops faults that follow from another: a field is not missing that
+// stands under a nearly right name, or whose own fields stand beside it; and a number
+// beyond its bound needs no word about its bits.
+func withoutEchoes(fields []fault.Field) []fault.Field {
+	meant, beyond := map[string]bool{}, map[string]bool{}
+	for _, f := range fields {
+		meant[f.Meant], meant[f.Meant[:max(0, strings.LastIndexByte(f.Meant, '.'))]] = true, true
+		beyond[f.Path] = beyond[f.Path] || f.Rule == "maximum" || f.Rule == "minimum"
+	}
+	return slices.DeleteFunc(fields, func(f fault.Field) bool {
+		return f.Rule == "required" && meant[f.Path] || f.Rule == "format" && beyond[f.Path]
+	})
 }
 
 // violations flattens the validator's tree of errors.
@@ -107,8 +139,12 @@ func unknownNames(path string, violation *openapi3.SchemaError) []fault.Field {
 		if violation.Schema.Properties[name] != nil {
 			continue
 		}
-		words := "is not a field here" + suggest.For(name, slices.Collect(maps.Keys(violation.Schema.Properties)))
-		fields = append(fields, fault.Field{Path: strictjson.Join(path, name), Rule: "unknown", Message: words})
+		field := fault.Field{Path: strictjson.Join(path, name), Rule: "unknown"}
+		meant := meantField(name, violation.Schema)
+		if field.Message = "is not a field here" + suggest.DidYouMean(meant); meant != "" {
+			field.Meant = strings.TrimPrefix(path+"."+meant, ".")
+		}
+		fields = append(fields, field)
 	}
 	return fields
 }
@@ -120,7 +156,8 @@ func rule(v *openapi3.SchemaError) string {
 	return v.SchemaField
 }
 
-// message says what would be right, without the value that was sent.
+// message says what would be right. It repeats no value that was sent but one of
+// an enumeration.
 func message(v *openapi3.SchemaError) string {
 	s := v.Schema
 	switch v.SchemaField {
@@ -132,8 +169,10 @@ func message(v *openapi3.SchemaError) string {
 		if len(s.Enum) == 1 {
 			return "must be " + list(s.Enum)
 		}
-		given, _ := v.Value.(string)
-		return "must be one of " + list(s.Enum) + suggest.For(given, texts(s.Enum))
+		if given, ok := v.Value.(string); ok {
+			return suggest.OneOf(given, texts(s.Enum)) + commas(given, texts(s.Enum))
+		}
+		return "must be one of " + list(s.Enum)
 	case "format":
 		return "must be " + formatted(s)
 	case "minLength":
@@ -216,3 +255,12 @@ func formatted(s *openapi3.Schema) string {
 
 // shorten cuts a name that came from outside.
 func shorten(name string) string { return strictjson.Join("", name) }
+
+// commas explains to those who separate values by commas how several are given.
+func commas(given string, known []string) string {
+	parts := strings.Split(given, ",")
+	if len(parts) < 2 || slices.ContainsFunc(parts, func(part string) bool { return !slices.Contains(known, strings.TrimSpace(part)) }) {
+		return ""
+	}
+	return "; give several by repeating the parameter"
+}

@@ -16,7 +16,7 @@ const contract = `{"openapi":"3.0.3"}`
 
 func get(t *testing.T, path string, header map[string]string) *http.Response {
 	t.Helper()
-	handler, err := reference.Handler([]byte(contract), func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	files, err := reference.Gather([]byte(contract))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,6 +25,7 @@ func get(t *testing.T, path string, header map[string]string) *http.Response {
 		r.Header.Set(name, value)
 	}
 	recorder := httptest.NewRecorder()
+	handler := files.Handler(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	handler.ServeHTTP(recorder, r)
 	return recorder.Result()
 }
@@ -99,5 +100,19 @@ func TestOtherPathsAreMissing(t *testing.T) {
 	}
 	if moved := get(t, "/docs", nil); moved.StatusCode != http.StatusPermanentRedirect || moved.Header.Get("Location") != "docs/" {
 		t.Errorf("%d to %q", moved.StatusCode, moved.Header.Get("Location"))
+	}
+}
+
+// The token outlives a reload and not the tab.
+func TestThePageKeepsTheTokenForTheTab(t *testing.T) {
+	t.Parallel()
+	script := body(t, get(t, "/docs/start.js", nil))
+	for _, part := range []string{"sessionStorage.setItem(", "sessionStorage.getItem(", "sessionStorage.removeItem("} {
+		if !strings.Contains(script, part) {
+			t.Errorf("the page has no %s", part)
+		}
+	}
+	if strings.Contains(script, "localStorage") || !strings.Contains(script, "persistAuthorization: false") {
+		t.Error("the page keeps the token on disk")
 	}
 }

@@ -1,9 +1,8 @@
 // Package ics reads the days of a calendar from an iCalendar file (RFC 5545).
 //
-// It owns the small part of the format that names days and times to leave out:
-// events with a start, an end and at most a yearly repetition. It refuses the
-// rest by line, because an event that is read wrongly is a run at the wrong
-// time. Package rest calls it for an upload; what it gives is stored as a plain
+// It owns the part of the format that names days and times to leave out: events,
+// their names, their repetitions and the exceptions to those. It refuses the rest by
+// line, because an event that is read wrongly is a run at the wrong time. Package rest calls it for an upload; what it gives is stored as a plain
 // schedule.Calendar, and nothing reads the file again.
 package ics
 
@@ -29,14 +28,16 @@ const (
 
 // Parse reads a file into the ranges of a calendar whose zone is the IANA name
 // zone; empty is UTC. Times without a zone are taken to be in it, others are
-// converted to it. At most 1 MiB and 1000 events; cancelled events are left
-// out.
+// converted to it; a zone may have its Windows name. At most 1 MiB, 1000 events and
+// 1000 ranges; cancelled events are left out.
+//
+// An event of each year stays one yearly range. Other repetitions are written out, from
+// two years before now to their end, or to ten years after now.
 //
 // The error is a *fault.Error naming the field ics and the line, for what is
-// malformed and for all that is not supported: repetitions other than yearly
-// ones without end, and those in another zone than the calendar's, exceptions
-// to them, durations instead of ends.
-func Parse(r io.Reader, zone string) ([]schedule.DateRange, error) {
+// malformed and for all that is not supported: repetitions by the hour, periods as
+// RDATE, EXRULE, zones that the file alone defines.
+func Parse(r io.Reader, zone string, now time.Time) ([]schedule.DateRange, error) {
 	location, err := load(zone)
 	if err != nil {
 		return nil, wrong(0, err)
@@ -48,7 +49,7 @@ func Parse(r io.Reader, zone string) ([]schedule.DateRange, error) {
 	if len(text) > maxBytes {
 		return nil, wrong(0, fmt.Errorf("is longer than %d bytes", maxBytes))
 	}
-	p := parser{zone: location}
+	p := parser{zone: location, now: now}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, maxBytes)
 	for number := 1; lines.Scan(); number++ {
@@ -70,7 +71,32 @@ func Parse(r io.Reader, zone string) ([]schedule.DateRange, error) {
 	if len(p.open) > 0 || !p.seen {
 		return nil, wrong(p.number, errors.New("the file ends too early; it has to end with END:VCALENDAR"))
 	}
-	return p.ranges, nil
+	return p.all()
+}
+
+// all are the ranges of the events, once all are known: one may replace an occurrence
+// of another.
+func (p *parser) all() ([]schedule.DateRange, error) {
+	x := &expansion{zone: p.zone, now: p.now, instead: map[string][]moment{}}
+	for _, e := range p.events {
+		if e.instead != nil {
+			x.instead[e.uid] = append(x.instead[e.uid], *e.instead)
+		}
+	}
+	var ranges []schedule.DateRange
+	for _, e := range p.events {
+		if e.cancelled {
+			continue
+		}
+		some, err := e.finish(x)
+		if err != nil {
+			return nil, wrong(e.line, err)
+		}
+		if ranges = append(ranges, some...); len(ranges) > maxEvents {
+			return nil, wrong(e.line, fmt.Errorf("the events up to here give more than %d days", maxEvents))
+		}
+	}
+	return ranges, nil
 }
 
 // cutFold undoes the folding of long lines.
@@ -107,8 +133,9 @@ type parser struct {
 	number int
 	open   []string
 	seen   bool
+	now    time.Time
 	event  event
-	ranges []schedule.DateRange
+	events []event
 }
 
 // flush handles the line gathered so far.
@@ -169,17 +196,9 @@ func (p *parser) end(name string) error {
 	if name != "VEVENT" {
 		return nil
 	}
-	r, err := p.event.finish()
-	if err != nil {
-		p.number = p.event.line
-		return err
-	}
-	if p.event.cancelled {
-		return nil
-	}
-	if len(p.ranges) == maxEvents {
+	if len(p.events) == maxEvents {
 		return fmt.Errorf("has more than %d events", maxEvents)
 	}
-	p.ranges = append(p.ranges, r)
+	p.events = append(p.events, p.event)
 	return nil
 }

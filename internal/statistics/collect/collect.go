@@ -3,8 +3,6 @@ package collect
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,20 +12,13 @@ import (
 	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/settled"
 )
 
 const (
 	// Every is the distance of two snapshots. They stand on the clock's half
 	// minutes, so whichever process takes one, and however often, there is one for each.
 	Every = 30 * time.Second
-	// lag is how far counting stays behind now: an outcome bears the time at which
-	// its transaction began, and the longest may take a statement's time-out
-	// several times until it writes. How long it takes to commit is not bounded;
-	// see mark.
-	lag = 15 * time.Second
-	// patience is how long transactions that wrote may hold up counting before
-	// that is an error.
-	patience = time.Minute
 	// interval and intervalRows bound what one transaction counts, and maxIntervals
 	// how many a pass does: after an outage of the promoters it catches up with two
 	// days at once, or with 1.2 million outcomes.
@@ -42,37 +33,30 @@ const (
 // Collector counts. One goroutine at a time calls Pass.
 type Collector struct {
 	store store
-	mark  *mark // nil: the next pass makes one
-}
-
-// mark is a time up to which outcomes may be counted once some transactions have
-// ended: those that had written by then. A commit may take any time, such as one
-// that waits for a standby which is away, and bears its beginning. Every outcome
-// from lag before the mark is of such a transaction or of one that has ended.
-type mark struct {
-	at      time.Time
-	made    clock.Mark
-	writers []string
+	mark  *settled.Mark
+	older bool // what was finished before roll-ups were kept is rolled up
 }
 
 // NewCollector makes one that acts as postgres.Engine.
-func NewCollector(db *postgres.DB) *Collector { return &Collector{store: store{db: db}} }
+func NewCollector(db *postgres.DB) *Collector {
+	return &Collector{store: store{db: db}, mark: settled.NewMark(db)}
+}
 
 // Pass counts the outcomes since the last one, adds them to the roll-ups, and
 // takes the numbers of this half minute, unless somebody has taken them already;
 // it says whether it took them. It is fenced by the lease. It counts nothing while
 // Waiting reports true.
 func (c *Collector) Pass(ctx context.Context, held lease.Lease) (taken bool, err error) {
-	if settled, err := c.settle(ctx); err != nil || !settled {
+	if settled, err := c.mark.Settle(ctx); err != nil || !settled {
 		return false, err
 	}
 	for range maxIntervals {
 		var done bool
-		if done, taken, err = c.store.advance(ctx, held, c.mark.at); err != nil {
+		if done, taken, err = c.store.advance(ctx, held, c.mark.Until()); err != nil {
 			return false, err
 		}
 		if done {
-			c.mark = nil
+			c.mark.Reached()
 			return taken, c.back(ctx, held)
 		}
 	}
@@ -81,31 +65,17 @@ func (c *Collector) Pass(ctx context.Context, held lease.Lease) (taken bool, err
 
 // Waiting reports whether the last pass found a transaction that has written and
 // not ended, so that it could not count.
-func (c *Collector) Waiting() bool { return c.mark != nil && len(c.mark.writers) > 0 }
-
-// settle makes a mark, if there is none, and reports whether all transactions
-// that had written by then have ended.
-func (c *Collector) settle(ctx context.Context) (settled bool, err error) {
-	at, writers, err := c.store.writers(ctx)
-	if err != nil {
-		return false, err
-	}
-	if c.mark == nil {
-		c.mark = &mark{at: at, made: clock.Start(), writers: writers}
-	}
-	c.mark.writers = slices.DeleteFunc(c.mark.writers, func(w string) bool { return !slices.Contains(writers, w) })
-	if c.Waiting() && c.mark.made.Elapsed() > patience {
-		return false, fmt.Errorf("outcomes are not counted since %v: a transaction that has written does not end (in pg_locks: virtualtransaction %s)",
-			c.mark.made.Elapsed().Round(time.Second), c.mark.writers[0])
-	}
-	return !c.Waiting(), nil
-}
+func (c *Collector) Waiting() bool { return c.mark.Waiting() }
 
 // back rolls up a piece of what was finished before roll-ups were kept. Pass does it
 // when it has reached the present.
 func (c *Collector) back(ctx context.Context, held lease.Lease) error {
 	for range backIntervals {
-		if done, err := c.store.back(ctx, held); err != nil || done {
+		if c.older {
+			break
+		}
+		var err error
+		if c.older, err = c.store.back(ctx, held); err != nil {
 			return err
 		}
 	}
@@ -143,8 +113,8 @@ func (c *Collector) Fold(ctx context.Context, now time.Time) (more bool, err err
 // Passes is what a process that collects does again and again.
 func (c *Collector) Passes() []loop.Pass {
 	return []loop.Pass{
-		// Often enough that no half minute is left out.
-		{Name: lease.Metrics, Every: Every / 3, Leased: true, Do: func(ctx context.Context, turn *loop.Turn) error {
+		// Often enough that no half minute is left out, and a pass has 16 statements.
+		{Name: lease.Metrics, Every: Every / 2, Leased: true, Do: func(ctx context.Context, turn *loop.Turn) error {
 			_, err := c.Pass(ctx, turn.Lease)
 			if err == nil && c.Waiting() {
 				turn.Again(loop.Soon)

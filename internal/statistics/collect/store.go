@@ -16,23 +16,10 @@ import (
 // store is the collector's door to the database; it sees all tenants.
 type store struct{ db *postgres.DB }
 
-// writers are the transactions that have written and not ended, at a time.
-func (s store) writers(ctx context.Context) (at time.Time, writers []string, err error) {
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		row, err := tx.ListWriters(ctx)
-		at, writers = row.At, row.Writers
-		return err
-	})
-	if err != nil {
-		return at, nil, fmt.Errorf("find the transactions that write: %w", postgres.Fault(err))
-	}
-	return at, writers, nil
-}
-
-// advance counts one interval, rolls it up and, when that reaches lag
-// before the mark, takes the numbers where nobody has yet; done says that nothing
+// advance counts one interval, rolls it up and, when that reaches the present, up to which
+// outcomes may be counted, takes the numbers where nobody has yet; done says that nothing
 // is left for now.
-func (s store) advance(ctx context.Context, held lease.Lease, mark time.Time) (done, taken bool, err error) {
+func (s store) advance(ctx context.Context, held lease.Lease, present time.Time) (done, taken bool, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := held.Guard(ctx, tx); err != nil {
 			return err
@@ -46,13 +33,13 @@ func (s store) advance(ctx context.Context, held lease.Lease, mark time.Time) (d
 			return fmt.Errorf("find what is rolled up: %w", err)
 		}
 		// Of its own: collectors of the version before leave it behind.
-		rolled, err := reach(ctx, tx, span.RolledTo, mark)
+		rolled, err := reach(ctx, tx, span.RolledTo, present)
 		if err != nil {
 			return err
 		}
 		counted := rolled
 		if !c.CountedTo.Equal(span.RolledTo) {
-			if counted, err = reach(ctx, tx, c.CountedTo, mark); err != nil {
+			if counted, err = reach(ctx, tx, c.CountedTo, present); err != nil {
 				return err
 			}
 		}
@@ -69,7 +56,6 @@ func (s store) advance(ctx context.Context, held lease.Lease, mark time.Time) (d
 				return err
 			}
 		}
-		present := mark.Add(-lag)
 		done = !counted.Before(present) && !rolled.Before(present)
 		if !done || c.Taken {
 			return nil
@@ -78,6 +64,9 @@ func (s store) advance(ctx context.Context, held lease.Lease, mark time.Time) (d
 		if err := tx.TakeMetrics(ctx, c.Slot); err != nil {
 			return fmt.Errorf("take the numbers: %w", err)
 		}
+		if err := tx.KeepJobGauges(ctx, c.Slot); err != nil {
+			return fmt.Errorf("keep the number of active jobs: %w", err)
+		}
 		return nil
 	})
 	return done, taken && err == nil, err
@@ -85,8 +74,8 @@ func (s store) advance(ctx context.Context, held lease.Lease, mark time.Time) (d
 
 // reach is up to where one interval goes that begins at a time: the time
 // itself where nothing may be counted yet.
-func reach(ctx context.Context, tx *postgres.Tx, from, mark time.Time) (to time.Time, err error) {
-	to = mark.Add(-lag)
+func reach(ctx context.Context, tx *postgres.Tx, from, present time.Time) (to time.Time, err error) {
+	to = present
 	if bound := from.Add(interval); bound.Before(to) {
 		to = bound
 	}

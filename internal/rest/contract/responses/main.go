@@ -38,15 +38,17 @@ var shared = []struct {
 	{"406", "NotAcceptable", "ServiceNotAcceptable", func(operation) bool { return true }},
 	{"413", "TooLarge", "ServiceTooLarge", func(operation) bool { return true }},
 	{"415", "UnsupportedMediaType", "ServiceUnsupported", func(o operation) bool { return o.body }},
-	{"429", "RateLimited", "ServiceRateLimited", func(o operation) bool { return !o.open }},
+	{"429", "RateLimited", "ServiceRateLimited", func(o operation) bool { return !o.free }},
 	{"500", "Internal", "ServiceInternal", func(operation) bool { return true }},
-	{"503", "Unavailable", "ServiceUnavailable", func(o operation) bool { return !o.open }},
+	{"503", "Unavailable", "ServiceUnavailable", func(o operation) bool { return !o.free }},
 }
 
 // operation is what decides which responses an operation shares.
 type operation struct {
-	method               string
-	internal, open, body bool
+	method         string
+	internal, body bool
+	open           bool // needs no token of a tenant
+	free           bool // needs none at all
 }
 
 var (
@@ -70,6 +72,8 @@ func fill(contract string) string {
 		case methodLine.MatchString(line):
 			o = operation{method: methodLine.FindStringSubmatch(line)[1], internal: o.internal}
 		case line == "      x-permission: public":
+			o.open, o.free = true, true
+		case line == "      x-permission: callback":
 			o.open = true
 		case line == "      requestBody:":
 			o.body = true

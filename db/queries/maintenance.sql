@@ -1,0 +1,30 @@
+-- name: FindWork :one
+-- Cross-tenant: maintenance, each second in each promoter. Says which passes have
+-- something to do, so that those that have nothing send no statements of their own.
+-- Each condition is that of the pass's own statements or a wider one; all read the
+-- beginning of an index, and of the jobs that are held one of each tenant.
+WITH RECURSIVE held AS (
+    (SELECT j.tenant_id FROM scheduled_jobs j WHERE j.status = 'paused' AND j.status_by = 'platform' ORDER BY j.tenant_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.tenant_id FROM scheduled_jobs j
+            WHERE j.status = 'paused' AND j.status_by = 'platform' AND j.tenant_id > h.tenant_id ORDER BY j.tenant_id LIMIT 1)
+    FROM held h WHERE h.tenant_id IS NOT NULL
+)
+SELECT
+    (EXISTS (SELECT 1 FROM active_executions e WHERE e.sweep_at <= coalesce(sqlc.narg(now)::timestamptz, now()) + interval '5 seconds')
+     OR EXISTS (SELECT 1 FROM workers w WHERE NOT w.dead AND w.expires_at < coalesce(sqlc.narg(now)::timestamptz, now()) - interval '0.5 seconds'))::boolean AS sweep,
+    (EXISTS (SELECT 1 FROM active_executions e WHERE e.awaited_until <= coalesce(sqlc.narg(now)::timestamptz, now()))
+     OR EXISTS (SELECT 1 FROM active_executions e WHERE e.cancel_requested_at <= coalesce(sqlc.narg(now)::timestamptz, now()) AND e.awaited_until IS NOT NULL))::boolean AS end_awaited,
+    (EXISTS (SELECT 1 FROM cancellations)
+     OR EXISTS (SELECT 1 FROM tenants t WHERE t.status IN ('suspended', 'deleting')
+                AND EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id)))::boolean AS cancel,
+    (EXISTS (SELECT 1 FROM tenants t WHERE t.status IN ('suspended', 'deleting')
+             AND (t.status = 'deleting' OR EXISTS (SELECT 1 FROM scheduled_jobs j WHERE j.tenant_id = t.id AND j.status = 'active' AND j.deleted_at IS NULL)))
+     OR EXISTS (SELECT 1 FROM held h JOIN tenants t ON t.id = h.tenant_id WHERE t.status = 'active'))::boolean AS suspend,
+    (EXISTS (SELECT 1 FROM scheduled_jobs j WHERE j.status = 'paused' AND j.paused_until <= coalesce(sqlc.narg(now)::timestamptz, now()))
+     OR EXISTS (SELECT 1 FROM job_executions f
+                WHERE f.status = 'failed' AND f.completed_at > coalesce(sqlc.narg(now)::timestamptz, now()) - interval '60 seconds'))::boolean AS change_status,
+    (EXISTS (SELECT 1 FROM active_executions) OR EXISTS (SELECT 1 FROM waiting_counts))::boolean AS count_waiting,
+    EXISTS (SELECT 1 FROM dead_letter_replays d
+            WHERE d.status IN ('canary', 'running') AND d.next_at <= coalesce(sqlc.narg(now)::timestamptz, now())
+              AND NOT EXISTS (SELECT 1 FROM tenants t WHERE t.id = d.tenant_id AND t.status <> 'active'))::boolean AS replay;

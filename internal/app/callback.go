@@ -1,0 +1,73 @@
+package app
+
+import (
+	"context"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/callback"
+	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
+	"github.com/scheduler-service/scheduler/internal/hint"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/remote"
+	"github.com/scheduler-service/scheduler/internal/secret/keyring"
+)
+
+// callbacksIn is the process with jobs that may complete by callback, where it knows the
+// address of the API and has a key for the tokens.
+func (p process) callbacksIn(public config.URL, keys *keyring.Ring) process {
+	p.callbacks = !public.IsZero() && keys.Current() != ""
+	return p
+}
+
+// callbackAddresses makes the address at which the target of an attempt reports; nil where
+// none can.
+func (p process) callbackAddresses(public config.URL, keys *keyring.Ring) func(dispatch.Claimed) (string, error) {
+	if !p.callbacks {
+		return nil
+	}
+	base := strings.TrimSuffix(public.Reveal(), "/") + "/callbacks/"
+	return func(c dispatch.Claimed) (string, error) {
+		token, err := callback.Token(keys, callback.Attempt{Tenant: c.Tenant, Fence: dispatch.Fence{ID: c.ID, Attempt: c.Attempt, Token: c.Token}})
+		return base + token, err
+	}
+}
+
+// desks take what targets and workers of tenants report, and hand executions out to the latter.
+type desks struct {
+	callbacks *callback.Desk
+	claims    *remote.Desk
+	listen    func(ctx context.Context) error // for calls: executions wait in the pool
+	close     func()
+}
+
+// desks makes them. A token names its tenant, and its fence one attempt; a claim names its
+// tenant. The statements are those of the workers, so they act as postgres.Engine.
+func (p process) desks(ctx context.Context, c config.API, hints *queue.Publisher, keys *keyring.Ring, finished func(tenant, execution uuid.UUID)) (desks, error) {
+	if keys.Current() == "" { // no token can be sealed or opened
+		return desks{
+			callbacks: callback.New(callback.Config{}), claims: remote.NewDesk(remote.Config{}), close: func() {},
+			listen: func(ctx context.Context) error { <-ctx.Done(); return nil },
+		}, nil
+	}
+	db, err := postgres.Open(ctx, postgres.Config{
+		URL: c.DatabaseURL.Reveal(), Role: postgres.Engine, Name: "scheduler-api-callbacks", MaxConns: callbackConns, RoundTrip: p.metrics.RoundTrip, Spans: p.traces != nil,
+	})
+	if err != nil {
+		return desks{}, err
+	}
+	p.metrics.WatchPool("postgres", "scheduler-api-callbacks", connections(db))
+	callbacks := callback.New(callback.Config{
+		DB: db, Hints: hint.New(hint.Config{DB: db, Queue: hints, Log: p.log}), Metrics: p.metrics, Log: p.log,
+		TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING"), Keys: keys, Finished: finished,
+	})
+	claims := remote.NewDesk(remote.Config{DB: db, Keys: keys, Callbacks: callbacks, Log: p.log, TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING")})
+	ear := hints.Ear(queue.CallPool)
+	return desks{
+		callbacks: callbacks, claims: claims, close: db.Close,
+		listen: func(ctx context.Context) error { return ear.Listen(ctx, claims.Wake) },
+	}, nil
+}

@@ -1,0 +1,162 @@
+// Package sandbox runs a program, or a Go function of this binary, in a process
+// that may do little.
+//
+// It owns how such a process is started: this binary starts again
+// (/proc/self/exe), restricts itself, and then becomes the program or calls the
+// function. It owns the restrictions: limits of the kernel on memory, CPU time,
+// processes, file size and open files; Landlock on files, the network and
+// signals; no new privileges; a session of its own; no inherited environment and
+// no inherited files; and an end with the process that started it. It refuses
+// to know what runs and why.
+//
+// Main stands first in every main, and in TestMain of every package that starts
+// such processes:
+//
+//	func main() {
+//		if code, done := sandbox.Main(os.Args, entries); done {
+//			os.Exit(code)
+//		}
+//		…
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Entry is a Go function that runs in a restricted process and returns its exit
+// code. It has os.Stdin, os.Stdout and os.Stderr; extra are the files of
+// Spec.Files.
+type Entry func(extra []*os.File) int
+
+// Spec is a process to start.
+type Spec struct {
+	// Entry names a function of Main. Without it the process becomes the program
+	// at Path (absolute) with Args after its name.
+	Entry string
+	Path  string
+	Args  []string
+	// Env is the whole environment.
+	Env []string
+	// Dir is the working directory; the root directory without it.
+	Dir string
+	// Stdin, Stdout and Stderr are the null device where they are nil. Files are
+	// the descriptors from 3 on. They stay the caller's to close.
+	Stdin, Stdout, Stderr *os.File
+	Files                 []*os.File
+	// Read and Write are the files and directories, with all below them, that the
+	// process may read and execute, and may also change. Beside them it has the
+	// devices null, zero and random. Where the kernel has Landlock there are no
+	// others. Paths that do not exist are passed over.
+	Read, Write []string
+	// Network lets the process reach the network.
+	Network bool
+	// Unfenced is for an entry that starts other restricted processes: Landlock takes
+	// nothing from it.
+	Unfenced bool
+	// Outlives is for an entry that notices itself when its starter is gone, and has
+	// something to do then. Every other process is killed.
+	Outlives bool
+	Limits   Limits
+	// Wrap is a program with arguments that starts this binary as its own last
+	// arguments say, such as bubblewrap; only for an entry.
+	Wrap []string
+	// Account is the number of the user and the group that the process runs as; 0
+	// is ours.
+	Account int
+}
+
+// Limits bound each process, except where they say otherwise; zero is no limit.
+type Limits struct {
+	// Memory is in bytes: private memory that can be written. A Go program
+	// reserves far more addresses than it uses, so addresses are bounded higher up.
+	Memory uint64
+	// CPU is rounded up to whole seconds.
+	CPU time.Duration
+	// Processes counts the threads of the account in its user namespace.
+	Processes uint64
+	FileSize  uint64 // bytes of one file
+	OpenFiles uint64
+}
+
+// mark is the argument by which this binary knows that it starts inside. No
+// program of ours has an argument of that name.
+const mark = "--scheduler-sandbox"
+
+// policy is what the process is told about itself.
+type policy struct {
+	Entry, Path string
+	Args, Env   []string
+	Read, Write []string
+	Network     bool
+	Unfenced    bool
+	Limits      Limits
+	Files       int
+}
+
+// Main does what the process is for if it is a restricted one, and tells so by
+// done. It returns at once in every other process. In a restricted process it
+// returns when the entry has ended, with its exit code; where a program runs it
+// does not return.
+func Main(args []string, entries map[string]Entry) (code int, done bool) {
+	if len(args) != 3 || args[1] != mark {
+		return 0, false
+	}
+	fd, err := strconv.Atoi(args[2])
+	if err != nil {
+		return failedInside, true
+	}
+	line := os.NewFile(uintptr(fd), "starter")
+	code, err = inside(line, entries)
+	if err != nil {
+		_ = json.NewEncoder(line).Encode(answer{Problem: err.Error()})
+		code = failedInside
+	}
+	return code, true
+}
+
+// answer is what the starter hears. A process that becomes a program says nothing:
+// the kernel closes the line.
+type answer struct{ Problem string }
+
+// failedInside is the exit code of a process that could not begin. Start returns
+// the error; nobody sees the code.
+const failedInside = 125
+
+// inside obeys the policy that comes through line, and says so when the restrictions
+// are in force.
+func inside(line *os.File, entries map[string]Entry) (int, error) {
+	var p policy
+	if err := json.NewDecoder(line).Decode(&p); err != nil {
+		return 0, fmt.Errorf("read the policy: %w", err)
+	}
+	entry, known := entries[p.Entry]
+	if p.Entry != "" && !known {
+		return 0, fmt.Errorf("this program has no entry %q", p.Entry)
+	}
+	if err := restrict(p); err != nil {
+		return 0, err
+	}
+	if p.Entry == "" {
+		return 0, become(p, line.Fd())
+	}
+	if err := enter(p); err != nil {
+		return 0, err
+	}
+	err := json.NewEncoder(line).Encode(answer{})
+	if err = errors.Join(err, line.Close()); err != nil {
+		return 0, fmt.Errorf("say that the process began: %w", err)
+	}
+	extra := make([]*os.File, p.Files)
+	for i := range extra {
+		extra[i] = os.NewFile(uintptr(firstFile+i), "extra "+strconv.Itoa(i))
+	}
+	return entry(extra), nil
+}
+
+// firstFile is the descriptor of the first of Spec.Files.
+const firstFile = 3

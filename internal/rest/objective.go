@@ -1,0 +1,76 @@
+package rest
+
+import (
+	"context"
+	"time"
+
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/objective"
+)
+
+// CreateObjective is POST /objectives.
+func (s *server) CreateObjective(ctx context.Context, request api.CreateObjectiveRequestObject) (api.CreateObjectiveResponseObject, error) {
+	body := request.Body
+	spec := objective.Spec{
+		Name: body.Name, Kind: objective.Kind(body.Kind), JobID: body.JobID, Tag: orZero(body.Tag), Target: body.Target,
+		Threshold: time.Duration(orZero(body.ThresholdMs)) * time.Millisecond, WindowDays: 30,
+	}
+	if body.WindowDays != nil {
+		spec.WindowDays = *body.WindowDays
+	}
+	if faults := spec.Validate(); len(faults) > 0 {
+		return nil, wrong(faults...)
+	}
+	made, err := s.Objectives.Create(ctx, callOf(ctx).who.Actor, spec)
+	if err != nil {
+		return nil, err
+	}
+	location := base + "/objectives/" + made.ID.String()
+	return api.CreateObjective201JSONResponse{Body: viewObjective(made), Headers: api.CreateObjective201ResponseHeaders{Location: &location}}, nil
+}
+
+// ListObjectives is GET /objectives.
+func (s *server) ListObjectives(ctx context.Context, _ api.ListObjectivesRequestObject) (api.ListObjectivesResponseObject, error) {
+	list, err := s.Objectives.List(ctx, callOf(ctx).who.Actor, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	answer := api.ListObjectives200JSONResponse{Items: make([]api.Objective, len(list))}
+	for i, one := range list {
+		answer.Items[i] = viewObjective(one)
+	}
+	return answer, nil
+}
+
+// GetObjective is GET /objectives/{id}.
+func (s *server) GetObjective(ctx context.Context, request api.GetObjectiveRequestObject) (api.GetObjectiveResponseObject, error) {
+	found, err := s.Objectives.Get(ctx, callOf(ctx).who.Actor, request.ID)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetObjective200JSONResponse(viewObjective(found)), nil
+}
+
+// DeleteObjective is DELETE /objectives/{id}.
+func (s *server) DeleteObjective(ctx context.Context, request api.DeleteObjectiveRequestObject) (api.DeleteObjectiveResponseObject, error) {
+	if err := s.Objectives.Delete(ctx, callOf(ctx).who.Actor, request.ID); err != nil {
+		return nil, err
+	}
+	return api.DeleteObjective204Response{}, nil
+}
+
+func viewObjective(o objective.Objective) api.Objective {
+	view := api.Objective{
+		ID: o.ID, Name: o.Name, Kind: api.ObjectiveKind(o.Kind), JobID: orNull(o.JobID), Tag: textOrNull(o.Tag), ThresholdMs: nullable.NewNullNullable[int](),
+		Target: o.Target, WindowDays: o.WindowDays, CreatedBy: o.CreatedBy, CreatedAt: o.CreatedAt,
+		WindowFrom: o.Status.From, CountedTo: o.Status.CountedTo, Good: o.Status.Window.Good, Bad: o.Status.Window.Bad,
+		Share: orNull(o.Status.Window.Share()), BudgetLeft: orNull(o.BudgetLeft(o.Status.Window)),
+		BurnRate: orNull(o.BurnRate(o.Status.Window)), BurnRateHour: orNull(o.BurnRate(o.Status.Hour)), BurnRateSixHours: orNull(o.BurnRate(o.Status.SixHours)),
+	}
+	if o.Threshold > 0 {
+		view.ThresholdMs = nullable.NewNullableWithValue(int(o.Threshold.Milliseconds()))
+	}
+	return view
+}

@@ -1,0 +1,145 @@
+package rest
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/rest/console"
+	"github.com/scheduler-service/scheduler/internal/rest/contract"
+)
+
+const (
+	// sessionCookie keeps the console's token while the browser runs, where no
+	// script reads it.
+	sessionCookie = "scheduler_session"
+	// sessionHeader stands on every call of the session. A page of another origin
+	// cannot send it: cors admits it for none.
+	sessionHeader = "X-Scheduler-Console"
+	// maxCookie is how long a token may be that a cookie keeps; browsers drop longer
+	// ones. The console keeps those in memory alone.
+	maxCookie = 3800
+)
+
+// session is what the console learns when it signs in.
+type session struct {
+	Token       string    `json:"token"`
+	Subject     string    `json:"subject"`
+	TenantID    uuid.UUID `json:"tenantId"`
+	Permissions []string  `json:"permissions"`
+}
+
+// consoleSession signs the console in (POST, with a token, an API key or a code
+// that is good once), tells a page that was loaded again who is signed in (GET), and
+// signs out (DELETE).
+//
+// The cookie goes to this path alone: the API believes the header Authorization and
+// no cookie, so no other page can make a browser call the API in somebody's name.
+func (s *server) consoleSession(w http.ResponseWriter, r *http.Request) {
+	c := callOf(r.Context())
+	c.operation = &contract.Operation{ID: "consoleSession"}
+	if r.Header.Get(sessionHeader) == "" {
+		s.refuse(w, r, fault.New(fault.Forbidden, fault.CodeForbidden, "the console's session is for the console: the header "+sessionHeader+" is missing"))
+		return
+	}
+	if r.Method == http.MethodDelete {
+		s.keepSession(w, r, "")
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	token, err := s.sessionToken(r)
+	if err == nil && token == "" {
+		w.WriteHeader(http.StatusNoContent) // nobody is signed in
+		return
+	}
+	if err == nil {
+		err = s.openSession(w, r, token)
+	}
+	if err != nil {
+		if fault.KindOf(err) == fault.Unauthenticated {
+			s.keepSession(w, r, "")
+		}
+		s.refuse(w, r, err)
+	}
+}
+
+// sessionToken is the token of a call: of a sign-in what its header says, otherwise
+// the cookie's; empty where there is no cookie.
+func (s *server) sessionToken(r *http.Request) (string, error) {
+	if r.Method == http.MethodGet {
+		kept, err := r.Cookie(sessionCookie)
+		if err != nil {
+			return "", nil
+		}
+		return kept.Value, nil
+	}
+	code, once := strings.CutPrefix(r.Header.Get("Authorization"), "Code ")
+	if !once {
+		return identity.Bearer(r.Header)
+	}
+	if s.SignIn != nil {
+		if token, ok := s.SignIn(code); ok {
+			return token, nil
+		}
+	}
+	return "", fault.New(fault.Unauthenticated, fault.CodeUnauthorized, "this sign-in was used, or is not of this start of the service: sign in with a token")
+}
+
+// openSession answers who the bearer of a token is and what it may do, after the
+// checks that each call of the API makes.
+func (s *server) openSession(w http.ResponseWriter, r *http.Request, token string) error {
+	c := callOf(r.Context())
+	asked := r.Clone(r.Context())
+	asked.Header.Set("Authorization", "Bearer "+token)
+	who, err := s.identity(asked, c.operation)
+	if c.who = who; err != nil {
+		return err
+	}
+	granted := s.permissions(who)
+	if len(granted) == 0 {
+		return fault.New(fault.Forbidden, fault.CodeForbidden, "no role of the token and no scope of the key grants anything here")
+	}
+	c.operation.Permission = granted[0]
+	if err := s.mayAct(r.Context(), c, w.Header()); err != nil {
+		return err
+	}
+	s.keepSession(w, r, token)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	// It fails only where the client is gone.
+	_ = json.NewEncoder(w).Encode(session{Token: token, Subject: who.Actor.Subject, TenantID: who.Actor.TenantID, Permissions: granted})
+	return nil
+}
+
+// permissions are those of the contract that somebody has, in order.
+func (s *server) permissions(who identity.Principal) []string {
+	granted := map[string]bool{}
+	for _, operation := range s.contract.Operations() {
+		if needed := identity.Permission(operation.Permission); needed.Known() && who.May(needed) {
+			granted[operation.Permission] = true
+		}
+	}
+	if who.May("secrets:use") { // no operation is for that alone
+		granted["secrets:use"] = true
+	}
+	return slices.Sorted(maps.Keys(granted))
+}
+
+// keepSession sets the cookie, or with an empty token removes it.
+func (s *server) keepSession(w http.ResponseWriter, r *http.Request, token string) {
+	cookie := http.Cookie{
+		Name: sessionCookie, Value: token, Path: console.Session, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		// A proxy in front may have ended the encryption. A client that lies about it keeps a cookie from itself.
+		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
+	}
+	if token == "" || len(token) > maxCookie {
+		cookie.Value, cookie.MaxAge = "", -1
+	}
+	http.SetCookie(w, &cookie)
+}
