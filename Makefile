@@ -9,24 +9,29 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 STAMP   := -ldflags "-X github.com/scheduler-service/scheduler/internal/version.stamped=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint gen client check bench chaos chaos-long build
+.PHONY: help run seed test race lint security gen client web e2e check bench chaos chaos-long build
 
 help: ## print this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## start the whole service on this machine and say what to do next
 	@echo "building the service (the first time takes a minute)"
 	@$(GO) build $(STAMP) -o .data/bin/standalone ./cmd/standalone
 	@exec .data/bin/standalone
 
+# SEED hands on flags, such as SEED='-jobs 1000 -executions 50000 -hostile'.
+seed: ## fill the installation that `make run` has started with 100,000 jobs and 5 million executions
+	$(GO) run ./cmd/seed $(SEED)
+
 test: ## all tests, on a real PostgreSQL and Redis that they start themselves
 	$(GO) vet ./...
 	$(GO) test -shuffle=on -timeout=15m ./...
 
 # The proofs and the simulated year are left out: simulations run in one goroutine,
-# and the others mostly wait for processes of their own, which no detector sees.
+# and the others mostly wait for processes of their own, which no detector sees. So do
+# those of scripts, modules and commands: the detector needs more memory than they may have.
 race: ## tests under the race detector, but simulations and internal/proof (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -short -shuffle=on -timeout=15m $$($(GO) list ./... | grep -v /internal/proof/)
+	CGO_ENABLED=1 $(GO) test -race -short -shuffle=on -timeout=15m $$($(GO) list ./... | grep -v -E '/internal/(proof/|executor/(javascript|runner|sandbox|wasm))')
 
 lint: ## vet, staticcheck, gofumpt, and whether modules are what their sums say
 	$(GO) mod verify
@@ -35,7 +40,19 @@ lint: ## vet, staticcheck, gofumpt, and whether modules are what their sums say
 	@unformatted=$$($(TOOL) gofumpt -l cmd internal migrations); \
 	if [ -n "$$unformatted" ]; then echo "not gofumpt-ed:"; echo "$$unformatted"; exit 1; fi
 
-gen: ## regenerate api/ from openapi.yaml, and db/ from migrations/ and db/queries/
+# Without a way to the database of vulnerabilities it says so, and that is all.
+security: ## what gosec finds, a list of what is shipped (SBOM), and known vulnerabilities
+	@mkdir -p .data/shipped
+	$(GO) -C tools/security build -o $(CURDIR)/.data/bin/ ./findings ./sbom
+	.data/bin/findings .
+	$(GO) build $(STAMP) -o .data/shipped/ ./cmd/api ./cmd/promoter ./cmd/worker ./cmd/migrate ./cmd/standalone ./cmd/schedctl
+	.data/bin/sbom .data/shipped/* > .data/sbom.json
+	@if $(GO) tool -modfile=tools/security/go.mod govulncheck ./... > .data/vulnerabilities.txt 2>&1; then echo "govulncheck: no known vulnerabilities"; \
+	elif grep -q 'fetching vulnerabilities' .data/vulnerabilities.txt; then echo "known vulnerabilities were NOT looked up: $$(tail -1 .data/vulnerabilities.txt)"; \
+	else cat .data/vulnerabilities.txt; exit 1; fi
+
+gen: ## regenerate api/ from openapi.yaml, db/ from migrations/ and db/queries/, and the chart's alerts
+	cp deploy/prometheus/alerts.yml deploy/helm/scheduler/alerts.yml
 	$(GO) generate ./api
 	$(TOOL) sqlc generate
 	@if command -v npm >/dev/null; then npm --prefix api/typescript ci --silent && npm --prefix api/typescript run --silent generate; \
@@ -47,8 +64,19 @@ client: ## lint the contract; build, check and try the TypeScript client (needs 
 	npm --prefix api/typescript run --silent fresh
 	npm --prefix api/typescript test
 
+# The build is committed, so that the programs need no Node; a test says when it is stale.
+web: ## check and build the console of web/ into web/dist (needs Node 20)
+	npm --prefix web ci --silent --no-audit --no-fund
+	npm --prefix web run --silent check
+	npm --prefix web run --silent build
+
+e2e: ## try the console in a real browser, on an installation of its own (needs Node 20 and Chromium)
+	npm --prefix web ci --silent --no-audit --no-fund
+	$(GO) build $(STAMP) -o .data/bin/ ./cmd/standalone ./cmd/seed
+	npm --prefix web run --silent e2e
+
 check: lint gen test client ## all that a change must pass; generated code must be up to date
-	git diff --exit-code -- api db
+	git diff --exit-code -- api db deploy
 
 bench: ## measure the product beside this machine's own limits
 	$(GO) run ./cmd/bench
