@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/executor/command"
+	"github.com/scheduler-service/scheduler/internal/executor/command/commandtest"
 	"github.com/scheduler-service/scheduler/internal/executor/sandbox"
 	"github.com/scheduler-service/scheduler/internal/trace"
 	"github.com/scheduler-service/scheduler/internal/trace/tracetest"
@@ -42,8 +42,10 @@ func levels(t *testing.T, test func(t *testing.T, level command.Level, e *comman
 	for _, level := range []command.Level{command.Sandbox, command.Unsafe} {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			if _, err := exec.LookPath("bwrap"); err != nil && level == command.Sandbox && os.Getenv("CI") == "" {
-				t.Skip("there is no bubblewrap: apt-get install bubblewrap")
+			if level == command.Sandbox {
+				if err := commandtest.Bubblewrap(t.Context()); err != nil {
+					t.Skip(err)
+				}
 			}
 			e, err := command.New(t.Context(), command.Config{Level: level, Memory: 512, Dir: publicDir(t), Network: true})
 			if err != nil {

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/executor/command/commandtest"
 )
 
 // running tells whether a process with a mark among its arguments lives.
@@ -30,7 +30,8 @@ func running(mark string) bool {
 func TestCommandsRun(t *testing.T) {
 	t.Parallel()
 	level := "sandbox"
-	if _, err := exec.LookPath("bwrap"); err != nil {
+	if err := commandtest.Bubblewrap(t.Context()); err != nil {
+		t.Log(err)
 		level = "unsafe"
 	}
 	s := stores(t, polled)
