@@ -77,13 +77,11 @@ func (t *tables) fitOne(rows []*activeRow, limit int, at time.Time) (admitted []
 			admitted = append(admitted, r)
 		}
 	}
-	if len(admitted) > 0 || one.Backlogged.IsZero() || one.Backlogged.Before(at.Add(-10*time.Second)) {
-		for _, r := range admitted {
-			one.Running.add(r.Type, 1)
-		}
-		if len(admitted) < len(rows) {
-			one.Backlogged = at
-		}
+	for _, r := range admitted {
+		one.Running.add(r.Type, 1)
+	}
+	if len(admitted) < len(rows) && one.Backlogged.Before(at.Add(-10*time.Second)) {
+		one.Backlogged = at
 	}
 	return admitted
 }

@@ -347,6 +347,10 @@ func scripts() []script {
 				return claimExecutions{Worker: w1, Token: token2, IDs: all(m), Types: types(), Limit: 1}
 			}}, end(fails),
 		)},
+		{"a mark that a limit left something behind is soon not renewed", lines(
+			create(func(s *job.Spec) { s.Overlap = job.OverlapAllow }), due, due, due, join(w1), at(5*time.Second, poolLateExecutions{}),
+			at(0, setLimits{Tenant: mine, Most: counts{1, -1, -1}}), claim(w1, token1), at(time.Second, setLimits{Tenant: mine, Most: counts{2, -1, -1}}), claim(w1, token2),
+		)},
 		{"a key is held by one", lines(
 			create(func(s *job.Spec) { s.Overlap, s.ConcurrencyKey = job.OverlapAllow, "press" }), due, due, join(w1), claim(w1, token1),
 			at(0, listUnclaimedExecutions{Types: types()}), limited(w1, token1), at(0, listNextExecutions{Keys: []lockKey{{mine, "press"}}}), at(0, listUnblockedExecutions{Types: types()}), limited(w1, token2),
