@@ -753,6 +753,7 @@ const (
 	NotificationEventTypeExecutionSlow    NotificationEventType = "execution.slow"
 	NotificationEventTypeJobDisabled      NotificationEventType = "job.disabled"
 	NotificationEventTypeJobFailed        NotificationEventType = "job.failed"
+	NotificationEventTypeJobNotRunBy      NotificationEventType = "job.not_run_by"
 	NotificationEventTypeJobRecovered     NotificationEventType = "job.recovered"
 )
 
@@ -770,6 +771,8 @@ func (e NotificationEventType) Valid() bool {
 	case NotificationEventTypeJobDisabled:
 		return true
 	case NotificationEventTypeJobFailed:
+		return true
+	case NotificationEventTypeJobNotRunBy:
 		return true
 	case NotificationEventTypeJobRecovered:
 		return true
@@ -3253,6 +3256,11 @@ type Job struct {
 	// Cancelling How far the cancelling of a job's executions is; absent where nothing is being cancelled, and in lists.
 	Cancelling *JobCancelling `json:"cancelling,omitempty"`
 
+	// CompleteWithin Seconds after a scheduled time within which its execution should be completed, or somebody is told; null: nobody is.
+	//
+	// Example: 3600
+	CompleteWithin nullable.Nullable[int] `json:"completeWithin"`
+
 	// ConcurrencyKey The template.
 	//
 	// Example: device-{{config.body.deviceId}}
@@ -3594,6 +3602,11 @@ type JobSelectionTagMatch string
 type JobSpec struct {
 	// Calendars Calendars that each have to admit a scheduled time. An id that is not one of the tenant's calendars is refused.
 	Calendars *[]JobCalendar `json:"calendars,omitempty"`
+
+	// CompleteWithin Seconds after each scheduled time within which its execution should be completed. Where it is not, whatever the reason, notifications tell `job.not_run_by`; nothing is stopped. Without it nothing is told.
+	//
+	// Example: 3600
+	CompleteWithin nullable.Nullable[int] `json:"completeWithin,omitempty"`
 
 	// ConcurrencyKey A template for a key: of all executions of the tenant with the same key, whatever job they are of, at most one runs at a time, and the others wait (`waitingOn` says so). Text with up to 10 placeholders `{{path}}`, where the path begins with `config` (the job's), `parameters` (the execution's) or `job` (`job.id`, `job.name`, `job.jobType`) and goes down by names and by positions in lists, separated by dots; there are no functions. It is rendered once, when the execution is made. A placeholder that finds no text, number or boolean renders to nothing; where the whole key is empty, no limit applies. A key of more than 256 bytes is cut, with a hash of the whole at its end. Between two attempts of an execution the key is free for others.
 	//
@@ -4421,6 +4434,9 @@ type NotificationEvent struct {
 	// ExecutionID The execution that it is about.
 	ExecutionID *openapi_types.UUID `json:"executionId,omitempty"`
 
+	// ExpectedBy When the execution of `scheduledAt` should have been completed, of `job.not_run_by`.
+	ExpectedBy *time.Time `json:"expectedBy,omitempty"`
+
 	// FailingSince When the first of these ended.
 	FailingSince *time.Time `json:"failingSince,omitempty"`
 
@@ -4440,7 +4456,7 @@ type NotificationEvent struct {
 	// Example: nightly report
 	JobName *string `json:"jobName,omitempty"`
 
-	// MissedCount How many scheduled times were missed.
+	// MissedCount How many scheduled times were missed, or not completed in time.
 	//
 	// Example: 12
 	MissedCount *int64 `json:"missedCount,omitempty"`
@@ -4448,7 +4464,7 @@ type NotificationEvent struct {
 	// MissedUntil The last of them.
 	MissedUntil *time.Time `json:"missedUntil,omitempty"`
 
-	// Reason Why they were missed or skipped, or why the job was disabled.
+	// Reason Why they were missed, skipped or not completed in time, or why the job was disabled.
 	//
 	// Example: 10 executions in a row failed
 	Reason *string `json:"reason,omitempty"`
@@ -4467,7 +4483,7 @@ type NotificationEvent struct {
 	UsualDurationMs *int64 `json:"usualDurationMs,omitempty"`
 }
 
-// NotificationEventType What happened. `job.failed`: an execution failed for good, and the one before it had not; `job.recovered`: one completed after that; `job.disabled`: the job became inactive by itself; `execution.failed`: each execution that failed for good; `execution.missed`: scheduled times did not run, see the misfire policy; `execution.skipped`: one did not run because of the overlap policy; `execution.slow`: an execution completed and took more than three times as long as usual, and the one before it had not.
+// NotificationEventType What happened. `job.failed`: an execution failed for good, and the one before it had not; `job.recovered`: one completed after that; `job.disabled`: the job became inactive by itself; `job.not_run_by`: the execution of a scheduled time was not completed within the job's `completeWithin`; `execution.failed`: each execution that failed for good; `execution.missed`: scheduled times did not run, see the misfire policy; `execution.skipped`: one did not run because of the overlap policy; `execution.slow`: an execution completed and took more than three times as long as usual, and the one before it had not.
 type NotificationEventType string
 
 // NotificationKind How it is told: `webhook`, a signed POST with JSON; `slack`, a POST in the form of Slack's incoming webhooks, which other chats read too; `email`, a message in plain text to the addresses of `to`, through the installation's mail server.

@@ -149,15 +149,15 @@ INSERT INTO scheduled_jobs (
     job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at,
     jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, max_concurrent, overlap_policy, overlap_queue_limit,
     misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at, secret_names, concurrency_key,
-    execution_timeout_seconds, set_name)
+    execution_timeout_seconds, complete_within_seconds, set_name)
 VALUES (
     $1, $2, $3, $4, $5::text[], $6, $7::timestamptz, $7::timestamptz,
     $8, $9, $10, $11, $12, $13, $14,
     $15, $16, $17, $18, $19, $20, $21, $22, $23,
     $24, $25, $26, $27, $28, $29, $30, $31,
     $32, $33, $34, $35, $6, $7::timestamptz,
-    $36::text[], $37, $38, $39)
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name
+    $36::text[], $37, $38, $39, $40)
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds
 `
 
 type InsertJobBatchResults struct {
@@ -205,6 +205,7 @@ type InsertJobParams struct {
 	SecretNames             []string
 	ConcurrencyKey          string
 	ExecutionTimeoutSeconds *int32
+	CompleteWithinSeconds   *int32
 	SetName                 string
 }
 
@@ -250,6 +251,7 @@ func (q *Queries) InsertJob(ctx context.Context, arg []InsertJobParams) *InsertJ
 			a.SecretNames,
 			a.ConcurrencyKey,
 			a.ExecutionTimeoutSeconds,
+			a.CompleteWithinSeconds,
 			a.SetName,
 		}
 		batch.Queue(InsertJob, vals...)
@@ -322,6 +324,7 @@ func (b *InsertJobBatchResults) QueryRow(f func(int, ScheduledJob, error)) {
 			&i.AuditDifference,
 			&i.ExecutionTimeoutSeconds,
 			&i.SetName,
+			&i.CompleteWithinSeconds,
 		)
 		if f != nil {
 			f(t, i, err)
@@ -397,7 +400,7 @@ func (b *InsertJobVersionBatchResults) Close() error {
 }
 
 const LockJobToRun = `-- name: LockJobToRun :batchone
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 FOR NO KEY UPDATE
 `
 
@@ -490,6 +493,7 @@ func (b *LockJobToRunBatchResults) QueryRow(f func(int, ScheduledJob, error)) {
 			&i.AuditDifference,
 			&i.ExecutionTimeoutSeconds,
 			&i.SetName,
+			&i.CompleteWithinSeconds,
 		)
 		if f != nil {
 			f(t, i, err)

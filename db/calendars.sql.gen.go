@@ -303,7 +303,7 @@ func (q *Queries) ListCalendarsOfJobs(ctx context.Context, ids []uuid.UUID) ([]C
 }
 
 const ListJobsByCalendar = `-- name: ListJobsByCalendar :many
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name FROM scheduled_jobs
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds FROM scheduled_jobs
 WHERE tenant_id = $1 AND deleted_at IS NULL AND calendars @> $2::jsonb
 ORDER BY id LIMIT 1001 FOR NO KEY UPDATE
 `
@@ -377,6 +377,7 @@ func (q *Queries) ListJobsByCalendar(ctx context.Context, arg ListJobsByCalendar
 			&i.AuditDifference,
 			&i.ExecutionTimeoutSeconds,
 			&i.SetName,
+			&i.CompleteWithinSeconds,
 		); err != nil {
 			return nil, err
 		}

@@ -35,7 +35,7 @@ func (q *Queries) AdoptJobs(ctx context.Context, arg AdoptJobsParams) error {
 }
 
 const ListAdoptedJobs = `-- name: ListAdoptedJobs :many
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name FROM scheduled_jobs WHERE tenant_id = $1 AND id = ANY ($2::uuid[]) AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds FROM scheduled_jobs WHERE tenant_id = $1 AND id = ANY ($2::uuid[]) AND deleted_at IS NULL
 ORDER BY name COLLATE "C", id
 `
 
@@ -107,6 +107,7 @@ func (q *Queries) ListAdoptedJobs(ctx context.Context, arg ListAdoptedJobsParams
 			&i.AuditDifference,
 			&i.ExecutionTimeoutSeconds,
 			&i.SetName,
+			&i.CompleteWithinSeconds,
 		); err != nil {
 			return nil, err
 		}
@@ -170,7 +171,7 @@ func (q *Queries) ListJobsOutsideSet(ctx context.Context, arg ListJobsOutsideSet
 }
 
 const ListSetJobs = `-- name: ListSetJobs :many
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name FROM scheduled_jobs
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds FROM scheduled_jobs
 WHERE tenant_id = $1 AND set_name = $2 AND set_name <> '' AND deleted_at IS NULL
   AND name COLLATE "C" > $3::text AND ($4::text IS NULL OR name COLLATE "C" <= $4::text)
 ORDER BY name COLLATE "C" LIMIT $5
@@ -253,6 +254,7 @@ func (q *Queries) ListSetJobs(ctx context.Context, arg ListSetJobsParams) ([]Sch
 			&i.AuditDifference,
 			&i.ExecutionTimeoutSeconds,
 			&i.SetName,
+			&i.CompleteWithinSeconds,
 		); err != nil {
 			return nil, err
 		}
@@ -265,7 +267,7 @@ func (q *Queries) ListSetJobs(ctx context.Context, arg ListSetJobsParams) ([]Sch
 }
 
 const LockPlannedJobs = `-- name: LockPlannedJobs :many
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name FROM scheduled_jobs WHERE tenant_id = $1 AND id = ANY ($2::uuid[]) AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds FROM scheduled_jobs WHERE tenant_id = $1 AND id = ANY ($2::uuid[]) AND deleted_at IS NULL
 ORDER BY id FOR NO KEY UPDATE
 `
 
@@ -337,6 +339,7 @@ func (q *Queries) LockPlannedJobs(ctx context.Context, arg LockPlannedJobsParams
 			&i.AuditDifference,
 			&i.ExecutionTimeoutSeconds,
 			&i.SetName,
+			&i.CompleteWithinSeconds,
 		); err != nil {
 			return nil, err
 		}

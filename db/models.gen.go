@@ -269,6 +269,7 @@ type ScheduledJob struct {
 	AuditDifference         *int64
 	ExecutionTimeoutSeconds *int32
 	SetName                 string
+	CompleteWithinSeconds   *int32
 }
 
 type Tenant struct {

@@ -400,7 +400,7 @@ func (q *Queries) DeleteOldJobs(ctx context.Context, arg DeleteOldJobsParams) (i
 }
 
 const GetJob = `-- name: GetJob :one
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 `
 
 type GetJobParams struct {
@@ -464,6 +464,7 @@ func (q *Queries) GetJob(ctx context.Context, arg GetJobParams) (ScheduledJob, e
 		&i.AuditDifference,
 		&i.ExecutionTimeoutSeconds,
 		&i.SetName,
+		&i.CompleteWithinSeconds,
 	)
 	return i, err
 }
@@ -521,7 +522,7 @@ func (q *Queries) ListJobNames(ctx context.Context, arg ListJobNamesParams) ([]L
 }
 
 const ListJobs = `-- name: ListJobs :many
-SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.execution_timeout_seconds, scheduled_jobs.set_name, page.number, coalesce(page.fits, false)::boolean AS fits
+SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.execution_timeout_seconds, scheduled_jobs.set_name, scheduled_jobs.complete_within_seconds, page.number, coalesce(page.fits, false)::boolean AS fits
 FROM (
     SELECT s.id, s.created_at, s.number, s.fits FROM (
         SELECT j.id, j.created_at, row_number() OVER listed AS number, lead(true) OVER listed IS NULL AS last,
@@ -536,7 +537,7 @@ FROM (
             AND ($8::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= $8::timestamptz))
             AND ($9::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < $9::timestamptz))) AS fits
         FROM (
-            SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.interval_ms, i.run_at, i.timezone, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.calendars, i.job_type, i.config, i.secret_names, i.retry_config, i.max_attempts, i.timeout_seconds, i.priority, i.max_concurrent, i.concurrency_key, i.overlap_policy, i.overlap_queue_limit, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.disable_after_failures, i.status, i.status_reason, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.next_execution_at, i.last_execution_at, i.execution_count, i.catch_up_until, i.generation, i.audited_at, i.audit_difference, i.execution_timeout_seconds, i.set_name FROM scheduled_jobs i
+            SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.interval_ms, i.run_at, i.timezone, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.calendars, i.job_type, i.config, i.secret_names, i.retry_config, i.max_attempts, i.timeout_seconds, i.priority, i.max_concurrent, i.concurrency_key, i.overlap_policy, i.overlap_queue_limit, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.disable_after_failures, i.status, i.status_reason, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.next_execution_at, i.last_execution_at, i.execution_count, i.catch_up_until, i.generation, i.audited_at, i.audit_difference, i.execution_timeout_seconds, i.set_name, i.complete_within_seconds FROM scheduled_jobs i
             WHERE i.tenant_id = $10 AND i.deleted_at IS NULL
               AND CASE WHEN $11::boolean THEN (i.created_at, i.id) > ($12::timestamptz, $13::uuid)
                        ELSE (i.created_at, i.id) < ($12::timestamptz, $13::uuid) END
@@ -671,6 +672,7 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]ListJobsR
 			&i.ScheduledJob.AuditDifference,
 			&i.ScheduledJob.ExecutionTimeoutSeconds,
 			&i.ScheduledJob.SetName,
+			&i.ScheduledJob.CompleteWithinSeconds,
 			&i.Number,
 			&i.Fits,
 		); err != nil {
@@ -787,7 +789,7 @@ func (q *Queries) ListJobsToAudit(ctx context.Context, arg ListJobsToAuditParams
 }
 
 const ListNewestJobs = `-- name: ListNewestJobs :many
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name FROM scheduled_jobs
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds FROM scheduled_jobs
 WHERE tenant_id = $1 AND deleted_at IS NULL AND (created_at, id) < ($2::timestamptz, $3::uuid)
 ORDER BY created_at DESC, id DESC LIMIT $4
 `
@@ -868,6 +870,7 @@ func (q *Queries) ListNewestJobs(ctx context.Context, arg ListNewestJobsParams) 
 			&i.AuditDifference,
 			&i.ExecutionTimeoutSeconds,
 			&i.SetName,
+			&i.CompleteWithinSeconds,
 		); err != nil {
 			return nil, err
 		}
@@ -880,7 +883,7 @@ func (q *Queries) ListNewestJobs(ctx context.Context, arg ListNewestJobsParams) 
 }
 
 const ListSortedJobs = `-- name: ListSortedJobs :many
-SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.execution_timeout_seconds, scheduled_jobs.set_name, k.key::text AS sort_key
+SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.execution_timeout_seconds, scheduled_jobs.set_name, scheduled_jobs.complete_within_seconds, k.key::text AS sort_key
 FROM scheduled_jobs
 CROSS JOIN LATERAL (SELECT (CASE $1::text
     WHEN 'name' THEN lower(name)
@@ -1017,6 +1020,7 @@ func (q *Queries) ListSortedJobs(ctx context.Context, arg ListSortedJobsParams) 
 			&i.ScheduledJob.AuditDifference,
 			&i.ScheduledJob.ExecutionTimeoutSeconds,
 			&i.ScheduledJob.SetName,
+			&i.ScheduledJob.CompleteWithinSeconds,
 			&i.SortKey,
 		); err != nil {
 			return nil, err
@@ -1221,7 +1225,7 @@ func (q *Queries) LockDueJobsInTurns(ctx context.Context, arg LockDueJobsInTurns
 }
 
 const LockJob = `-- name: LockJob :one
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 FOR NO KEY UPDATE
 `
 
@@ -1289,6 +1293,7 @@ func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (ScheduledJob,
 		&i.AuditDifference,
 		&i.ExecutionTimeoutSeconds,
 		&i.SetName,
+		&i.CompleteWithinSeconds,
 	)
 	return i, err
 }
@@ -1510,14 +1515,15 @@ UPDATE scheduled_jobs SET
     run_at = $8, anchor_at = $9, start_date = $10, end_date = $11,
     job_type = $12, config = $13, retry_config = $14, max_attempts = $15,
     timeout_seconds = $16, execution_timeout_seconds = $17, priority = $18,
-    jitter_seconds = $19, dst_gap = $20, dst_overlap = $21, calendars = $22,
-    max_executions = $23, max_concurrent = $24, overlap_policy = $25,
-    overlap_queue_limit = $26, misfire_policy = $27, misfire_limit = $28,
-    misfire_grace_seconds = $29, disable_after_failures = $30, concurrency_key = $31,
-    status = $32, status_reason = $33, status_by = $34, status_at = $35,
-    next_execution_at = $36, secret_names = $37::text[]
-WHERE tenant_id = $38 AND id = $39
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name
+    complete_within_seconds = $19,
+    jitter_seconds = $20, dst_gap = $21, dst_overlap = $22, calendars = $23,
+    max_executions = $24, max_concurrent = $25, overlap_policy = $26,
+    overlap_queue_limit = $27, misfire_policy = $28, misfire_limit = $29,
+    misfire_grace_seconds = $30, disable_after_failures = $31, concurrency_key = $32,
+    status = $33, status_reason = $34, status_by = $35, status_at = $36,
+    next_execution_at = $37, secret_names = $38::text[]
+WHERE tenant_id = $39 AND id = $40
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds
 `
 
 type UpdateJobParams struct {
@@ -1539,6 +1545,7 @@ type UpdateJobParams struct {
 	TimeoutSeconds          int32
 	ExecutionTimeoutSeconds *int32
 	Priority                int16
+	CompleteWithinSeconds   *int32
 	JitterSeconds           int32
 	DstGap                  string
 	DstOverlap              string
@@ -1582,6 +1589,7 @@ func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (Scheduled
 		arg.TimeoutSeconds,
 		arg.ExecutionTimeoutSeconds,
 		arg.Priority,
+		arg.CompleteWithinSeconds,
 		arg.JitterSeconds,
 		arg.DstGap,
 		arg.DstOverlap,
@@ -1658,6 +1666,7 @@ func (q *Queries) UpdateJob(ctx context.Context, arg UpdateJobParams) (Scheduled
 		&i.AuditDifference,
 		&i.ExecutionTimeoutSeconds,
 		&i.SetName,
+		&i.CompleteWithinSeconds,
 	)
 	return i, err
 }
@@ -1668,7 +1677,7 @@ UPDATE scheduled_jobs SET
     paused_until = $5, resume_policy = $6,
     next_execution_at = $7, updated_at = $4::timestamptz
 WHERE tenant_id = $8 AND id = $9
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds
 `
 
 type UpdateJobStatusParams struct {
@@ -1749,6 +1758,7 @@ func (q *Queries) UpdateJobStatus(ctx context.Context, arg UpdateJobStatusParams
 		&i.AuditDifference,
 		&i.ExecutionTimeoutSeconds,
 		&i.SetName,
+		&i.CompleteWithinSeconds,
 	)
 	return i, err
 }

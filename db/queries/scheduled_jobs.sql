@@ -5,14 +5,14 @@ INSERT INTO scheduled_jobs (
     job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at,
     jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, max_concurrent, overlap_policy, overlap_queue_limit,
     misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at, secret_names, concurrency_key,
-    execution_timeout_seconds, set_name)
+    execution_timeout_seconds, complete_within_seconds, set_name)
 VALUES (
     @id, @tenant_id, @name, @description, @tags::text[], @created_by, @now::timestamptz, @now::timestamptz,
     sqlc.narg(cron_expression), @timezone, sqlc.narg(interval_ms), sqlc.narg(run_at), @anchor_at, sqlc.narg(start_date), sqlc.narg(end_date),
     @job_type, @config, @retry_config, @max_attempts, @timeout_seconds, @priority, @status, @status_reason, sqlc.narg(next_execution_at),
     @jitter_seconds, @dst_gap, @dst_overlap, @calendars, sqlc.narg(max_executions), @max_concurrent, @overlap_policy, @overlap_queue_limit,
     @misfire_policy, @misfire_limit, @misfire_grace_seconds, sqlc.narg(disable_after_failures), @created_by, @now::timestamptz,
-    @secret_names::text[], @concurrency_key, sqlc.narg(execution_timeout_seconds), @set_name)
+    @secret_names::text[], @concurrency_key, sqlc.narg(execution_timeout_seconds), sqlc.narg(complete_within_seconds), @set_name)
 RETURNING *;
 
 -- name: GetJob :one
@@ -129,6 +129,7 @@ UPDATE scheduled_jobs SET
     run_at = sqlc.narg(run_at), anchor_at = @anchor_at, start_date = sqlc.narg(start_date), end_date = sqlc.narg(end_date),
     job_type = @job_type, config = @config, retry_config = @retry_config, max_attempts = @max_attempts,
     timeout_seconds = @timeout_seconds, execution_timeout_seconds = sqlc.narg(execution_timeout_seconds), priority = @priority,
+    complete_within_seconds = sqlc.narg(complete_within_seconds),
     jitter_seconds = @jitter_seconds, dst_gap = @dst_gap, dst_overlap = @dst_overlap, calendars = @calendars,
     max_executions = sqlc.narg(max_executions), max_concurrent = @max_concurrent, overlap_policy = @overlap_policy,
     overlap_queue_limit = @overlap_queue_limit, misfire_policy = @misfire_policy, misfire_limit = @misfire_limit,

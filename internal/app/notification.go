@@ -41,7 +41,7 @@ func (p process) notifications(ctx context.Context, c config.Promoter, db *postg
 		return nil, nil, fmt.Errorf("make the client for notifications: %w", err)
 	}
 	sender := send.New(send.Config{DB: db, Client: client, Keys: ring, Mail: mailer, Metrics: p.metrics, Log: p.log})
-	return append(slices.Concat(derive.New(db, p.metrics).Passes(), sender.Passes()), allowedHosts(lists)), client.Close, nil
+	return append(slices.Concat(derive.New(db, p.metrics, p.log).Passes(), sender.Passes()), allowedHosts(lists)), client.Close, nil
 }
 
 // checkTarget says whether a URL may be called, by the rules for jobs of type http.

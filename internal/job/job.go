@@ -38,6 +38,7 @@ type Spec struct {
 	Policy
 
 	ExecutionTimeout     int `json:"executionTimeout,omitempty" column:"execution_timeout_seconds"`  // seconds for an execution, see Limit; 0 is any time
+	CompleteWithin       int `json:"completeWithin,omitempty" column:"complete_within_seconds"`      // seconds from a scheduled time until its execution should be completed; 0 is never told
 	DisableAfterFailures int `json:"disableAfterFailures,omitempty" column:"disable_after_failures"` // failed executions in a row; 0 is never
 }
 

@@ -23,6 +23,8 @@ const (
 	maxTag              = 50
 	maxTimeout          = 86_400      // seconds
 	maxExecutionTimeout = 30 * 86_400 // seconds
+	minCompleteWithin   = 60          // seconds: what did not run is found within some 30
+	maxCompleteWithin   = 7 * 86_400  // seconds
 	maxRetries          = 100         // attempts beyond the first
 	maxDelayMS          = 86_400_000  // one day
 	defaultTimeout      = 300         // seconds
@@ -155,6 +157,9 @@ func ruleFields(s Spec) []fault.Field {
 	}
 	within("timeout", int64(s.Timeout), 1, maxTimeout)
 	within("executionTimeout", int64(s.ExecutionTimeout), 0, maxExecutionTimeout)
+	if s.CompleteWithin != 0 {
+		within("completeWithin", int64(s.CompleteWithin), minCompleteWithin, maxCompleteWithin)
+	}
 	within("priority", int64(s.Priority), 0, 9)
 	within("maxConcurrent", int64(s.MaxConcurrent), 1, maxConcurrent)
 	within("overlapQueueLimit", int64(s.OverlapQueueLimit), 1, maxQueue)
@@ -208,7 +213,7 @@ func (s Spec) Contradictions(add func(code, format string, args ...any)) {
 	if distinct := slices.Compact(slices.Sorted(slices.Values(s.Tags))); len(distinct) < len(s.Tags) {
 		add("DUPLICATE_TAGS", "tags name the same thing twice")
 	}
-	if !s.Scheduled() && (s.JitterSeconds > 0 || s.MaxExecutions > 0 || len(s.Calendars) > 0) {
-		add("NO_EFFECT", "jitterSeconds, maxExecutions and calendars bear on a schedule, and the job has none")
+	if !s.Scheduled() && (s.JitterSeconds > 0 || s.MaxExecutions > 0 || len(s.Calendars) > 0 || s.CompleteWithin > 0) {
+		add("NO_EFFECT", "jitterSeconds, maxExecutions, calendars and completeWithin bear on a schedule, and the job has none")
 	}
 }

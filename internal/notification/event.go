@@ -27,6 +27,7 @@ type Event struct {
 	ErrorMessage string     `json:"errorMessage,omitempty"`
 	Failures     int64      `json:"failures,omitempty"`
 	FailingSince *time.Time `json:"failingSince,omitempty"`
+	ExpectedBy   *time.Time `json:"expectedBy,omitempty"`
 	MissedCount  int64      `json:"missedCount,omitempty"`
 	MissedUntil  *time.Time `json:"missedUntil,omitempty"`
 	Reason       string     `json:"reason,omitempty"`

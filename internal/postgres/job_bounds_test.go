@@ -26,7 +26,7 @@ func TestTheDatabaseBoundsSettings(t *testing.T) {
 	for column, values := range map[string][]string{
 		"name": {"''", "repeat('x', 201)"}, "cron_expression": {"repeat('x', 257)"}, "interval_ms": {"999"}, "max_executions": {"0"},
 		"jitter_seconds": {"-1", "86401"}, "dst_gap": {"'both'"}, "dst_overlap": {"'shift'"}, "max_attempts": {"0", "102"},
-		"timeout_seconds": {"0", "86401"}, "execution_timeout_seconds": {"0", "2592001"}, "priority": {"-1", "10"}, "max_concurrent": {"0", "1001"}, "concurrency_key": {"repeat('x', 201)"},
+		"timeout_seconds": {"0", "86401"}, "execution_timeout_seconds": {"0", "2592001"}, "complete_within_seconds": {"59", "604801"}, "priority": {"-1", "10"}, "max_concurrent": {"0", "1001"}, "concurrency_key": {"repeat('x', 201)"},
 		"overlap_policy": {"'queue'"}, "overlap_queue_limit": {"0", "1001"}, "misfire_policy": {"''"}, "misfire_limit": {"0", "1001"},
 		"misfire_grace_seconds": {"0", "86401"}, "disable_after_failures": {"0", "1001"},
 		"status": {"'deleted'"}, "resume_policy": {"'queue'"}, "version": {"0"},

@@ -48,7 +48,7 @@ func TestCreateAndReadAJob(t *testing.T) {
 		"timeout": n("7"), "priority": n("9"), "lastExecutionAt": nil, "executionCount": n("0"),
 		"jitterSeconds": n("0"), "dstGap": "shift", "dstOverlap": "first", "calendars": []any{}, "maxExecutions": nil, "maxConcurrent": n("1"), "concurrencyKey": nil,
 		"overlapPolicy": "skip", "overlapQueueLimit": n("100"), "misfirePolicy": "fire_once", "misfireLimit": n("100"), "misfireGraceSeconds": n("60"),
-		"disableAfterFailures": nil, "executionTimeout": nil, "statusBy": "ada", "pausedUntil": nil, "trigger": nil, "set": nil, "reconciledAt": nil, "reconciledDifference": nil,
+		"disableAfterFailures": nil, "executionTimeout": nil, "completeWithin": nil, "statusBy": "ada", "pausedUntil": nil, "trigger": nil, "set": nil, "reconciledAt": nil, "reconciledDifference": nil,
 	}
 	if diff := cmp.Diff(want, shown); diff != "" {
 		t.Errorf("the job differs (-want +got):\n%s", diff)

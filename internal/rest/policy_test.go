@@ -73,11 +73,11 @@ func TestBadPoliciesAreNamed(t *testing.T) {
 		name, members string
 		want          []string // "field rule", sorted
 	}{
-		{"below the bounds", `"jitterSeconds":-1,"maxExecutions":0,"maxConcurrent":0,"overlapQueueLimit":0,"misfireLimit":0,"misfireGraceSeconds":0,"disableAfterFailures":0,"executionTimeout":0`, []string{
-			"disableAfterFailures minimum", "executionTimeout minimum", "jitterSeconds minimum", "maxConcurrent minimum", "maxExecutions minimum", "misfireGraceSeconds minimum", "misfireLimit minimum", "overlapQueueLimit minimum",
+		{"below the bounds", `"jitterSeconds":-1,"maxExecutions":0,"maxConcurrent":0,"overlapQueueLimit":0,"misfireLimit":0,"misfireGraceSeconds":0,"disableAfterFailures":0,"executionTimeout":0,"completeWithin":59`, []string{
+			"completeWithin minimum", "disableAfterFailures minimum", "executionTimeout minimum", "jitterSeconds minimum", "maxConcurrent minimum", "maxExecutions minimum", "misfireGraceSeconds minimum", "misfireLimit minimum", "overlapQueueLimit minimum",
 		}},
-		{"above the bounds", `"jitterSeconds":86401,"maxExecutions":1000000001,"maxConcurrent":1001,"overlapQueueLimit":1001,"misfireLimit":1001,"misfireGraceSeconds":86401,"disableAfterFailures":1001,"executionTimeout":2592001`, []string{
-			"disableAfterFailures maximum", "executionTimeout maximum", "jitterSeconds maximum", "maxConcurrent maximum", "maxExecutions maximum", "misfireGraceSeconds maximum", "misfireLimit maximum", "overlapQueueLimit maximum",
+		{"above the bounds", `"jitterSeconds":86401,"maxExecutions":1000000001,"maxConcurrent":1001,"overlapQueueLimit":1001,"misfireLimit":1001,"misfireGraceSeconds":86401,"disableAfterFailures":1001,"executionTimeout":2592001,"completeWithin":604801`, []string{
+			"completeWithin maximum", "disableAfterFailures maximum", "executionTimeout maximum", "jitterSeconds maximum", "maxConcurrent maximum", "maxExecutions maximum", "misfireGraceSeconds maximum", "misfireLimit maximum", "overlapQueueLimit maximum",
 		}},
 		{"beyond 64 bits", `"maxExecutions":99999999999999999999,"jitterSeconds":1e30`, []string{"jitterSeconds maximum", "maxExecutions maximum"}},
 		{"unknown words", `"dstGap":"first","dstOverlap":"shift","overlapPolicy":"queue","misfirePolicy":"fire_now"`, []string{

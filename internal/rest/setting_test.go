@@ -23,7 +23,7 @@ func settings(calendar string) map[string]string {
 		"name": `"another"`, "description": `"what it is for"`, "tags": `["nightly"]`,
 		"cronExpression": `"0 30 4 * * *"`, "interval": `"PT1H30M"`, "runAt": `"2030-01-02T03:04:05Z"`, "trigger": `"manual"`,
 		"timezone": `"Asia/Kolkata"`, "startDate": `"2029-01-02T03:04:05Z"`, "endDate": `"2031-01-02T03:04:05Z"`,
-		"jobType": `"function"`, "config": `{"url":"https://example.com/another"}`, "timeout": `7`, "executionTimeout": `60`, "priority": `9`,
+		"jobType": `"function"`, "config": `{"url":"https://example.com/another"}`, "timeout": `7`, "executionTimeout": `60`, "completeWithin": `600`, "priority": `9`,
 		"retryConfig":   `{"maxRetries":7,"retryDelayMs":2000,"exponentialBackoff":false,"maxRetryDelayMs":3000,"jitter":0.5,"retryOnErrorTypes":[]}`,
 		"jitterSeconds": `60`, "dstGap": `"skip"`, "dstOverlap": `"last"`, "calendars": `[{"calendarId":"` + calendar + `","mode":"exclude"}]`,
 		"maxExecutions": `12`, "maxConcurrent": `3`, "concurrencyKey": `"{{job.id}}"`, "overlapPolicy": `"queue_all"`, "overlapQueueLimit": `5`,

@@ -31,7 +31,7 @@ func (b *bundle) full(t *testing.T) string {
 		"startDate":"2026-01-01T00:00:00Z","endDate":"2090-01-01T00:00:00Z","jobType":"http",
 		"config":{"url":"https://example.com/","method":"POST","body":{"n":12345678901234567890}},
 		"retryConfig":{"maxRetries":1,"retryDelayMs":2,"exponentialBackoff":false,"maxRetryDelayMs":4,"retryOnErrorTypes":["TIMEOUT"],"jitter":0.5},
-		"timeout":7,"executionTimeout":3600,"priority":3,"jitterSeconds":5,"dstGap":"skip","dstOverlap":"both","calendars":[{"calendarId":"` + of + `","mode":"exclude"}],
+		"timeout":7,"executionTimeout":3600,"completeWithin":600,"priority":3,"jitterSeconds":5,"dstGap":"skip","dstOverlap":"both","calendars":[{"calendarId":"` + of + `","mode":"exclude"}],
 		"maxExecutions":9,"maxConcurrent":2,"overlapPolicy":"queue_all","overlapQueueLimit":3,"misfirePolicy":"skip","misfireLimit":4,
 		"misfireGraceSeconds":6,"disableAfterFailures":8,"concurrencyKey":"{{config.body.n}}"}`
 }

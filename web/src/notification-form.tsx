@@ -13,6 +13,7 @@ const events: Record<string, string> = {
   'job.failed': 'a job fails that did not fail before',
   'job.recovered': 'a job that failed completes again',
   'job.disabled': 'a job becomes inactive by itself',
+  'job.not_run_by': 'a job with "complete within" was not completed in time',
   'execution.failed': 'any execution fails for good',
   'execution.missed': 'scheduled times did not run, after an outage or a pause',
   'execution.skipped': 'one did not run because another one still did',

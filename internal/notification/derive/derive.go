@@ -4,11 +4,13 @@
 // and makes of them events: which failure is the first of a row, which completion ends one.
 // It stores a delivery for each notification that tells an event, in the transaction that
 // moves the cursor on, so that each event is told once. Completing an execution costs
-// nothing for it. It refuses to send, and to know in what form something is told.
+// nothing for it. Another pass finds what did not end: jobs that were not completed in time.
+// It refuses to send, and to know in what form something is told.
 package derive
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/lease"
@@ -29,16 +31,18 @@ const (
 	mostWaiting = 10_000
 )
 
-// Deriver makes events. One goroutine at a time calls Pass.
+// Deriver makes events. One goroutine at a time calls Pass, and one CheckDeadlines.
 type Deriver struct {
-	store   store
-	mark    *settled.Mark
-	metrics *telemetry.Metrics
+	store     store
+	mark      *settled.Mark
+	deadlines *settled.Mark
+	metrics   *telemetry.Metrics
+	log       *slog.Logger
 }
 
 // New makes one that acts as postgres.Engine.
-func New(db *postgres.DB, metrics *telemetry.Metrics) *Deriver {
-	return &Deriver{store: store{db: db}, mark: settled.NewMark(db), metrics: metrics}
+func New(db *postgres.DB, metrics *telemetry.Metrics, log *slog.Logger) *Deriver {
+	return &Deriver{store: store{db: db}, mark: settled.NewMark(db), deadlines: settled.NewMark(db), metrics: metrics, log: log}
 }
 
 // Report is what a pass did.
@@ -83,6 +87,12 @@ func (d *Deriver) Pass(ctx context.Context, held lease.Lease) (total Report, err
 func (d *Deriver) Passes() []loop.Pass {
 	return []loop.Pass{{Name: "derive-events", Every: every, Leased: true, Has: d.asked, Do: func(ctx context.Context, turn *loop.Turn) error {
 		report, err := d.Pass(ctx, turn.Lease)
+		if report.More {
+			turn.Again(loop.Soon)
+		}
+		return err
+	}}, {Name: "check-deadlines", Every: every, Leased: true, Has: d.deadlined, Do: func(ctx context.Context, turn *loop.Turn) error {
+		report, err := d.CheckDeadlines(ctx, turn.Lease)
 		if report.More {
 			turn.Again(loop.Soon)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -45,7 +46,7 @@ func setup(t *testing.T) *bundle {
 	t.Cleanup(engine.Close)
 	metrics := telemetry.NewMetrics(telemetry.NewRegistry())
 	b := &bundle{
-		t: t, engine: engine, deriver: derive.New(engine, metrics), a: uuid.New(), b: uuid.New(), job: uuid.New(),
+		t: t, engine: engine, deriver: derive.New(engine, metrics, slog.New(slog.DiscardHandler)), a: uuid.New(), b: uuid.New(), job: uuid.New(),
 		leases: lease.NewStore(lease.Config{DB: engine, Holder: "test", TTL: time.Minute, Metrics: metrics}),
 	}
 	if b.admin, err = pgx.Connect(t.Context(), database.AdminURL); err != nil {

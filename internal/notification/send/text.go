@@ -26,6 +26,7 @@ var deeds = map[string]string{
 	"job.failed":        "failed",
 	"job.recovered":     "works again",
 	"job.disabled":      "was disabled",
+	"job.not_run_by":    "did not run in time",
 	"execution.failed":  "failed",
 	"execution.missed":  "missed scheduled times",
 	"execution.skipped": "skipped a scheduled time",
@@ -49,6 +50,11 @@ func sentence(e *notification.Event) string {
 		}
 	case "job.disabled":
 		text = fmt.Sprintf("%s was disabled: %s", name, plain(e.Reason, 300))
+	case "job.not_run_by":
+		text = fmt.Sprintf("%s was not completed in time: %s", name, plain(e.Reason, 300))
+		if e.ExpectedBy != nil {
+			text += ", expected by " + moment(*e.ExpectedBy)
+		}
 	case "execution.missed":
 		text = fmt.Sprintf("%s missed %d scheduled times: %s", name, e.MissedCount, plain(e.Reason, 300))
 	case "execution.skipped":

@@ -77,7 +77,7 @@ deadletter/collect   | clock db:store.go deadletter fleet lease loop postgres se
 objective            | db:store.go fault postgres tenant |  |  |
 objective/count      | db:store.go fleet lease loop objective postgres settled |  |  |
 notification         | db:store.go fault postgres postgres/columns schedule secret/keyring tenant |  |  |
-notification/derive  | db:store.go lease loop notification postgres postgres/columns settled telemetry |  |  |
+notification/derive  | db:store.go lease loop notification postgres postgres/columns postgres/divide settled telemetry |  |  |
 secret               | db:store.go fault notification postgres postgres/columns secret/keyring tenant |  |  |
 output               | clock db:store.go executor fault loop postgres postgres/divide secret telemetry tenant |  |  |
 calendar             | db:store.go fault idempotency postgres postgres/columns schedule tenant |  |  |
@@ -102,6 +102,7 @@ catalogue            | db:store.go executor/parameters postgres |  |  |
 executor/function    | executor executor/parameters fault |  |  |
 executor/sandbox     |  | landlock sys |  |
 executor/command     | executor executor/sandbox fault trace | sys |  |
+executor/command/commandtest |  |  |  |
 function             | db:store.go fault postgres postgres/columns tenant |  |  |
 executor/runner/wire |  |  |  |
 executor/runner/guest | clock executor executor/runner/wire | wazero |  |

@@ -167,6 +167,13 @@ var crossTenant = map[string]string{
 	"MeasureObjectives":        "the pass that counts for objectives",
 	"DeleteOldObjectiveCounts": "the pass that counts for objectives",
 
+	"HasDueDeadlines":  "the pass that finds what did not run in time",
+	"ListDueDeadlines": "the pass that finds what did not run in time",
+	"LockDeadlines":    "the pass that finds what did not run in time",
+	"CheckDeadlines":   "the pass that finds what did not run in time",
+	"MoveDeadlines":    "the pass that finds what did not run in time",
+	"DeleteDeadlines":  "the pass that finds what did not run in time",
+
 	"HasNotifications":                "the pass that derives events",
 	"LockNotificationCursor":          "the pass that derives events",
 	"MoveNotificationCursor":          "the pass that derives events",
