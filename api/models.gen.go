@@ -3174,6 +3174,9 @@ type HTTPConfig struct {
 	// Example: {"kind":"daily"}
 	Body interface{} `json:"body,omitempty"`
 
+	// CircuitBreaker Whether the circuit breaker of the host bears on the job's calls. With `false` they go out while it is open, and what becomes of them neither opens nor closes it: the tenant's other jobs notice nothing of them.
+	CircuitBreaker *bool `json:"circuitBreaker,omitempty"`
+
 	// Completion When the attempt ends: with the target's answer, or with a callback after it. With `callback` the call brings an address as `X-Callback-Url`; a target that answers 202 reports there, and any other answer ends the attempt as usual. Meanwhile the attempt takes no worker and counts against no limit of the tenant on what runs at once, but keeps its place among the job's `maxConcurrent` and its concurrency key. The job's `timeout` bounds the whole of it, this `timeout` the call.
 	Completion *HTTPConfigCompletion `json:"completion,omitempty"`
 

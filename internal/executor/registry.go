@@ -121,7 +121,7 @@ func (r *Registry) ValidateParameters(jobType string, config, parameters json.Ra
 }
 
 // HostOf is the host that a job of this type and configuration calls; empty where it
-// names none.
+// names none, or leaves circuit breakers out.
 func (r *Registry) HostOf(jobType string, config json.RawMessage) string {
 	if one, ok := r.executors[jobType].(caller); ok {
 		return one.Host(config)
@@ -131,7 +131,8 @@ func (r *Registry) HostOf(jobType string, config json.RawMessage) string {
 
 // caller is an Executor whose jobs name the host that they call.
 type caller interface {
-	// Host is the host of a job's configuration; empty where it cannot be read.
+	// Host is the host of a job's configuration; empty where it cannot be read, or where the job
+	// leaves circuit breakers out.
 	Host(config json.RawMessage) string
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,23 +14,16 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/executor/httpcall"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/worker"
 )
 
-// calling is a job type that calls the host of the url in its config.
+// calling is a job type that names the host that it calls as jobs of type http do.
 type calling struct{ scripted }
 
-func (calling) Host(config json.RawMessage) string {
-	var c struct{ URL string }
-	_ = json.Unmarshal(config, &c)
-	target, err := url.Parse(c.URL)
-	if err != nil {
-		return ""
-	}
-	return target.Hostname()
-}
+func (calling) Host(config json.RawMessage) string { return (*httpcall.Executor)(nil).Host(config) }
 
 // guardedFleet is two workers with what they know of breakers, and a target that both call.
 type guardedFleet struct {
@@ -102,6 +94,36 @@ func (f *guardedFleet) comes() {
 	f.exec("UPDATE circuit_breakers SET retry_at = now() - interval '1 second'")
 	f.exec("UPDATE active_executions SET available_at = now() WHERE status IN ('pending', 'retrying')")
 	f.sync()
+}
+
+// A job that leaves the breaker out calls a host whose breaker is open, and its outcomes
+// neither close that breaker nor open one.
+func TestAJobMayLeaveTheBreakerOut(t *testing.T) {
+	t.Parallel()
+	f := setupGuarded(t)
+	without := ofType("http", func(s *job.Spec) {
+		s.Config, s.Retry.MaxRetries = []byte(`{"url":"http://127.0.0.1/","circuitBreaker":false}`), 0
+	})
+	f.down.Store(true)
+	for i := range 12 {
+		e := f.pending(without)
+		f.handle(f.workers[i%2], e.ID)
+		f.reaches(e.ID, execution.Failed)
+	}
+	f.sync()
+	if f.count("SELECT count(*) FROM circuit_breakers") != 0 {
+		t.Error("calls of a job without breaker count")
+	}
+	f.opens()
+	f.comes() // a probe may go out
+	f.down.Store(false)
+	e := f.pending(without)
+	f.handle(f.workers[0], e.ID)
+	f.reaches(e.ID, execution.Completed)
+	f.sync()
+	if f.count("SELECT count(*) FROM circuit_breakers WHERE state = 'open'") != 1 || f.calls.Load() != 1 {
+		t.Errorf("a job without breaker closed it, or did not call: %d calls", f.calls.Load())
+	}
 }
 
 // Ten failures on two workers hold the next call back on both: the execution waits and says

@@ -45,7 +45,7 @@ type call struct {
 func (e *Executor) parse(config json.RawMessage) (*call, []fault.Field) {
 	object := executor.ReadObject("config", config,
 		"url", "method", "headers", "body", "timeout", "expectedStatusCode", "retryOnStatusCodes", "successWhen", "signingKeys",
-		"completion", "heartbeatTimeout", "auth")
+		"completion", "heartbeatTimeout", "auth", "circuitBreaker")
 	c := &call{method: http.MethodGet, headers: http.Header{}, expected: codes{{200, 299}}}
 	c.target = e.readURL(object)
 	if object.Read("method", &c.method, "a text") && !slices.Contains(methods, c.method) {
@@ -59,6 +59,8 @@ func (e *Executor) parse(config json.RawMessage) (*call, []fault.Field) {
 	c.readSigningKeys(object)
 	c.readCompletion(object)
 	c.readAuth(object)
+	var breaker bool // Host reads it
+	object.Read("circuitBreaker", &breaker, "true or false")
 	return c, object.Faults()
 }
 

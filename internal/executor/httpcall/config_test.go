@@ -77,6 +77,26 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// A job has a circuit breaker for its host unless it leaves it out.
+func TestHost(t *testing.T) {
+	t.Parallel()
+	e := newExecutor(t)
+	for config, want := range map[string]string{
+		`{"url":"https://a.example:8443/x"}`:                        "a.example",
+		`{"url":"https://a.example/","circuitBreaker":true}`:        "a.example",
+		`{"url":"https://a.example/","circuitBreaker":null}`:        "a.example",
+		`{"url":"https://a.example/","circuitBreaker":false}`:       "",
+		`{"url":"https://a.example/","circuitBreaker":"sometimes"}`: "",
+	} {
+		if got := e.Host([]byte(config)); got != want {
+			t.Errorf("%s: %q", config, got)
+		}
+	}
+	if got := rules(e.Validate([]byte(`{"url":"https://a.example/","circuitBreaker":"sometimes"}`))); len(got) != 1 || got[0] != "config.circuitBreaker type" {
+		t.Errorf("a text is refused with %v", got)
+	}
+}
+
 func TestValidateFollowsTheOperator(t *testing.T) {
 	t.Parallel()
 	e := newExecutor(t, "10.1.0.0/16", "::1/128")

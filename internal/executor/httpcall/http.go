@@ -75,12 +75,14 @@ func (e *Executor) ValidateParameters(config, parameters json.RawMessage) []faul
 	return c.override(parameters)
 }
 
-// Host is the host of a job's URL, without its port.
+// Host is the host of a job's URL, without its port, for circuit breakers; empty for a job
+// that leaves them out.
 func (e *Executor) Host(config json.RawMessage) string {
 	var c struct {
-		URL string `json:"url"`
+		URL     string `json:"url"`
+		Breaker *bool  `json:"circuitBreaker"`
 	}
-	if json.Unmarshal(config, &c) != nil {
+	if json.Unmarshal(config, &c) != nil || c.Breaker != nil && !*c.Breaker {
 		return ""
 	}
 	target, err := url.Parse(c.URL)
