@@ -1031,7 +1031,7 @@ type ClientInterface interface {
 
 	// ClaimRemoteExecutionsWithBody Claim executions
 	//
-	// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
+	// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer (but see `claimId`) or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -1040,7 +1040,7 @@ type ClientInterface interface {
 
 	// ClaimRemoteExecutions Claim executions
 	//
-	// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
+	// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer (but see `claimId`) or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3551,7 +3551,7 @@ func (c *Client) DeregisterRemoteWorker(ctx context.Context, id RemoteWorkerID, 
 
 // ClaimRemoteExecutionsWithBody Claim executions
 //
-// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
+// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer (but see `claimId`) or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
 //
 // Takes any type of body and a specified content type.
 //
@@ -3570,7 +3570,7 @@ func (c *Client) ClaimRemoteExecutionsWithBody(ctx context.Context, id RemoteWor
 
 // ClaimRemoteExecutions Claim executions
 //
-// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
+// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer (but see `claimId`) or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12236,7 +12236,7 @@ type ClientWithResponsesInterface interface {
 
 	// ClaimRemoteExecutionsWithBodyWithResponse Claim executions
 	//
-	// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
+	// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer (but see `claimId`) or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -12245,7 +12245,7 @@ type ClientWithResponsesInterface interface {
 
 	// ClaimRemoteExecutionsWithResponse Claim executions
 	//
-	// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
+	// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer (but see `claimId`) or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -30541,7 +30541,7 @@ func (c *ClientWithResponses) DeregisterRemoteWorkerWithResponse(ctx context.Con
 
 // ClaimRemoteExecutionsWithBodyWithResponse Claim executions
 //
-// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
+// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer (but see `claimId`) or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -30556,7 +30556,7 @@ func (c *ClientWithResponses) ClaimRemoteExecutionsWithBodyWithResponse(ctx cont
 
 // ClaimRemoteExecutionsWithResponse Claim executions
 //
-// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
+// Hands out executions of the functions that the worker registered, the most urgent and then the oldest first, and waits up to `waitSeconds` for the first of them. An execution is handed out at least once: after a lost answer (but see `claimId`) or a lost worker its attempt ends as `TIMEOUT` once no heartbeat came for `leaseSeconds`, and the job's `retryConfig` decides. `idempotencyKey` stays the same over the attempts of an execution. The worker reports with the `token` of each, and needs nothing else for it: `POST /callbacks/{token}/progress` and `POST /callbacks/{token}/complete`. In each API process 64 claims of a tenant may wait at once; more is answered 429 (`claimsWaitingAtOnce`).
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -4838,6 +4838,11 @@ type RemoteAttemptStatus string
 
 // RemoteClaim What a worker asks for.
 type RemoteClaim struct {
+	// ClaimID Chosen by the worker. A claim repeated with the same one, because no answer came, is answered with the executions that it brought the first time, as far as they still run, and takes no further ones. A worker keeps it until an answer brings executions, for ten minutes at most, and then takes another. Without it the executions of a lost answer end as `TIMEOUT`.
+	//
+	// Example: 0197f5d2-6c3a-4e1f-9b7a-3d5c8e2f4a61
+	ClaimID *openapi_types.UUID `json:"claimId,omitempty"`
+
 	// Most Executions that it has room for; it gets no more than its `slots`.
 	//
 	// Example: 4
@@ -4918,6 +4923,11 @@ type RemoteExecution struct {
 	//
 	// Example: AZLwoXs8fU6PWmt8jZ4PEAABAZLwoXs8fU6PWmt8jZ4PEA
 	Token string `json:"token"`
+
+	// Traceparent The trace of the execution, as in the header of W3C Trace Context, to go on with; absent where the operator keeps no traces.
+	//
+	// Example: 00-0192f0a17b3c8d4e8f5a6b7c8d9e0f10-8f5a6b7c8d9e0f10-01
+	Traceparent *string `json:"traceparent,omitempty"`
 
 	// TriggerType What made the execution.
 	TriggerType TriggerType `json:"triggerType"`

@@ -7,10 +7,65 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
 )
+
+const ForgetRemoteClaim = `-- name: ForgetRemoteClaim :execrows
+DELETE FROM remote_claims c WHERE c.tenant_id = $1 AND c.worker_id = $2 AND c.claim_id = $3
+  AND NOT EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = $1 AND e.id = ANY (c.execution_ids) AND e.lease_token = c.lease_token AND e.status = 'running')
+`
+
+type ForgetRemoteClaimParams struct {
+	TenantID uuid.UUID
+	WorkerID uuid.UUID
+	ClaimID  uuid.UUID
+}
+
+// Of which nothing runs any more: the id is free again.
+func (q *Queries) ForgetRemoteClaim(ctx context.Context, arg ForgetRemoteClaimParams) (int64, error) {
+	result, err := q.db.Exec(ctx, ForgetRemoteClaim, arg.TenantID, arg.WorkerID, arg.ClaimID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const InsertRemoteClaim = `-- name: InsertRemoteClaim :execrows
+WITH old AS (
+    DELETE FROM remote_claims o WHERE o.tenant_id = $3 AND o.worker_id = $1 AND o.claimed_at < now() - interval '10 minutes' AND o.claim_id <> $2
+)
+INSERT INTO remote_claims (worker_id, claim_id, tenant_id, lease_token, execution_ids)
+VALUES ($1, $2, $3, $4, $5::uuid[])
+ON CONFLICT (worker_id, claim_id) DO NOTHING
+`
+
+type InsertRemoteClaimParams struct {
+	WorkerID     uuid.UUID
+	ClaimID      uuid.UUID
+	TenantID     uuid.UUID
+	LeaseToken   uuid.UUID
+	ExecutionIds []uuid.UUID
+}
+
+// In the transaction of the claim, once something was claimed. None where the worker has claimed under this
+// id before: the claim at the same time that comes second waits for the first and gives up. It
+// forgets what the worker claimed ten minutes ago: nobody repeats that.
+func (q *Queries) InsertRemoteClaim(ctx context.Context, arg InsertRemoteClaimParams) (int64, error) {
+	result, err := q.db.Exec(ctx, InsertRemoteClaim,
+		arg.WorkerID,
+		arg.ClaimID,
+		arg.TenantID,
+		arg.LeaseToken,
+		arg.ExecutionIds,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
 
 const ListClaimableFunctions = `-- name: ListClaimableFunctions :many
 SELECT g.nth::int AS nth
@@ -190,6 +245,18 @@ func (q *Queries) ListRemoteUnblocked(ctx context.Context, arg ListRemoteUnblock
 	return items, nil
 }
 
+const PurgeRemoteClaims = `-- name: PurgeRemoteClaims :execrows
+DELETE FROM remote_claims WHERE tenant_id = $1
+`
+
+func (q *Queries) PurgeRemoteClaims(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeRemoteClaims, tenantID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const RecordHeartbeats = `-- name: RecordHeartbeats :many
 UPDATE active_executions e SET last_heartbeat_at = coalesce($1::timestamptz, now())
 FROM (SELECT unnest($3::uuid[]) AS id, unnest($4::int[]) AS attempt, unnest($5::uuid[]) AS lease_token) g
@@ -235,6 +302,84 @@ func (q *Queries) RecordHeartbeats(ctx context.Context, arg RecordHeartbeatsPara
 			&i.Attempt,
 			&i.LeaseToken,
 			&i.Cancelling,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const RepeatRemoteClaim = `-- name: RepeatRemoteClaim :many
+UPDATE active_executions e SET last_heartbeat_at = coalesce($1::timestamptz, now())
+WHERE e.tenant_id = $2 AND e.status = 'running' AND e.worker_id = $3
+  AND e.id = ANY (ARRAY(SELECT unnest(c.execution_ids) FROM remote_claims c WHERE c.tenant_id = $2 AND c.worker_id = $3 AND c.claim_id = $4))
+  AND e.lease_token = (SELECT c.lease_token FROM remote_claims c WHERE c.tenant_id = $2 AND c.worker_id = $3 AND c.claim_id = $4)
+RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
+          e.attempt, e.max_attempts, e.lease_token, greatest(e.timeout_ms - extract(epoch FROM coalesce($1::timestamptz, now()) - e.attempt_started_at) * 1000, 0)::int AS left_ms,
+          e.started_at::timestamptz AS started_at, coalesce($1::timestamptz, now())::timestamptz AS repeated_at
+`
+
+type RepeatRemoteClaimParams struct {
+	Now      *time.Time
+	TenantID uuid.UUID
+	WorkerID *uuid.UUID
+	ClaimID  uuid.UUID
+}
+
+type RepeatRemoteClaimRow struct {
+	ID          uuid.UUID
+	TenantID    uuid.UUID
+	JobID       uuid.UUID
+	JobVersion  int32
+	ScheduledAt time.Time
+	TriggerType string
+	JobType     string
+	Priority    int16
+	Parameters  json.RawMessage
+	Attempt     int32
+	MaxAttempts int32
+	LeaseToken  *uuid.UUID
+	LeftMs      int32
+	StartedAt   time.Time
+	RepeatedAt  time.Time
+}
+
+// Executions that a worker claimed under an id and still runs, as ClaimExecutions answers them. It counts as a
+// heartbeat of these attempts.
+func (q *Queries) RepeatRemoteClaim(ctx context.Context, arg RepeatRemoteClaimParams) ([]RepeatRemoteClaimRow, error) {
+	rows, err := q.db.Query(ctx, RepeatRemoteClaim,
+		arg.Now,
+		arg.TenantID,
+		arg.WorkerID,
+		arg.ClaimID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RepeatRemoteClaimRow
+	for rows.Next() {
+		var i RepeatRemoteClaimRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.TenantID,
+			&i.JobID,
+			&i.JobVersion,
+			&i.ScheduledAt,
+			&i.TriggerType,
+			&i.JobType,
+			&i.Priority,
+			&i.Parameters,
+			&i.Attempt,
+			&i.MaxAttempts,
+			&i.LeaseToken,
+			&i.LeftMs,
+			&i.StartedAt,
+			&i.RepeatedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/google/uuid"
+
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/api/client"
 )
@@ -33,7 +35,7 @@ func run(ctx context.Context, address, key string) error {
 		return err
 	}
 	schema := map[string]any{"type": "object", "properties": map[string]any{"text": map[string]any{"type": "string"}}, "required": []string{"text"}}
-	w := &worker{api: c, log: slog.New(slog.NewTextHandler(os.Stderr, nil)), slots: make(chan struct{}, 4), running: map[string]context.CancelCauseFunc{}, functions: map[string]function{
+	w := &worker{api: c, log: slog.New(slog.NewTextHandler(os.Stderr, nil)), slots: make(chan struct{}, 4), claimID: uuid.New(), running: map[string]context.CancelCauseFunc{}, functions: map[string]function{
 		"count-words":  {run: countWords, description: "Counts the words of a text.", parameters: schema},
 		"wait-for-end": {run: waitForEnd, description: "Goes on until somebody cancels it."},
 	}}

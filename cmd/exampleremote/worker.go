@@ -43,6 +43,7 @@ type worker struct {
 	functions map[string]function
 	slots     chan struct{} // holds one for each that is taken
 	runs      sync.WaitGroup
+	claimID   uuid.UUID // of the next claim; the same until one brings something
 
 	mu      sync.Mutex
 	id      uuid.UUID
@@ -111,10 +112,12 @@ func (w *worker) claim(ctx, life context.Context) {
 		}
 		break
 	}
-	answer, err := w.api.ClaimRemoteExecutionsWithResponse(life, w.self(), api.RemoteClaim{Most: &most})
+	answer, err := w.api.ClaimRemoteExecutionsWithResponse(life, w.self(), api.RemoteClaim{Most: &most, ClaimID: &w.claimID})
 	var claimed []api.RemoteExecution
 	if err == nil {
-		claimed = answer.JSON200.Executions
+		if claimed = answer.JSON200.Executions; len(claimed) > 0 {
+			w.claimID = uuid.New() // until then a claim whose answer was lost is repeated
+		}
 	} else if w.again(life, err); ctx.Err() == nil && is(err, http.StatusNotFound) {
 		if _, err := w.register(ctx); err != nil {
 			w.log.WarnContext(ctx, "not registered", "error", err)

@@ -89,3 +89,33 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@attempts::int[]) AS attempt, un
 WHERE e.tenant_id = @tenant_id AND e.id = ANY (@ids::uuid[]) AND e.id = g.id
   AND e.status = 'running' AND e.attempt = g.attempt AND e.lease_token = g.lease_token
 RETURNING e.id, e.attempt, e.lease_token::uuid AS lease_token, (e.cancel_requested_at IS NOT NULL)::boolean AS cancelling;
+
+-- name: InsertRemoteClaim :execrows
+-- In the transaction of the claim, once something was claimed. None where the worker has claimed under this
+-- id before: the claim at the same time that comes second waits for the first and gives up. It
+-- forgets what the worker claimed ten minutes ago: nobody repeats that.
+WITH old AS (
+    DELETE FROM remote_claims o WHERE o.tenant_id = @tenant_id AND o.worker_id = @worker_id AND o.claimed_at < now() - interval '10 minutes' AND o.claim_id <> @claim_id
+)
+INSERT INTO remote_claims (worker_id, claim_id, tenant_id, lease_token, execution_ids)
+VALUES (@worker_id, @claim_id, @tenant_id, @lease_token, @execution_ids::uuid[])
+ON CONFLICT (worker_id, claim_id) DO NOTHING;
+
+-- name: RepeatRemoteClaim :many
+-- Executions that a worker claimed under an id and still runs, as ClaimExecutions answers them. It counts as a
+-- heartbeat of these attempts.
+UPDATE active_executions e SET last_heartbeat_at = coalesce(sqlc.narg(now)::timestamptz, now())
+WHERE e.tenant_id = @tenant_id AND e.status = 'running' AND e.worker_id = @worker_id
+  AND e.id = ANY (ARRAY(SELECT unnest(c.execution_ids) FROM remote_claims c WHERE c.tenant_id = @tenant_id AND c.worker_id = @worker_id AND c.claim_id = @claim_id))
+  AND e.lease_token = (SELECT c.lease_token FROM remote_claims c WHERE c.tenant_id = @tenant_id AND c.worker_id = @worker_id AND c.claim_id = @claim_id)
+RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
+          e.attempt, e.max_attempts, e.lease_token, greatest(e.timeout_ms - extract(epoch FROM coalesce(sqlc.narg(now)::timestamptz, now()) - e.attempt_started_at) * 1000, 0)::int AS left_ms,
+          e.started_at::timestamptz AS started_at, coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS repeated_at;
+
+-- name: ForgetRemoteClaim :execrows
+-- Of which nothing runs any more: the id is free again.
+DELETE FROM remote_claims c WHERE c.tenant_id = @tenant_id AND c.worker_id = @worker_id AND c.claim_id = @claim_id
+  AND NOT EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = @tenant_id AND e.id = ANY (c.execution_ids) AND e.lease_token = c.lease_token AND e.status = 'running');
+
+-- name: PurgeRemoteClaims :execrows
+DELETE FROM remote_claims WHERE tenant_id = @tenant_id;

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -20,7 +21,12 @@ type RemoteClaim struct {
 	Most           int
 	// Heartbeat is how long an attempt goes on without a sign of life.
 	Heartbeat time.Duration
+	// ID is what the worker calls the claim, so that it may ask again; Nil: it will not.
+	ID uuid.UUID
 }
+
+// errClaimed says that the worker has claimed under the same id before.
+var errClaimed = errors.New("the worker has claimed under this id")
 
 // RemoteFunction names a function of a tenant's workers.
 type RemoteFunction struct {
@@ -35,14 +41,59 @@ const limitedFirst = 4
 // ClaimRemote claims executions of a tenant for a worker of its own. They await its report as
 // those that await a callback do: no worker of ours runs them, and the same fence, heartbeat
 // and sweep end them. After an error it returns those that it claimed before, without the error.
-func (s *Store) ClaimRemote(ctx context.Context, c RemoteClaim) (won []Claimed, err error) {
+//
+// A claim with an id that brought something before brings the same again, as far as it still
+// runs, with the time that is left; repeated says so. The id is free once nothing of it runs.
+func (s *Store) ClaimRemote(ctx context.Context, c RemoteClaim) (won []Claimed, repeated bool, err error) {
+	if c.ID == uuid.Nil {
+		won, err = s.claimRemote(ctx, c)
+		return won, false, err
+	}
+	if won, err = s.repeatRemote(ctx, c); err != nil || len(won) > 0 {
+		return won, true, err
+	}
+	won, err = s.claimRemote(ctx, c)
+	if errors.Is(err, errClaimed) { // at the same time; the other one was quicker
+		won, err = s.repeatRemote(ctx, c)
+		return won, true, err
+	}
+	return won, false, err
+}
+
+// repeatRemote returns what a worker claimed under an id and still runs. Where that is nothing,
+// the id is forgotten.
+func (s *Store) repeatRemote(ctx context.Context, c RemoteClaim) ([]Claimed, error) {
+	rows, err := s.queries().RepeatRemoteClaim(ctx, db.RepeatRemoteClaimParams{TenantID: c.Tenant, WorkerID: &c.Worker, ClaimID: c.ID})
+	if err != nil {
+		return nil, fmt.Errorf("repeat a claim: %w", postgres.Fault(err))
+	}
+	if len(rows) == 0 {
+		_, err := s.queries().ForgetRemoteClaim(ctx, db.ForgetRemoteClaimParams{TenantID: c.Tenant, WorkerID: c.Worker, ClaimID: c.ID})
+		if err != nil {
+			return nil, fmt.Errorf("forget a claim: %w", postgres.Fault(err))
+		}
+		return nil, nil
+	}
+	won := make([]Claimed, len(rows))
+	for i, r := range rows {
+		won[i] = fromClaim(db.ClaimExecutionsRow{
+			ID: r.ID, TenantID: r.TenantID, JobID: r.JobID, JobVersion: r.JobVersion, ScheduledAt: r.ScheduledAt, TriggerType: r.TriggerType,
+			JobType: r.JobType, Priority: r.Priority, Parameters: r.Parameters, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, LeaseToken: r.LeaseToken,
+			TimeoutMs: r.LeftMs, StartedAt: r.StartedAt, ClaimedAt: r.RepeatedAt, DueAt: r.ScheduledAt,
+		})
+	}
+	return won, nil
+}
+
+// claimRemote claims what was not claimed before. Under an id it is what one transaction brings.
+func (s *Store) claimRemote(ctx context.Context, c RemoteClaim) (won []Claimed, err error) {
 	ways := []func(context.Context, RemoteClaim) ([]Claimed, error){s.claimRemoteReady, s.claimRemoteLimited}
 	if rand.IntN(limitedFirst) == 0 {
 		ways[0], ways[1] = ways[1], ways[0]
 	}
 	for _, way := range ways {
 		left := c
-		if left.Most -= len(won); left.Most <= 0 {
+		if left.Most -= len(won); left.Most <= 0 || c.ID != uuid.Nil && len(won) > 0 {
 			break
 		}
 		more, err := way(ctx, left)
@@ -121,6 +172,16 @@ func awaitRemote(ctx context.Context, tx *postgres.Tx, c RemoteClaim, won []Clai
 	}
 	if _, err := tx.AwaitCallbacks(ctx, p); err != nil {
 		return fmt.Errorf("write that executions await a report: %w", err)
+	}
+	if c.ID == uuid.Nil {
+		return nil
+	}
+	n, err := tx.InsertRemoteClaim(ctx, db.InsertRemoteClaimParams{TenantID: c.Tenant, WorkerID: c.Worker, ClaimID: c.ID, LeaseToken: c.Token, ExecutionIds: p.Ids})
+	if err == nil && n == 0 {
+		return errClaimed
+	}
+	if err != nil {
+		return fmt.Errorf("write under which id executions were claimed: %w", err)
 	}
 	return nil
 }

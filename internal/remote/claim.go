@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/callback"
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/executor/parameters"
@@ -19,6 +20,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
+	"github.com/scheduler-service/scheduler/internal/trace"
 )
 
 // Config is what a Desk is made of.
@@ -30,6 +32,7 @@ type Config struct {
 	// TenantMaxRunning is how many executions a tenant may run at once where it has no
 	// limit of its own; 0: any number. The same in every process.
 	TenantMaxRunning func() int
+	Traces           *trace.Tracer // nil: nobody keeps traces
 }
 
 // Assignment is an execution that a claim hands out.
@@ -39,6 +42,7 @@ type Assignment struct {
 	Function   string
 	Parameters json.RawMessage // the job's, with those of the trigger set over them; nil: none
 	CallToken  string          // opens the attempt for reports
+	Traced     string          // the traceparent of what the worker does; empty: there is no trace
 }
 
 // Desk hands executions out. Any number of goroutines may use it.
@@ -58,34 +62,43 @@ func NewDesk(c Config) *Desk {
 	}
 }
 
-// Claim claims up to so many executions for a tenant's worker, and waits up to patience for the
+// Request is what a worker asks for.
+type Request struct {
+	Worker uuid.UUID
+	ID     uuid.UUID // of the claim, see dispatch.RemoteClaim; Nil: none
+	Most   int
+	// Patience is how long to wait for the first execution.
+	Patience time.Duration
+}
+
+// Claim claims executions for a tenant's worker, and waits up to Patience for the
 // first of them; it holds no connection meanwhile. It also ends when stop is closed. The claim
 // counts as a sign of life of the worker. The error is Gone where the worker does not live, and
 // TooMany where as many claims wait as may.
-func (d *Desk) Claim(ctx context.Context, tenant, worker uuid.UUID, most int, patience time.Duration, stop <-chan struct{}) ([]Assignment, error) {
+func (d *Desk) Claim(ctx context.Context, tenant uuid.UUID, r Request, stop <-chan struct{}) ([]Assignment, error) {
 	if d.c.Keys.Current() == "" {
 		return nil, noKeys()
 	}
-	member, err := d.engine.renew(ctx, tenant, worker, -1)
+	member, err := d.engine.renew(ctx, tenant, r.Worker, -1)
 	if err != nil {
 		return nil, err
 	}
-	most = min(most, member.Slots)
-	if patience <= 0 {
-		return d.take(ctx, tenant, member, most)
+	r.Most = min(r.Most, member.Slots)
+	if r.Patience <= 0 {
+		return d.take(ctx, tenant, member, r)
 	}
 	w, refused := d.queue.enter(tenant, member.Functions)
 	if refused != nil {
-		if got, err := d.take(ctx, tenant, member, most); err != nil || len(got) > 0 {
+		if got, err := d.take(ctx, tenant, member, r); err != nil || len(got) > 0 {
 			return got, err
 		}
 		return nil, refused
 	}
 	defer d.queue.leave(w)
-	waited, cancel := context.WithTimeout(ctx, patience)
+	waited, cancel := context.WithTimeout(ctx, r.Patience)
 	defer cancel()
 	for {
-		if got, err := d.take(ctx, tenant, member, most); err != nil || len(got) > 0 {
+		if got, err := d.take(ctx, tenant, member, r); err != nil || len(got) > 0 {
 			return got, err
 		}
 		select {
@@ -142,9 +155,9 @@ func (d *Desk) Heartbeat(ctx context.Context, tenant, worker uuid.UUID, tokens [
 }
 
 // take claims what there is now.
-func (d *Desk) take(ctx context.Context, tenant uuid.UUID, w Worker, most int) ([]Assignment, error) {
-	won, err := d.dispatch.ClaimRemote(ctx, dispatch.RemoteClaim{
-		Tenant: tenant, Worker: w.ID, Token: uuid.New(), Functions: w.Functions, Most: most, Heartbeat: w.Lease,
+func (d *Desk) take(ctx context.Context, tenant uuid.UUID, w Worker, r Request) ([]Assignment, error) {
+	won, repeated, err := d.dispatch.ClaimRemote(ctx, dispatch.RemoteClaim{
+		Tenant: tenant, Worker: w.ID, Token: uuid.New(), Functions: w.Functions, Most: r.Most, Heartbeat: w.Lease, ID: r.ID,
 	})
 	if err != nil || len(won) == 0 {
 		return nil, err
@@ -155,7 +168,7 @@ func (d *Desk) take(ctx context.Context, tenant uuid.UUID, w Worker, most int) (
 	}
 	definitions, err := d.engine.definitions(ctx, keys)
 	if err != nil {
-		return nil, err // their heartbeats do not come
+		return nil, err // their heartbeats do not come, or the worker repeats the claim
 	}
 	var out []Assignment
 	shorter := map[dispatch.Fence]time.Duration{}
@@ -166,7 +179,7 @@ func (d *Desk) take(ctx context.Context, tenant uuid.UUID, w Worker, most int) (
 		}
 		a, failure := d.assign(ctx, c, def)
 		if failure == nil {
-			if out = append(out, a); c.Timeout < given {
+			if out = append(out, a); c.Timeout < given && !repeated {
 				shorter[dispatch.Fence{ID: c.ID, Attempt: c.Attempt, Token: c.Token}] = c.Timeout
 			}
 			continue
@@ -180,6 +193,18 @@ func (d *Desk) take(ctx context.Context, tenant uuid.UUID, w Worker, most int) (
 		d.c.Log.WarnContext(ctx, "attempts keep the timeout of their jobs, although their executions have less time left", "error", err)
 	}
 	return out, nil
+}
+
+// traced is the traceparent for what a worker does of an attempt: below a span of its claim.
+func (d *Desk) traced(ctx context.Context, c dispatch.Claimed) string {
+	if d.c.Traces == nil {
+		return ""
+	}
+	ctx, span := d.c.Traces.Execution(ctx, c.ID, "claim by a tenant's worker", clock.Now(),
+		slog.String("scheduler.execution_id", c.ID.String()), slog.String("scheduler.job_id", c.Job.String()), slog.String("scheduler.tenant_id", c.Tenant.String()),
+		slog.String("scheduler.job_type", c.JobType), slog.String("scheduler.trigger", c.Trigger), slog.Int("scheduler.attempt", c.Attempt))
+	span.End()
+	return trace.Parent(ctx)
 }
 
 // assign is what a worker gets of an execution, or why it cannot.
@@ -211,7 +236,7 @@ func (d *Desk) assign(ctx context.Context, c dispatch.Claimed, def definition) (
 	if err != nil {
 		return Assignment{}, &callback.Failure{Type: string(executor.SystemError), Message: "the token of this attempt could not be sealed"}
 	}
-	return Assignment{Claimed: c, JobName: def.spec.Name, Function: settings.Function, Parameters: merged, CallToken: token}, nil
+	return Assignment{Claimed: c, JobName: def.spec.Name, Function: settings.Function, Parameters: merged, CallToken: token, Traced: d.traced(ctx, c)}, nil
 }
 
 // unresolved is how an attempt ends that did not get its secrets. One that is not there is the

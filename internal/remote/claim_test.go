@@ -28,7 +28,7 @@ func TestClaimsWait(t *testing.T) {
 	answers := make(chan answer, 100)
 	stop := make(chan struct{})
 	wait := func(of remote.Worker) {
-		got, err := b.desk.Claim(t.Context(), b.ours.TenantID, of.ID, 1, time.Hour, stop)
+		got, err := b.desk.Claim(t.Context(), b.ours.TenantID, remote.Request{Worker: of.ID, Most: 1, Patience: time.Hour}, stop)
 		answers <- answer{got, err}
 	}
 	for i := range 64 {
@@ -47,7 +47,7 @@ func TestClaimsWait(t *testing.T) {
 		}
 	}
 	waiting(64)
-	_, err := b.desk.Claim(t.Context(), b.ours.TenantID, w.ID, 1, time.Hour, stop)
+	_, err := b.desk.Claim(t.Context(), b.ours.TenantID, remote.Request{Worker: w.ID, Most: 1, Patience: time.Hour}, stop)
 	kind(t, "one claim too many", err, fault.TooMany, fault.CodeRateLimited)
 	if n, err := b.desk.CallClaims(t.Context()); n != 0 || err != nil {
 		t.Errorf("%d claims were called for nothing, %v", n, err)

@@ -143,7 +143,7 @@ func (b *bundle) get(who tenant.Actor, id uuid.UUID) execution.Execution {
 // claim claims without waiting.
 func (b *bundle) claim(who tenant.Actor, w remote.Worker, most int) []remote.Assignment {
 	b.t.Helper()
-	got, err := b.desk.Claim(b.t.Context(), who.TenantID, w.ID, most, 0, nil)
+	got, err := b.desk.Claim(b.t.Context(), who.TenantID, remote.Request{Worker: w.ID, Most: most}, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestWorkersSeeTheirTenantAlone(t *testing.T) {
 	if got := b.claim(b.theirs, theirs, 10); len(got) != 0 {
 		t.Fatalf("another tenant's worker claimed %+v", got)
 	}
-	_, err := b.desk.Claim(t.Context(), b.theirs.TenantID, ours.ID, 1, 0, nil)
+	_, err := b.desk.Claim(t.Context(), b.theirs.TenantID, remote.Request{Worker: ours.ID, Most: 1}, nil)
 	kind(t, "a claim for another tenant's worker", err, fault.NotFound, fault.CodeWorkerNotFound)
 	a := b.claimOne(b.ours, ours)
 	if a.ID != e.ID {
@@ -331,7 +331,7 @@ func TestWorkerVanishes(t *testing.T) {
 	}
 	b.exec("UPDATE active_executions SET available_at = now()")
 	b.exec("UPDATE workers SET expires_at = now() - interval '1 second' WHERE id = $1", first.ID)
-	_, err := b.desk.Claim(t.Context(), b.ours.TenantID, first.ID, 1, 0, nil)
+	_, err := b.desk.Claim(t.Context(), b.ours.TenantID, remote.Request{Worker: first.ID, Most: 1}, nil)
 	kind(t, "a claim after the lease", err, fault.NotFound, fault.CodeWorkerNotFound)
 	if got := b.get(b.ours, e.ID); got.WaitingOn == nil || got.WaitingOn.Reason != execution.WaitWorker {
 		t.Errorf("without a worker it waits for %+v", got.WaitingOn)

@@ -68,6 +68,6 @@ func TestWorkersAreBounded(t *testing.T) {
 	if _, err := b.store.Register(t.Context(), b.ours, spec); err != nil {
 		t.Error(err)
 	}
-	_, err = remote.NewDesk(remote.Config{}).Claim(t.Context(), b.ours.TenantID, last.ID, 1, 0, nil)
+	_, err = remote.NewDesk(remote.Config{}).Claim(t.Context(), b.ours.TenantID, remote.Request{Worker: last.ID, Most: 1}, nil)
 	kind(t, "without keys", err, fault.Unavailable, fault.CodeSecretsNotConfigured)
 }

@@ -72,18 +72,15 @@ func (s *server) DeregisterRemoteWorker(ctx context.Context, request api.Deregis
 
 // ClaimRemoteExecutions is POST /remote-workers/{id}/claim.
 func (s *server) ClaimRemoteExecutions(ctx context.Context, request api.ClaimRemoteExecutionsRequestObject) (api.ClaimRemoteExecutionsResponseObject, error) {
-	most, wait, c := 1, 10, callOf(ctx)
-	if request.Body.Most != nil {
-		most = *request.Body.Most
-	}
-	if request.Body.WaitSeconds != nil {
-		wait = *request.Body.WaitSeconds
-	}
+	wait, c := 10, callOf(ctx)
+	override(&wait, request.Body.WaitSeconds)
 	if draining(ctx) {
 		wait = 0
 	}
+	asked := remote.Request{Worker: request.ID, ID: orZero(request.Body.ClaimID), Most: 1, Patience: time.Duration(wait) * time.Second}
+	override(&asked.Most, request.Body.Most)
 	// A claim that its caller gave up hands out nothing: the context ends with it.
-	claimed, err := s.Claims.Claim(ctx, c.who.Actor.TenantID, request.ID, most, time.Duration(wait)*time.Second, c.gone)
+	claimed, err := s.Claims.Claim(ctx, c.who.Actor.TenantID, asked, c.gone)
 	if err != nil {
 		return nil, err
 	}
@@ -122,6 +119,9 @@ func viewAssignment(a remote.Assignment) (api.RemoteExecution, error) {
 		ExecutionID: a.ID, JobID: a.Job, JobName: a.JobName, FunctionName: a.Function, Attempt: a.Attempt, MaxAttempts: a.MaxAttempts,
 		ScheduledAt: a.ScheduledAt, TriggerType: api.TriggerType(a.Trigger), TimeoutSeconds: a.Timeout.Seconds(),
 		IdempotencyKey: a.ID.String(), Token: a.CallToken,
+	}
+	if a.Traced != "" {
+		view.Traceparent = &a.Traced
 	}
 	if a.Parameters == nil {
 		view.Parameters.SetNull()

@@ -46,6 +46,7 @@ export async function work({ baseUrl, token, name, slots = 4, functions }: Worke
       }),
     );
   let worker = await register();
+  let claimId = crypto.randomUUID(); // the same until a claim brings something: one whose answer was lost is repeated
   const beat = setInterval(() => void heartbeat(api, worker.id, running), worker.heartbeatSeconds * 1000);
   try {
     while (!stop.aborted) {
@@ -54,7 +55,8 @@ export async function work({ baseUrl, token, name, slots = 4, functions }: Worke
         continue;
       }
       try {
-        const { executions } = await must(api.POST(`${base}/{id}/claim`, { params: { path: { id: worker.id } }, body: { most: Math.min(32, slots - runs.size) } }));
+        const { executions } = await must(api.POST(`${base}/{id}/claim`, { params: { path: { id: worker.id } }, body: { most: Math.min(32, slots - runs.size), claimId } }));
+        if (executions.length > 0) claimId = crypto.randomUUID();
         for (const execution of executions) {
           const run = execute(api, functions, execution, running).finally(() => runs.delete(run));
           runs.add(run);
