@@ -4,12 +4,15 @@
 GO      ?= go
 TOOL    := $(GO) tool -modfile=tools/go.mod
 export GOFLAGS += -buildvcs=false
+# Tests that draw their cases draw the same ones each time, so that nobody's change fails
+# for a fault that was there before. `make search` draws others.
+export RAPID_SEED ?= 1
 # What `version` says. Git may be missing or refuse a checkout of another owner.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 STAMP   := -ldflags "-X github.com/scheduler-service/scheduler/internal/version.stamped=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help run seed test race lint security gen client web e2e check bench chaos chaos-long build
+.PHONY: help run seed test search race lint security gen client web e2e check bench chaos chaos-long build
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +29,10 @@ seed: ## fill the installation that `make run` has started with 100,000 jobs and
 test: ## all tests, on a real PostgreSQL and Redis that they start themselves
 	$(GO) vet ./...
 	$(GO) test -shuffle=on -timeout=15m ./...
+
+search: ## tests that draw their cases, with ten times as many new ones
+	RAPID_SEED=0 RAPID_CHECKS=1000 $(GO) test -count=1 -timeout=60m $$($(GO) list -f '{{if .Dir}}{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}{{end}}' ./... | grep pgregory.net/rapid | cut -d' ' -f1)
+	$(GO) test -count=1 -timeout=30m ./internal/promoter -run TestYear -year.seed=0 -year.jobs=200
 
 # The proofs and the simulated year are left out: simulations run in one goroutine,
 # and the others mostly wait for processes of their own, which no detector sees. So do
