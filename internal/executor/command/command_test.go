@@ -29,7 +29,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	entries := map[string]sandbox.Entry{command.EntryName: command.Keep, "worker": worker}
+	entries := map[string]sandbox.Entry{command.EntryName: keep, "worker": worker}
 	if code, done := sandbox.Main(os.Args, entries); done {
 		os.Exit(code)
 	}

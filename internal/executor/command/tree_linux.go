@@ -39,7 +39,6 @@ func (b *box) start(ctx context.Context, o order, out *output) (_ *tree, err err
 	ours, theirs := os.NewFile(uintptr(ends[0]), "keeper"), os.NewFile(uintptr(ends[1]), "worker")
 	t := &tree{line: ours, hear: json.NewDecoder(ours)}
 	defer func() {
-		_ = theirs.Close()
 		if err != nil {
 			t.release()
 		}
@@ -51,6 +50,7 @@ func (b *box) start(ctx context.Context, o order, out *output) (_ *tree, err err
 	if b.bwrap != "" {
 		b.wrap(&spec, &o)
 	} else if err := b.prepare(&spec, &o, t); err != nil {
+		_ = theirs.Close()
 		return nil, err
 	}
 	if err := b.launch(ctx, t, spec, o); err != nil {
@@ -60,22 +60,27 @@ func (b *box) start(ctx context.Context, o order, out *output) (_ *tree, err err
 	return t, nil
 }
 
-// launch starts the keeper, puts it into its cgroup and has it start the program.
+// launch starts the keeper, puts it into its cgroup and has it start the program. The
+// keeper's end of the line is then the keeper's alone, so that its end is heard.
 func (b *box) launch(ctx context.Context, t *tree, spec sandbox.Spec, o order) (err error) {
+	theirs := spec.Files[0]
 	about, infoEnd, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("make a pipe: %w", err)
+		return errors.Join(fmt.Errorf("make a pipe: %w", err), theirs.Close())
 	}
 	defer about.Close()
 	if b.bwrap != "" {
 		spec.Wrap = append(spec.Wrap, "--info-fd", strconv.Itoa(firstExtra+len(spec.Files)), "--")
-		spec.Files = append(spec.Files, infoEnd)
+		spec.WrapFiles = []*os.File{infoEnd}
 	}
 	t.keeper, err = sandbox.Start(ctx, spec)
 	_ = infoEnd.Close()
+	_ = theirs.Close()
 	if err != nil {
 		return err
 	}
+	kill := context.AfterFunc(ctx, t.keeper.Kill)
+	defer kill()
 	if b.cgroups != nil {
 		pid := t.keeper.PID()
 		if b.bwrap != "" {
@@ -87,8 +92,6 @@ func (b *box) launch(ctx context.Context, t *tree, spec sandbox.Spec, o order) (
 			return err
 		}
 	}
-	kill := context.AfterFunc(ctx, t.keeper.Kill)
-	defer kill()
 	if err := json.NewEncoder(t.line).Encode(o); err != nil {
 		return fmt.Errorf("tell the keeper its order: %w", err)
 	}

@@ -63,8 +63,10 @@ type Spec struct {
 	Outlives bool
 	Limits   Limits
 	// Wrap is a program with arguments that starts this binary as its own last
-	// arguments say, such as bubblewrap; only for an entry.
-	Wrap []string
+	// arguments say, such as bubblewrap; only for an entry. WrapFiles are its own
+	// descriptors, behind Files: the entry does not get them.
+	Wrap      []string
+	WrapFiles []*os.File
 	// Account is the number of the user and the group that the process runs as; 0
 	// is ours.
 	Account int

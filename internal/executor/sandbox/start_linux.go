@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -67,11 +68,12 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 // command is this binary with the line to its starter behind the caller's files, and
 // behind it the binary itself for who starts it in our place.
 func command(s Spec, line, self *os.File) *exec.Cmd {
+	files := slices.Concat(s.Files, s.WrapFiles)
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe",
-		Args: []string{"scheduler-sandbox", mark, strconv.Itoa(firstFile + len(s.Files))},
+		Args: []string{"scheduler-sandbox", mark, strconv.Itoa(firstFile + len(files))},
 		Env:  []string{}, // nil is ours
-		Dir:  s.Dir, ExtraFiles: append(append([]*os.File{}, s.Files...), line),
+		Dir:  s.Dir, ExtraFiles: append(files, line),
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	if len(s.Wrap) > 0 {
