@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/apikey"
@@ -36,6 +37,7 @@ import (
 	functions "github.com/scheduler-service/scheduler/internal/function"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/identity/jwks"
+	"github.com/scheduler-service/scheduler/internal/identity/signin"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/live"
 	"github.com/scheduler-service/scheduler/internal/loop"
@@ -47,6 +49,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/ratelimit"
 	"github.com/scheduler-service/scheduler/internal/remote"
 	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/console"
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/statistics"
 	"github.com/scheduler-service/scheduler/internal/statistics/collect"
@@ -102,7 +105,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, o
 	}
 	defer db.Close()
 	defer hints.Close()
-	tokens, passes, err := newTokens(c.Tokens, p.log)
+	tokens, issuer, passes, err := newTokens(c, p.log)
 	if err != nil {
 		return err
 	}
@@ -141,7 +144,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, o
 		Buckets: buckets, Limits: p.defaultLimits(), Origins: c.CORSOrigins, TrustedProxies: c.TrustedProxies, FailuresPerMinute: p.live.Int("AUTH_FAILURES_PER_MINUTE"),
 		Services:  identity.NewPeerTokens(peers(c)...),
 		Callbacks: desks.callbacks, Breakers: breaker.NewStore(db), Settings: live.NewStore(db, p.live), Objectives: objective.NewStore(db), Claims: desks.claims, Remote: workers,
-		Keys: programs, Authenticate: programs.Before(tokens.Authenticate), SignIn: open.signIn, CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
+		Keys: programs, Authenticate: programs.Before(tokens.Authenticate), SignIn: open.signIn, Issuer: issuer, SignInURL: atConsole(c, console.SignIn), CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
 		CheckUse: checkUse(uploaded, workers), CheckModule: executors.modules.CheckModule, Functions: uploaded, HostOf: executors.HostOf, WellKnown: executors.documents,
 		Hint: hintOne(hints, p.log), CallPromoters: caller(hints, queue.CallDue), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL), advice: p.advice},
 		DefaultTimeout: c.JobTimeout, CursorSecret: []byte(c.Cursors()), Port: portOf(listener), Clock: clock.Now, Log: p.log, Metrics: p.metrics, Traces: p.traces, Finished: roots.Finished,
@@ -240,8 +243,8 @@ func reveal(secrets []config.Secret) []string {
 }
 
 // newTokens makes the verifier of tokens, with the keys of the auth service
-// where it publishes some.
-func newTokens(c config.Tokens, log *slog.Logger) (tokens *identity.Tokens, passes []loop.Pass, err error) {
+// where it publishes some, and what signs people in there.
+func newTokens(c config.API, log *slog.Logger) (tokens *identity.Tokens, issuer *signin.Client, passes []loop.Pass, err error) {
 	verify := identity.Config{
 		Secret: []byte(c.JWTSecret.Reveal()), Issuer: c.JWTIssuer, Audience: c.JWTAudience,
 		MaxLifetime: time.Duration(c.MaxLifetime) * time.Hour, Clock: clock.Now,
@@ -254,9 +257,20 @@ func newTokens(c config.Tokens, log *slog.Logger) (tokens *identity.Tokens, pass
 		}})
 	}
 	if tokens, err = identity.NewTokens(verify); err != nil {
-		return nil, nil, fmt.Errorf("JWT_SECRET, JWT_JWKS_URL: %w", err)
+		return nil, nil, nil, fmt.Errorf("JWT_SECRET, JWT_JWKS_URL: %w", err)
 	}
-	return tokens, passes, nil
+	if !c.SignInIssuer.IsZero() {
+		issuer, err = signin.New(signin.Config{
+			Issuer: c.SignInIssuer.Reveal(), ClientID: c.ClientID, ClientSecret: c.ClientSecret.Reveal(), Scopes: strings.Join(strings.Fields(c.SignInScopes), " "),
+			RedirectURL: atConsole(c, console.Callback), SignedOutURL: atConsole(c, console.Path+"/"), Keys: verify.Keys, Secret: []byte(c.Cursors()), Clock: clock.Now,
+		})
+	}
+	return tokens, issuer, passes, err
+}
+
+// atConsole is the address of a page for browsers.
+func atConsole(c config.API, path string) string {
+	return strings.TrimSuffix(c.PublicURL.Reveal(), "/") + path
 }
 
 func portOf(l net.Listener) int {

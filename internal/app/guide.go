@@ -51,7 +51,7 @@ func (g guide) print(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if !g.config.API.JWKSURL.IsZero() {
-		_, err := fmt.Fprintf(out, guideKeysText, base, g.started.Elapsed().Seconds(), g.stores, base, g.config.API.JWKSURL)
+		_, err := fmt.Fprintf(out, guideKeysText, base, g.started.Elapsed().Seconds(), g.stores, base, g.config.API.JWKSURL, base)
 		return err
 	}
 	file, err := g.keepTokens(base)
@@ -160,6 +160,7 @@ The scheduler is ready at %s (started in %.1f s).
 Stores: %s
 
 The API is at %s/api/v1/scheduler and believes the tokens whose keys stand at %s.
+The console: %s/console/
 
 Ctrl-C stops it; the data stays for the next start.
 `

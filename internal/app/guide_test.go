@@ -54,7 +54,7 @@ func TestTheDevelopmentTokenIsBelieved(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := regexp.MustCompile(`(?m)^export ADMIN_TOKEN=(\S+)`).FindStringSubmatch(string(kept))
-		tokens, _, err := newTokens(c.API.Tokens, nil)
+		tokens, _, _, err := newTokens(c.API, nil)
 		if err != nil || found == nil {
 			t.Fatal(err, out.String())
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +22,7 @@ func check(loaded any, found *problems) {
 		checkBackend(loaded.Stores, found)
 		checkPorts(loaded, found)
 		checkTokens(loaded.Tokens, found)
+		checkSignIn(loaded, loaded.PublicURL.IsZero(), found)
 		checkTLS(loaded, found)
 	case Promoter:
 		checkBackend(loaded.Stores, found)
@@ -30,6 +33,7 @@ func check(loaded any, found *problems) {
 	case Standalone:
 		checkPorts(loaded.API, found)
 		checkTokens(loaded.API.Tokens, found)
+		checkSignIn(loaded.API, false, found) // it has an address of its own
 		checkTLS(loaded.API, found)
 		checkLease(loaded.Worker.Lease, found)
 		checkAudit(loaded.Promoter, found)
@@ -78,6 +82,35 @@ func checkTokens(tokens Tokens, found *problems) {
 		found.add("JWT_JWKS_URL", "and JWT_SECRET are both set; give one of them, so that there is one way to sign a token")
 	case tokens.CursorSecret.Reveal() == "":
 		found.add("CURSOR_SECRET", "is not set; with JWT_JWKS_URL give at least 32 random bytes, such as `openssl rand -base64 48` prints")
+	}
+}
+
+// checkSignIn wants all that a sign-in at an issuer needs, or nothing of it.
+func checkSignIn(api API, nowhere bool, found *problems) {
+	issuer := api.SignInIssuer.Reveal()
+	if issuer == "" {
+		if api.ClientID != "" || api.ClientSecret.Reveal() != "" {
+			found.add("CONSOLE_OIDC_ISSUER", "is not set, and CONSOLE_OIDC_CLIENT_ID or CONSOLE_OIDC_CLIENT_SECRET is; give all, or none where nobody signs in at an issuer")
+		}
+		return
+	}
+	if parsed, err := url.Parse(issuer); err != nil || parsed.Host == "" || parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" {
+		found.add("CONSOLE_OIDC_ISSUER", "has no host, or has a user, a query or a fragment; give an address such as https://auth.example.com/realms/main")
+	}
+	if api.ClientID == "" {
+		found.add("CONSOLE_OIDC_CLIENT_ID", "is not set; give the name that the console has at CONSOLE_OIDC_ISSUER")
+	}
+	if !slices.Contains(strings.Fields(api.SignInScopes), "openid") {
+		found.add("CONSOLE_OIDC_SCOPES", "lacks openid; give scopes separated by spaces, such as openid profile")
+	}
+	if api.JWKSURL.IsZero() {
+		found.add("JWT_JWKS_URL", "is not set; with CONSOLE_OIDC_ISSUER give the address of the issuer's keys, by which the API believes its tokens")
+	}
+	if api.JWTIssuer != "" && api.JWTIssuer != issuer {
+		found.add("JWT_ISSUER", "is another than CONSOLE_OIDC_ISSUER; give the same, or the API believes no token of a sign-in")
+	}
+	if nowhere {
+		found.add("PUBLIC_URL", "is not set; with CONSOLE_OIDC_ISSUER give the address at which browsers reach the console, such as https://scheduler.example.com")
 	}
 }
 

@@ -135,6 +135,15 @@ func (t Tokens) Cursors() string {
 	return t.JWTSecret.Reveal()
 }
 
+// signIn says at which OpenID Connect issuer people sign in to the console. Without an issuer they
+// do with a token or an API key alone.
+type signIn struct {
+	SignInIssuer URL    `env:"CONSOLE_OIDC_ISSUER" scheme:"https,http" default:"" doc:"OpenID Connect issuer at which people sign in to the console, exactly as it names itself, such as https://auth.example.com/realms/main; needs JWT_JWKS_URL, PUBLIC_URL and CONSOLE_OIDC_CLIENT_ID; empty: sign-in by token or API key alone (docs/run/sign-in.md)"`
+	ClientID     string `env:"CONSOLE_OIDC_CLIENT_ID" default:"" doc:"name of the console at CONSOLE_OIDC_ISSUER"`
+	ClientSecret Secret `env:"CONSOLE_OIDC_CLIENT_SECRET" min:"16" default:"" doc:"secret of the console at CONSOLE_OIDC_ISSUER; empty: it is a public client there, by PKCE alone"`
+	SignInScopes string `env:"CONSOLE_OIDC_SCOPES" default:"openid" doc:"what the console asks CONSOLE_OIDC_ISSUER for, separated by spaces; openid has to be among them, and some issuers give a refresh token for offline_access alone"`
+}
+
 // Lease is the rhythm by which a worker proves that it lives. Three
 // heartbeats fit into the fence and the fence into the lease, so that a
 // worker survives two lost heartbeats, and stops itself before the database
@@ -157,6 +166,7 @@ type API struct {
 	Process
 	Stores
 	Tokens
+	signIn
 	Commands
 	SecretsKeys      Secret         `env:"SECRETS_KEYS" default:"" form:"keys" doc:"keys of secrets, of credentials in jobs and of what is secret in notifications, the first one encrypts; the same for API, worker and promoter; without any, these are refused; standalone makes one below DATA_DIR"`
 	PublicURL        URL            `env:"PUBLIC_URL" scheme:"https,http" default:"" doc:"address at which the targets of calls reach the API, such as https://scheduler.example.com; with SECRETS_KEYS it lets jobs complete by callback, and with OIDC_KEYS verify who calls; the same for API and worker; standalone: its own address where this is empty"`

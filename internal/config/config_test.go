@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -353,6 +354,46 @@ func TestTokensAreVerifiedInOneWay(t *testing.T) {
 		}
 		if err == nil && loaded.Cursors() != signing {
 			t.Errorf("%s: the key of cursors is %q", test.name, loaded.Cursors())
+		}
+	}
+}
+
+func TestSignInAtAnIssuer(t *testing.T) {
+	t.Parallel()
+	const issuer = "https://auth.example.com/realms/main"
+	all := []string{
+		"JWT_SECRET", "", "JWT_JWKS_URL", "https://auth.example.com/keys", "CURSOR_SECRET", signing, "PUBLIC_URL", "https://scheduler.example.com",
+		"CONSOLE_OIDC_ISSUER", issuer, "CONSOLE_OIDC_CLIENT_ID", "console", "CONSOLE_OIDC_CLIENT_SECRET", "q7Zr2Vb9Lx4Nw8Tk",
+	}
+	for _, test := range []struct {
+		name  string
+		pairs []string
+		wrong []string // the variables that are named
+	}{
+		{"all", nil, nil},
+		{"a public client", []string{"CONSOLE_OIDC_CLIENT_SECRET", ""}, nil},
+		{"the same issuer twice", []string{"JWT_ISSUER", issuer}, nil},
+		{"no issuer", []string{"CONSOLE_OIDC_ISSUER", ""}, []string{"CONSOLE_OIDC_ISSUER"}},
+		{"two issuers", []string{"JWT_ISSUER", issuer + "/"}, []string{"JWT_ISSUER"}},
+		{"an issuer with a query", []string{"CONSOLE_OIDC_ISSUER", issuer + "?a=b"}, []string{"CONSOLE_OIDC_ISSUER"}},
+		{"a short secret", []string{"CONSOLE_OIDC_CLIENT_SECRET", "short"}, []string{"CONSOLE_OIDC_CLIENT_SECRET"}},
+		{
+			"nothing that belongs to it",
+			[]string{"CONSOLE_OIDC_CLIENT_ID", "", "CONSOLE_OIDC_SCOPES", "profile", "JWT_JWKS_URL", "", "JWT_SECRET", signing, "PUBLIC_URL", ""},
+			[]string{"CONSOLE_OIDC_CLIENT_ID", "CONSOLE_OIDC_SCOPES", "JWT_JWKS_URL", "PUBLIC_URL"},
+		},
+	} {
+		loaded, err := config.Load[config.API](env(append(slices.Clone(all), test.pairs...)...))
+		if (err == nil) != (test.wrong == nil) || err != nil && strings.Count(err.Error(), "\n") != len(test.wrong) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		for _, name := range test.wrong {
+			if err != nil && !strings.Contains(err.Error(), "\n  "+name+": ") {
+				t.Errorf("%s: %s is not named: %v", test.name, name, err)
+			}
+		}
+		if printed := fmt.Sprintf("%v %+v %#v %v", loaded, config.Dump(loaded), loaded, err); strings.Contains(printed, "q7Zr2Vb9Lx4Nw8Tk") {
+			t.Errorf("%s: the secret is printed", test.name)
 		}
 	}
 }

@@ -83,11 +83,12 @@ type Config struct {
 type Tokens struct {
 	believed believed
 
-	parser  *jwt.Parser
-	secret  []byte
-	keys    func(ctx context.Context, id string) (crypto.PublicKey, error)
-	longest time.Duration
-	clock   clock.Clock
+	parser   *jwt.Parser
+	secret   []byte
+	keys     func(ctx context.Context, id string) (crypto.PublicKey, error)
+	audience string
+	longest  time.Duration
+	clock    clock.Clock
 }
 
 // NewTokens makes a verifier. The algorithm is fixed by the configuration and
@@ -117,7 +118,7 @@ func NewTokens(c Config) (*Tokens, error) {
 	if c.Audience != "" {
 		options = append(options, jwt.WithAudience(c.Audience))
 	}
-	return &Tokens{parser: jwt.NewParser(options...), secret: c.Secret, keys: c.Keys, longest: c.MaxLifetime, clock: c.Clock}, nil
+	return &Tokens{parser: jwt.NewParser(options...), secret: c.Secret, keys: c.Keys, audience: c.Audience, longest: c.MaxLifetime, clock: c.Clock}, nil
 }
 
 // Authenticate reads the principal from a request's header. Every failure is

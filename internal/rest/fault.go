@@ -260,3 +260,10 @@ func wrong(fields ...fault.Field) error {
 	}
 	return fault.Wrong(code, fields...)
 }
+
+// seeOther sends a browser to another page, which does not learn where from.
+func seeOther(w http.ResponseWriter, address string) {
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("Location", address)
+	w.WriteHeader(http.StatusSeeOther)
+}

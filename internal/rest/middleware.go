@@ -281,16 +281,23 @@ func (s *server) begin(next http.Handler) http.Handler {
 	})
 }
 
+const tooManyGuesses = "too many requests from this address had no good token"
+
+// guesses is where the failures of a request's address are counted, and how many it may have.
+func (s *server) guesses(r *http.Request) (bucket string, failures ratelimit.Rate) {
+	return "auth:" + guesser(callOf(r.Context()).from), ratelimit.Rate{Requests: max(1, s.FailuresPerMinute()), Window: time.Minute}
+}
+
 // identity says who asks: another service where the operation is for those,
 // and otherwise the bearer of a token. Neither way in opens the other. From an
 // address with too many failures, those are heard whose token is judged without the
 // database, or was good before: bad tokens delay no good one beside them.
 func (s *server) identity(r *http.Request, operation *contract.Operation) (who identity.Principal, err error) {
 	c := callOf(r.Context())
-	bucket, failures := "auth:"+guesser(c.from), ratelimit.Rate{Requests: max(1, s.FailuresPerMinute()), Window: time.Minute}
+	bucket, failures := s.guesses(r)
 	wait := s.Buckets.Refused(bucket)
 	if wait > 0 && operation.Permission != contract.Service && s.Keys.Costs(r.Header) {
-		return who, s.tooMany(failures, "authenticationFailures", wait, "too many requests from this address had no good token")
+		return who, s.tooMany(failures, "authenticationFailures", wait, tooManyGuesses)
 	}
 	if operation.Permission == contract.Service {
 		who, err = s.Services.Authenticate(r.Header, c.from)
@@ -301,10 +308,10 @@ func (s *server) identity(r *http.Request, operation *contract.Operation) (who i
 	case fault.KindOf(err) != fault.Unauthenticated:
 		return who, err
 	case wait > 0:
-		return who, s.tooMany(failures, "authenticationFailures", wait, "too many requests from this address had no good token")
+		return who, s.tooMany(failures, "authenticationFailures", wait, tooManyGuesses)
 	}
 	if v := s.Buckets.Take(r.Context(), bucket, failures); !v.OK {
-		return who, s.tooMany(failures, "authenticationFailures", v.Retry, "too many requests from this address had no good token")
+		return who, s.tooMany(failures, "authenticationFailures", v.Retry, tooManyGuesses)
 	}
 	return who, err
 }

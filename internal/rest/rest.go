@@ -36,6 +36,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/forecast"
 	"github.com/scheduler-service/scheduler/internal/function"
 	"github.com/scheduler-service/scheduler/internal/identity"
+	"github.com/scheduler-service/scheduler/internal/identity/signin"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/live"
 	"github.com/scheduler-service/scheduler/internal/notification"
@@ -95,6 +96,10 @@ type Deps struct {
 	// SignIn turns a code that is good once into a token for the console; nil: there
 	// are no such codes.
 	SignIn func(code string) (token string, ok bool)
+	// Issuer signs people in to the console; nil: none does. SignInURL is the address of
+	// console.SignIn for browsers.
+	Issuer    *signin.Client
+	SignInURL string
 	// Services believes other services of the platform.
 	Services *identity.PeerTokens
 	// Buckets limit how often somebody may ask.
@@ -257,6 +262,10 @@ func (s *server) routes(page, shown http.Handler) http.Handler {
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 		router.MethodFunc(method, console.Session, s.consoleSession)
+	}
+	if s.Issuer != nil {
+		router.Get(console.SignIn, s.beginSignIn)
+		router.Get(console.Callback, s.finishSignIn)
 	}
 	router.Group(func(operations chi.Router) {
 		operations.Use(s.authenticate, s.negotiate, s.check, s.begin, s.follow, s.present)

@@ -33,13 +33,16 @@ type session struct {
 	Subject     string    `json:"subject"`
 	TenantID    uuid.UUID `json:"tenantId"`
 	Permissions []string  `json:"permissions"`
+	// RenewSeconds is when to ask for the session again, to get the token that follows
+	// this one; 0: none does.
+	RenewSeconds int `json:"renewSeconds,omitempty"`
 }
 
 // consoleSession signs the console in (POST, with a token, an API key or a code
-// that is good once), tells a page that was loaded again who is signed in (GET), and
-// signs out (DELETE).
+// that is good once), tells a page that was loaded again, or whose token is about to
+// expire, who is signed in (GET), and signs out (DELETE).
 //
-// The cookie goes to this path alone: the API believes the header Authorization and
+// The cookies go to this path alone: the API believes the header Authorization and
 // no cookie, so no other page can make a browser call the API in somebody's name.
 func (s *server) consoleSession(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r.Context())
@@ -48,73 +51,82 @@ func (s *server) consoleSession(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, fault.New(fault.Forbidden, fault.CodeForbidden, "the console's session is for the console: the header "+sessionHeader+" is missing"))
 		return
 	}
+	if s.Issuer != nil {
+		w.Header().Set(signInHeader, s.SignInURL)
+	}
 	if r.Method == http.MethodDelete {
-		s.keepSession(w, r, "")
-		w.WriteHeader(http.StatusNoContent)
+		s.signOut(w, r)
 		return
 	}
-	token, err := s.sessionToken(r)
+	token, t, err := s.sessionToken(r)
 	if err == nil && token == "" {
 		w.WriteHeader(http.StatusNoContent) // nobody is signed in
 		return
 	}
 	if err == nil {
-		err = s.openSession(w, r, token)
+		err = s.openSession(w, r, token, t)
 	}
 	if err != nil {
 		if fault.KindOf(err) == fault.Unauthenticated {
-			s.keepSession(w, r, "")
+			s.endSession(w, r)
 		}
 		s.refuse(w, r, err)
 	}
 }
 
 // sessionToken is the token of a call: of a sign-in what its header says, otherwise
-// the cookie's; empty where there is no cookie.
-func (s *server) sessionToken(r *http.Request) (string, error) {
+// the cookie's or the one that follows it; empty where there is no cookie.
+func (s *server) sessionToken(r *http.Request) (string, ticket, error) {
 	if r.Method == http.MethodGet {
-		kept, err := r.Cookie(sessionCookie)
-		if err != nil {
-			return "", nil
-		}
-		return kept.Value, nil
+		return s.keptToken(r)
 	}
 	code, once := strings.CutPrefix(r.Header.Get("Authorization"), "Code ")
 	if !once {
-		return identity.Bearer(r.Header)
+		token, err := identity.Bearer(r.Header)
+		return token, ticket{}, err
 	}
 	if s.SignIn != nil {
 		if token, ok := s.SignIn(code); ok {
-			return token, nil
+			return token, ticket{}, nil
 		}
 	}
-	return "", fault.New(fault.Unauthenticated, fault.CodeUnauthorized, "this sign-in was used, or is not of this start of the service: sign in with a token")
+	return "", ticket{}, fault.New(fault.Unauthenticated, fault.CodeUnauthorized, "this sign-in was used, or is not of this start of the service: sign in with a token")
 }
 
 // openSession answers who the bearer of a token is and what it may do, after the
 // checks that each call of the API makes.
-func (s *server) openSession(w http.ResponseWriter, r *http.Request, token string) error {
-	c := callOf(r.Context())
-	asked := r.Clone(r.Context())
-	asked.Header.Set("Authorization", "Bearer "+token)
-	who, err := s.identity(asked, c.operation)
-	if c.who = who; err != nil {
+func (s *server) openSession(w http.ResponseWriter, r *http.Request, token string, t ticket) error {
+	who, granted, err := s.judge(w, r, token)
+	if err != nil {
 		return err
 	}
-	granted := s.permissions(who)
-	if len(granted) == 0 {
-		return fault.New(fault.Forbidden, fault.CodeForbidden, "no role of the token and no scope of the key grants anything here")
-	}
-	c.operation.Permission = granted[0]
-	if err := s.mayAct(r.Context(), c, w.Header()); err != nil {
-		return err
+	if !t.of(who.Actor) {
+		return fault.New(fault.Unauthenticated, fault.CodeUnauthorized, "the issuer's next token is somebody else's: sign in again")
 	}
 	s.keepSession(w, r, token)
+	s.keepTicket(w, r, t)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	// It fails only where the client is gone.
-	_ = json.NewEncoder(w).Encode(session{Token: token, Subject: who.Actor.Subject, TenantID: who.Actor.TenantID, Permissions: granted})
+	_ = json.NewEncoder(w).Encode(session{Token: token, Subject: who.Actor.Subject, TenantID: who.Actor.TenantID, Permissions: granted, RenewSeconds: t.renewSeconds(token, s.Clock())})
 	return nil
+}
+
+// judge says who the bearer of a token is and what it may do, after the checks that each call of the
+// API makes.
+func (s *server) judge(w http.ResponseWriter, r *http.Request, token string) (who identity.Principal, granted []string, err error) {
+	c := callOf(r.Context())
+	asked := r.Clone(r.Context())
+	asked.Header.Set("Authorization", "Bearer "+token)
+	who, err = s.identity(asked, c.operation)
+	if c.who = who; err != nil {
+		return who, nil, err
+	}
+	if granted = s.permissions(who); len(granted) == 0 {
+		return who, nil, fault.New(fault.Forbidden, fault.CodeForbidden, "no role of the token and no scope of the key grants anything here")
+	}
+	c.operation.Permission = granted[0]
+	return who, granted, s.mayAct(r.Context(), c, w.Header())
 }
 
 // permissions are those of the contract that somebody has, in order.
@@ -133,12 +145,21 @@ func (s *server) permissions(who identity.Principal) []string {
 
 // keepSession sets the cookie, or with an empty token removes it.
 func (s *server) keepSession(w http.ResponseWriter, r *http.Request, token string) {
-	cookie := http.Cookie{
-		Name: sessionCookie, Value: token, Path: console.Session, HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		// A proxy in front may have ended the encryption. A client that lies about it keeps a cookie from itself.
-		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
-	}
-	if token == "" || len(token) > maxCookie {
+	setCookie(w, r, http.Cookie{Name: sessionCookie, Value: token, Path: console.Session, SameSite: http.SameSiteStrictMode})
+}
+
+// endSession removes what the browser keeps of a session.
+func (s *server) endSession(w http.ResponseWriter, r *http.Request) {
+	s.keepSession(w, r, "")
+	s.keepTicket(w, r, ticket{})
+}
+
+// setCookie sets a cookie that no script reads, or removes one that is empty or too long.
+func setCookie(w http.ResponseWriter, r *http.Request, cookie http.Cookie) {
+	cookie.HttpOnly = true
+	// A proxy in front may have ended the encryption. A client that lies about it keeps a cookie from itself.
+	cookie.Secure = r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
+	if cookie.Value == "" || len(cookie.Value) > maxCookie {
 		cookie.Value, cookie.MaxAge = "", -1
 	}
 	http.SetCookie(w, &cookie)

@@ -26,13 +26,13 @@ const freePort = () => new Promise((resolve, reject) => {
   });
 });
 
-/** Starts an installation and waits until it says that it is ready. */
-export async function install() {
+/** Starts an installation and waits until it says that it is ready. Where others sign its tokens, it has none. */
+export async function install(env = {}) {
   const data = mkdtempSync(join(tmpdir(), 'console-e2e-'));
   mkdirSync(pictures, { recursive: true });
   const [port, echo] = [await freePort(), await freePort()];
   const program = spawn(join(root, '.data/bin/standalone'), {
-    env: { ...process.env, DATA_DIR: data, HTTP_ADDR: `127.0.0.1:${port}`, ECHO_ADDR: `127.0.0.1:${echo}`, METRICS_ENABLED: 'false', LOG_LEVEL: 'warn' },
+    env: { ...process.env, DATA_DIR: data, HTTP_ADDR: `127.0.0.1:${port}`, ECHO_ADDR: `127.0.0.1:${echo}`, METRICS_ENABLED: 'false', LOG_LEVEL: 'warn', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let said = '';
@@ -42,7 +42,7 @@ export async function install() {
     program.stderr.on('data', (text) => { complained += text; });
     program.stdout.on('data', (text) => {
       said += text;
-      const found = /http\S+\/console\/#sign-in=\S+/.exec(said);
+      const found = /http\S+\/console\/(#sign-in=\S+)?/.exec(said);
       if (found && said.includes('Ctrl-C')) {
         clearTimeout(limit);
         resolve(found[0]);
@@ -51,7 +51,7 @@ export async function install() {
     program.once('exit', (code) => reject(new Error(`the installation ended with ${code}: ${said}${complained}`)));
   });
   const base = new URL(link).origin;
-  const tokens = Object.fromEntries([...readFileSync(join(data, 'tokens'), 'utf8').matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]));
+  const tokens = Object.fromEntries([...(existsSync(join(data, 'tokens')) ? readFileSync(join(data, 'tokens'), 'utf8') : '').matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]));
   return {
     base, link, tokens,
     /** Calls the API as an administrator. */

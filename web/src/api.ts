@@ -2,7 +2,7 @@
 // of its last answer, so that an answer that did not change costs no body.
 
 import { createScheduler, must, SchedulerError, type Schemas } from '../../api/typescript/src/index';
-import { sessionEnded, token } from './session';
+import { currentToken, sessionEnded, token } from './session';
 
 export { must, SchedulerError, type Schemas };
 export type Job = Schemas['Job'];
@@ -16,7 +16,7 @@ export const api = createScheduler({ baseUrl: location.origin, token });
 api.use({
   onRequest({ request }) {
     const last = request.method === 'GET' ? kept.get(request.url) : undefined;
-    if (last?.token === token()) request.headers.set('If-None-Match', last.tag);
+    if (last?.token === currentToken()) request.headers.set('If-None-Match', last.tag);
     return request;
   },
   async onResponse({ request, response }) {
@@ -29,7 +29,7 @@ api.use({
     const tag = response.headers.get('ETag');
     if (response.ok && tag) {
       kept.delete(request.url);
-      kept.set(request.url, { tag, body: await response.clone().text(), token: token() });
+      kept.set(request.url, { tag, body: await response.clone().text(), token: currentToken() });
       if (kept.size > maxKept) kept.delete(kept.keys().next().value!);
     }
     return response;

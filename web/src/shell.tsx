@@ -5,7 +5,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { lazy, Suspense, useEffect, useRef, useState, type FormEvent } from 'react';
 import { prefer, usePreferences, type Clock, type Theme } from './preferences';
 import { screens } from './screens';
-import { can, signIn, signOut, useSession } from './session';
+import { can, resume, signIn, signOut, useSession } from './session';
 import { myZone } from './time';
 import { Field, Problem } from './ui';
 
@@ -89,9 +89,23 @@ function SignIn({ reason }: { reason: string | null }) {
     <main className="sign-in">
       <h1>Sign in to the scheduler</h1>
       {reason && <p role="alert" className="note">{reason}</p>}
+      <IssuerLink />
       <TokenForm />
       <p className="hint faint">The token stays in memory and in a cookie that no script reads. It is forgotten when you sign out or close the browser.</p>
     </main>
+  );
+}
+
+/** Leads to the issuer and, from there, back to the screen that was asked for. */
+function IssuerLink({ elsewhere = false }: { elsewhere?: boolean }) {
+  const { issuer } = useSession();
+  if (!issuer) return null;
+  const to = elsewhere ? '' : `?to=${encodeURIComponent(location.pathname + location.search)}`;
+  return (
+    <>
+      <p><a className="button main" href={issuer + to} {...(elsewhere && { target: '_blank', rel: 'noopener' })}>Sign in with your account{elsewhere && ' in another tab'}</a></p>
+      <p className="faint">Or with a token or an API key:</p>
+    </>
   );
 }
 
@@ -127,13 +141,22 @@ function TokenForm() {
 /** The token was refused: the screen stays as it is, with what was typed, until somebody signs in again. */
 function SignInAgain({ reason }: { reason: string }) {
   const ref = useRef<HTMLDialogElement>(null);
+  const { issuer } = useSession();
+  const queries = useQueryClient();
   useEffect(() => {
     ref.current?.showModal();
   }, []);
+  useEffect(() => {
+    if (!issuer) return;
+    const back = (): void => void resume().then((on) => (on ? queries.invalidateQueries() : undefined));
+    window.addEventListener('focus', back);
+    return () => window.removeEventListener('focus', back);
+  }, [issuer, queries]);
   return (
     <dialog ref={ref} aria-labelledby="again" onCancel={(event) => event.preventDefault()}>
       <h2 id="again">Sign in again</h2>
       <p>{reason}. Your screen stays as it is.</p>
+      <IssuerLink elsewhere />
       <TokenForm />
       <p><button type="button" className="plain" onClick={() => void signOut()}>Sign out instead</button></p>
     </dialog>

@@ -68,6 +68,8 @@ identity             | clock fault tenant | jwt |  |
 apikey               | clock db:store.go fault identity postgres postgres/columns tenant turn |  |  |
 identity/oidc        |  | jwt |  |
 identity/jwks        | clock fault |  |  |
+identity/signin      | clock fault identity |  |  |
+identity/signin/signintest |  | jwt |  |
 audit                | db:store.go postgres postgres/columns tenant |  |  |
 # what runs
 executor             | fault fault/suggest |  |  |
@@ -101,8 +103,8 @@ executor/parameters  | executor fault fault/suggest |  |  |
 catalogue            | db:store.go executor/parameters postgres |  |  |
 executor/function    | executor executor/parameters fault |  |  |
 executor/sandbox     |  | landlock sys |  |
-executor/command     | executor executor/sandbox fault trace | sys |  |
 executor/command/commandtest |  |  |  |
+executor/command     | executor executor/sandbox fault trace | sys |  |
 function             | db:store.go fault postgres postgres/columns tenant |  |  |
 executor/runner/wire |  |  |  |
 executor/runner/guest | clock executor executor/runner/wire | wazero |  |
@@ -127,9 +129,9 @@ rest/contract/responses |  |  |  |
 rest/asset           |  |  |  |
 rest/reference       | rest/asset | swgui |  |
 rest/console         | rest/asset |  |  |
-rest                 | api apikey audit backfill breaker calendar callback clock deadletter deadletter/replay dispatch execution executor fault fault/suggest forecast function idempotency identity job live notification objective output ratelimit remote rest/console rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace turn version web | chi oapi sync | kin-openapi |
+rest                 | api apikey audit backfill breaker calendar callback clock deadletter deadletter/replay dispatch execution executor fault fault/suggest forecast function idempotency identity identity/signin job live notification objective output ratelimit remote rest/console rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace turn version web | chi oapi sync | jwt kin-openapi |
 # wiring, and the programs
-app                  | apikey audit backfill breaker calendar callback catalogue certificate clock config deadletter deadletter/collect deadletter/replay devstack dispatch egress execution executor executor/command executor/function executor/httpcall executor/javascript executor/remote executor/runner executor/sandbox executor/wasm fault fleet forecast function hint identity identity/jwks identity/oidc job lease live loop maintenance notification notification/derive notification/send objective objective/count output partition postgres promoter queue ratelimit remote rest retention secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace trace/root version worker | sync |  |
+app                  | apikey audit backfill breaker calendar callback catalogue certificate clock config deadletter deadletter/collect deadletter/replay devstack dispatch egress execution executor executor/command executor/function executor/httpcall executor/javascript executor/remote executor/runner executor/sandbox executor/wasm fault fleet forecast function hint identity identity/jwks identity/oidc identity/signin job lease live loop maintenance notification notification/derive notification/send objective objective/count output partition postgres promoter queue ratelimit remote rest rest/console retention secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace trace/root version worker | sync |  |
 importer             | schedule | sigs-yaml | robfig |
 schedctl/setfile     |  | yaml3 |  |
 schedctl             | api api/client clock importer schedctl/setfile version | cobra ojg sigs-yaml sync | kin-openapi |

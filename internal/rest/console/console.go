@@ -23,6 +23,13 @@ const Path = "/console"
 // Session is where the page signs in and out.
 const Session = Path + "/session"
 
+// SignIn is where a browser goes to sign in at the issuer, where there is one, and Callback
+// where the issuer sends it back to.
+const (
+	SignIn   = Path + "/sign-in"
+	Callback = SignIn + "/callback"
+)
+
 // policy allows scripts, styles and calls of our own origin and nothing else. No
 // script may turn text into markup or code: Trusted Types are on, and there is
 // no policy that makes any.
