@@ -277,6 +277,7 @@ var unrecorded = map[string]string{
 	"function_modules":     "written with the function",
 	"notification_secrets": "written with the notification, whose entry says so, and sealed",
 	"dead_letters":         "removed by a retry, whose entry says so, or discarded, which a row of dead_letter_discards records",
+	"job_deadlines":        "written with the job, whose entry says so",
 	"cancellations":        "what is left of a change that is recorded with its job or tenant",
 }
 
