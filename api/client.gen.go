@@ -1307,6 +1307,24 @@ type ClientInterface interface {
 	// Corresponds with POST /callbacks/{token}/heartbeat (the `SendHeartbeat` operationId).
 	SendHeartbeat(ctx context.Context, token CallbackToken, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ReportOutputWithBody Report lines of output
+	//
+	// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /callbacks/{token}/output (the `ReportOutput` operationId).
+	ReportOutputWithBody(ctx context.Context, token CallbackToken, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReportOutput Report lines of output
+	//
+	// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /callbacks/{token}/output (the `ReportOutput` operationId).
+	ReportOutput(ctx context.Context, token CallbackToken, body ReportOutputJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ReportProgressWithBody Say how far an attempt is
 	//
 	// Counts as a heartbeat too. The execution shows the last `progress` and the last `message` that were reported.
@@ -4157,6 +4175,44 @@ func (c *Client) ReportCompletion(ctx context.Context, token CallbackToken, body
 // Corresponds with POST /callbacks/{token}/heartbeat (the `SendHeartbeat` operationId).
 func (c *Client) SendHeartbeat(ctx context.Context, token CallbackToken, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSendHeartbeatRequest(c.Server, token)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReportOutputWithBody Report lines of output
+//
+// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /callbacks/{token}/output (the `ReportOutput` operationId).
+func (c *Client) ReportOutputWithBody(ctx context.Context, token CallbackToken, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReportOutputRequestWithBody(c.Server, token, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReportOutput Report lines of output
+//
+// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /callbacks/{token}/output (the `ReportOutput` operationId).
+func (c *Client) ReportOutput(ctx context.Context, token CallbackToken, body ReportOutputJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReportOutputRequest(c.Server, token, body)
 	if err != nil {
 		return nil, err
 	}
@@ -10625,6 +10681,53 @@ func NewSendHeartbeatRequest(server string, token CallbackToken) (*http.Request,
 	return req, nil
 }
 
+// NewReportOutputRequest calls the generic ReportOutput builder with application/json body
+func NewReportOutputRequest(server string, token CallbackToken, body ReportOutputJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReportOutputRequestWithBody(server, token, "application/json", bodyReader)
+}
+
+// NewReportOutputRequestWithBody constructs an http.Request for the ReportOutput method, with any body, and a specified content type
+func NewReportOutputRequestWithBody(server string, token CallbackToken, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "token", token, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/callbacks/%s/output", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewReportProgressRequest calls the generic ReportProgress builder with application/json body
 func NewReportProgressRequest(server string, token CallbackToken, body ReportProgressJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -12539,6 +12642,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /callbacks/{token}/heartbeat (the `SendHeartbeat` operationId).
 	SendHeartbeatWithResponse(ctx context.Context, token CallbackToken, reqEditors ...RequestEditorFn) (*SendHeartbeatResponse, error)
+
+	// ReportOutputWithBodyWithResponse Report lines of output
+	//
+	// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /callbacks/{token}/output (the `ReportOutput` operationId).
+	ReportOutputWithBodyWithResponse(ctx context.Context, token CallbackToken, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReportOutputResponse, error)
+
+	// ReportOutputWithResponse Report lines of output
+	//
+	// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /callbacks/{token}/output (the `ReportOutput` operationId).
+	ReportOutputWithResponse(ctx context.Context, token CallbackToken, body ReportOutputJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportOutputResponse, error)
 
 	// ReportProgressWithBodyWithResponse Say how far an attempt is
 	//
@@ -27540,6 +27661,126 @@ func (r SendHeartbeatResponse) ContentType() string {
 	return ""
 }
 
+// ReportOutputResponse429Headers the declared response headers of an HTTP 429 response for ReportOutput
+type ReportOutputResponse429Headers struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int
+}
+
+// ReportOutputResponse503Headers the declared response headers of an HTTP 503 response for ReportOutput
+type ReportOutputResponse503Headers struct {
+	RetryAfter *int
+}
+
+type ReportOutputResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CallbackAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *CallbackNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *AttemptEnded
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *RateLimited
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ReportOutputResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ReportOutputResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReportOutputResponse) GetJSON200() *CallbackAnswer {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ReportOutputResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ReportOutputResponse) GetJSON404() *CallbackNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ReportOutputResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ReportOutputResponse) GetJSON409() *AttemptEnded {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ReportOutputResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ReportOutputResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ReportOutputResponse) GetJSON429() *RateLimited {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ReportOutputResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ReportOutputResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ReportOutputResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReportOutputResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReportOutputResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReportOutputResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ReportProgressResponse429Headers the declared response headers of an HTTP 429 response for ReportProgress
 type ReportProgressResponse429Headers struct {
 	RateLimit       *string
@@ -31047,6 +31288,36 @@ func (c *ClientWithResponses) SendHeartbeatWithResponse(ctx context.Context, tok
 		return nil, err
 	}
 	return ParseSendHeartbeatResponse(rsp)
+}
+
+// ReportOutputWithBodyWithResponse Report lines of output
+//
+// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /callbacks/{token}/output (the `ReportOutput` operationId).
+func (c *ClientWithResponses) ReportOutputWithBodyWithResponse(ctx context.Context, token CallbackToken, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReportOutputResponse, error) {
+	rsp, err := c.ReportOutputWithBody(ctx, token, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReportOutputResponse(rsp)
+}
+
+// ReportOutputWithResponse Report lines of output
+//
+// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /callbacks/{token}/output (the `ReportOutput` operationId).
+func (c *ClientWithResponses) ReportOutputWithResponse(ctx context.Context, token CallbackToken, body ReportOutputJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportOutputResponse, error) {
+	rsp, err := c.ReportOutput(ctx, token, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReportOutputResponse(rsp)
 }
 
 // ReportProgressWithBodyWithResponse Say how far an attempt is
@@ -47634,6 +47905,132 @@ func ParseSendHeartbeatResponse(rsp *http.Response) (*SendHeartbeatResponse, err
 		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers SendHeartbeatResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReportOutputResponse parses an HTTP response from a ReportOutputWithResponse call
+func ParseReportOutputResponse(rsp *http.Response) (*ReportOutputResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReportOutputResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CallbackAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest CallbackNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest AttemptEnded
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ReportOutputResponse429Headers
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers ReportOutputResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -3925,7 +3925,7 @@ type LogPage struct {
 	NextCursor nullable.Nullable[string] `json:"nextCursor"`
 }
 
-// LogStream `stdout` and `stderr` are those of a command. `log` holds what a function or a script logged.
+// LogStream `stdout` and `stderr` are those of a command, or of a program outside the service (`stdout` where it does not say). `log` holds what a function or a script logged.
 type LogStream string
 
 // Metrics defines model for Metrics.
@@ -4707,6 +4707,31 @@ type Occurrence struct {
 	//
 	// Example: 2026-03-29T03:30:04.25+02:00
 	ScheduledAt nullable.Nullable[time.Time] `json:"scheduledAt"`
+}
+
+// OutputLine A line of output.
+type OutputLine struct {
+	// At When it was written; left out, the time of the report.
+	At *time.Time `json:"at,omitempty"`
+
+	// Stream `stdout` and `stderr` are those of a command, or of a program outside the service (`stdout` where it does not say). `log` holds what a function or a script logged.
+	Stream *LogStream `json:"stream,omitempty"`
+
+	// Text Without the end of the line; a line break in it is stored as a space, and of more than 8 KiB the first.
+	//
+	// Example: copied 4,200 rows
+	Text string `json:"text"`
+}
+
+// OutputReport Lines that an attempt wrote, one after the other.
+type OutputReport struct {
+	// FirstLine The number of the first of them among the lines of the attempt, from 1.
+	//
+	// Example: 1
+	FirstLine int `json:"firstLine"`
+
+	// Lines The lines, in their order.
+	Lines []OutputLine `json:"lines"`
 }
 
 // OverlapPolicy What happens to a scheduled time that comes while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
@@ -7174,6 +7199,9 @@ type SuspendTenantJSONRequestBody = SuspendRequest
 
 // ReportCompletionJSONRequestBody defines body for ReportCompletion for application/json ContentType.
 type ReportCompletionJSONRequestBody = CompletionReport
+
+// ReportOutputJSONRequestBody defines body for ReportOutput for application/json ContentType.
+type ReportOutputJSONRequestBody = OutputReport
 
 // ReportProgressJSONRequestBody defines body for ReportProgress for application/json ContentType.
 type ReportProgressJSONRequestBody = ProgressReport

@@ -349,6 +349,9 @@ type ServerInterface interface {
 	// SendHeartbeat Say that an attempt goes on
 	// (POST /callbacks/{token}/heartbeat)
 	SendHeartbeat(w http.ResponseWriter, r *http.Request, token CallbackToken)
+	// ReportOutput Report lines of output
+	// (POST /callbacks/{token}/output)
+	ReportOutput(w http.ResponseWriter, r *http.Request, token CallbackToken)
 	// ReportProgress Say how far an attempt is
 	// (POST /callbacks/{token}/progress)
 	ReportProgress(w http.ResponseWriter, r *http.Request, token CallbackToken)
@@ -1045,6 +1048,12 @@ func (_ Unimplemented) ReportCompletion(w http.ResponseWriter, r *http.Request, 
 // SendHeartbeat Say that an attempt goes on
 // (POST /callbacks/{token}/heartbeat)
 func (_ Unimplemented) SendHeartbeat(w http.ResponseWriter, r *http.Request, token CallbackToken) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReportOutput Report lines of output
+// (POST /callbacks/{token}/output)
+func (_ Unimplemented) ReportOutput(w http.ResponseWriter, r *http.Request, token CallbackToken) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -5728,6 +5737,32 @@ func (siw *ServerInterfaceWrapper) SendHeartbeat(w http.ResponseWriter, r *http.
 	handler.ServeHTTP(w, r)
 }
 
+// ReportOutput operation middleware
+func (siw *ServerInterfaceWrapper) ReportOutput(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "token" -------------
+	var token CallbackToken
+
+	err = runtime.BindStyledParameterWithOptions("simple", "token", chi.URLParam(r, "token"), &token, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "token", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReportOutput(w, r, token)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ReportProgress operation middleware
 func (siw *ServerInterfaceWrapper) ReportProgress(w http.ResponseWriter, r *http.Request) {
 
@@ -6615,6 +6650,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/callbacks/{token}/heartbeat", wrapper.SendHeartbeat)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/callbacks/{token}/output", wrapper.ReportOutput)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/callbacks/{token}/progress", wrapper.ReportProgress)
@@ -26504,6 +26542,169 @@ func (response SendHeartbeat503JSONResponse) VisitSendHeartbeatResponse(w http.R
 	return err
 }
 
+type ReportOutputRequestObject struct {
+	Token CallbackToken `json:"token"`
+	Body  *ReportOutputJSONRequestBody
+}
+
+type ReportOutputResponseObject interface {
+	VisitReportOutputResponse(w http.ResponseWriter) error
+}
+
+type ReportOutput200JSONResponse CallbackAnswer
+
+func (response ReportOutput200JSONResponse) VisitReportOutputResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportOutput400JSONResponse struct{ InvalidJSONResponse }
+
+func (response ReportOutput400JSONResponse) VisitReportOutputResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportOutput404JSONResponse struct{ CallbackNotFoundJSONResponse }
+
+func (response ReportOutput404JSONResponse) VisitReportOutputResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportOutput406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ReportOutput406JSONResponse) VisitReportOutputResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportOutput409JSONResponse struct{ AttemptEndedJSONResponse }
+
+func (response ReportOutput409JSONResponse) VisitReportOutputResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportOutput413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response ReportOutput413JSONResponse) VisitReportOutputResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportOutput415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response ReportOutput415JSONResponse) VisitReportOutputResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportOutput429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response ReportOutput429JSONResponse) VisitReportOutputResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportOutput500JSONResponse struct{ InternalJSONResponse }
+
+func (response ReportOutput500JSONResponse) VisitReportOutputResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportOutput503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ReportOutput503JSONResponse) VisitReportOutputResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ReportProgressRequestObject struct {
 	Token CallbackToken `json:"token"`
 	Body  *ReportProgressJSONRequestBody
@@ -28496,6 +28697,9 @@ type StrictServerInterface interface {
 	// SendHeartbeat Say that an attempt goes on
 	// (POST /callbacks/{token}/heartbeat)
 	SendHeartbeat(ctx context.Context, request SendHeartbeatRequestObject) (SendHeartbeatResponseObject, error)
+	// ReportOutput Report lines of output
+	// (POST /callbacks/{token}/output)
+	ReportOutput(ctx context.Context, request ReportOutputRequestObject) (ReportOutputResponseObject, error)
 	// ReportProgress Say how far an attempt is
 	// (POST /callbacks/{token}/progress)
 	ReportProgress(ctx context.Context, request ReportProgressRequestObject) (ReportProgressResponseObject, error)
@@ -31734,6 +31938,39 @@ func (sh *strictHandler) SendHeartbeat(w http.ResponseWriter, r *http.Request, t
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(SendHeartbeatResponseObject); ok {
 		if err := validResponse.VisitSendHeartbeatResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReportOutput operation middleware
+func (sh *strictHandler) ReportOutput(w http.ResponseWriter, r *http.Request, token CallbackToken) {
+	var request ReportOutputRequestObject
+
+	request.Token = token
+
+	var body ReportOutputJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReportOutput(ctx, request.(ReportOutputRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReportOutput")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReportOutputResponseObject); ok {
+		if err := validResponse.VisitReportOutputResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -53,6 +54,43 @@ func (q *Queries) DeleteOldProgress(ctx context.Context, arg DeleteOldProgressPa
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const GetWritingAttempt = `-- name: GetWritingAttempt :one
+SELECT e.job_id, e.job_version, e.parameters, e.scheduled_at FROM active_executions e
+WHERE e.tenant_id = $1 AND e.id = $2 AND e.status = 'running' AND e.attempt = $3 AND e.lease_token = $4
+`
+
+type GetWritingAttemptParams struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	Attempt    int32
+	LeaseToken *uuid.UUID
+}
+
+type GetWritingAttemptRow struct {
+	JobID       uuid.UUID
+	JobVersion  int32
+	Parameters  json.RawMessage
+	ScheduledAt time.Time
+}
+
+// The job version of an attempt that runs outside our processes, which says what to mask in its output.
+func (q *Queries) GetWritingAttempt(ctx context.Context, arg GetWritingAttemptParams) (GetWritingAttemptRow, error) {
+	row := q.db.QueryRow(ctx, GetWritingAttempt,
+		arg.TenantID,
+		arg.ID,
+		arg.Attempt,
+		arg.LeaseToken,
+	)
+	var i GetWritingAttemptRow
+	err := row.Scan(
+		&i.JobID,
+		&i.JobVersion,
+		&i.Parameters,
+		&i.ScheduledAt,
+	)
+	return i, err
 }
 
 const InsertExecutionOutput = `-- name: InsertExecutionOutput :exec
@@ -200,6 +238,85 @@ func (q *Queries) ListFollowedOutput(ctx context.Context, arg ListFollowedOutput
 	return items, nil
 }
 
+const ListOutputSizes = `-- name: ListOutputSizes :many
+SELECT o.last_line, octet_length(o.lines)::int AS size, (substring(o.lines FROM 1 FOR 60) ~ '^\[\{"n":\d+,"at":-?\d+,"d":')::boolean AS gap
+FROM execution_output o WHERE o.tenant_id = $1 AND o.execution_id = $2 AND o.attempt = $3
+ORDER BY o.last_line
+`
+
+type ListOutputSizesParams struct {
+	TenantID    uuid.UUID
+	ExecutionID uuid.UUID
+	Attempt     int32
+}
+
+type ListOutputSizesRow struct {
+	LastLine int32
+	Size     int32
+	Gap      bool
+}
+
+// The chunks of an attempt in order, without their lines. gap: it says how many lines were dropped.
+func (q *Queries) ListOutputSizes(ctx context.Context, arg ListOutputSizesParams) ([]ListOutputSizesRow, error) {
+	rows, err := q.db.Query(ctx, ListOutputSizes, arg.TenantID, arg.ExecutionID, arg.Attempt)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListOutputSizesRow
+	for rows.Next() {
+		var i ListOutputSizesRow
+		if err := rows.Scan(&i.LastLine, &i.Size, &i.Gap); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockWritingAttempt = `-- name: LockWritingAttempt :many
+SELECT e.id FROM active_executions e
+WHERE e.tenant_id = $1 AND e.id = $2 AND e.status = 'running' AND e.attempt = $3 AND e.lease_token = $4
+FOR NO KEY UPDATE
+`
+
+type LockWritingAttemptParams struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	Attempt    int32
+	LeaseToken *uuid.UUID
+}
+
+// An attempt outside our processes while it writes output: calls of one attempt follow each other. None
+// where it has ended.
+func (q *Queries) LockWritingAttempt(ctx context.Context, arg LockWritingAttemptParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, LockWritingAttempt,
+		arg.TenantID,
+		arg.ID,
+		arg.Attempt,
+		arg.LeaseToken,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const PurgeOutput = `-- name: PurgeOutput :execrows
 DELETE FROM execution_output o WHERE o.tenant_id = $1 AND o.ctid = ANY (ARRAY(
     SELECT a.ctid FROM execution_output a WHERE a.tenant_id = $1 LIMIT 1000))
@@ -268,4 +385,42 @@ func (q *Queries) StoreProgress(ctx context.Context, arg StoreProgressParams) er
 		arg.Messages,
 	)
 	return err
+}
+
+const TakeOutput = `-- name: TakeOutput :many
+DELETE FROM execution_output o
+WHERE o.tenant_id = $1 AND o.execution_id = $2 AND o.attempt = $3 AND o.last_line = ANY ($4::int[])
+RETURNING o.lines
+`
+
+type TakeOutputParams struct {
+	TenantID    uuid.UUID
+	ExecutionID uuid.UUID
+	Attempt     int32
+	LastLines   []int32
+}
+
+func (q *Queries) TakeOutput(ctx context.Context, arg TakeOutputParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, TakeOutput,
+		arg.TenantID,
+		arg.ExecutionID,
+		arg.Attempt,
+		arg.LastLines,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var lines string
+		if err := rows.Scan(&lines); err != nil {
+			return nil, err
+		}
+		items = append(items, lines)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -43,13 +43,14 @@ func run(ctx context.Context, address, key string) error {
 }
 
 // countWords is a function of the worker. Its value becomes the result, as JSON.
-func countWords(ctx context.Context, e api.RemoteExecution, progress func(percent int)) (any, error) {
+func countWords(ctx context.Context, e api.RemoteExecution, tell teller) (any, error) {
 	words := strings.Fields(fmt.Sprint(e.Parameters.MustGet()["text"]))
+	tell.print(fmt.Sprintf("counts %d words", len(words)))
 	for i := range words {
 		if ctx.Err() != nil { // the time is up, somebody cancelled it, or the attempt was lost
 			return nil, context.Cause(ctx)
 		}
-		progress(100 * (i + 1) / len(words))
+		tell.progress(100 * (i + 1) / len(words))
 	}
 	if len(words) == 0 {
 		return nil, errors.New("there is no word in it")
@@ -57,8 +58,8 @@ func countWords(ctx context.Context, e api.RemoteExecution, progress func(percen
 	return map[string]any{"words": len(words), "key": e.IdempotencyKey}, nil
 }
 
-func waitForEnd(ctx context.Context, _ api.RemoteExecution, progress func(percent int)) (any, error) {
-	progress(50)
+func waitForEnd(ctx context.Context, _ api.RemoteExecution, tell teller) (any, error) {
+	tell.progress(50)
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
 }

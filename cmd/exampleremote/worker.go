@@ -31,9 +31,15 @@ var (
 
 // function is what an execution may call.
 type function struct {
-	run         func(ctx context.Context, e api.RemoteExecution, progress func(percent int)) (any, error)
+	run         func(ctx context.Context, e api.RemoteExecution, tell teller) (any, error)
 	description string
 	parameters  map[string]any // their JSON schema; nil takes any
+}
+
+// teller is what a function may say while it runs. It is for people, and may be lost.
+type teller struct {
+	progress func(percent int)
+	print    func(lines ...string) // to standard output; from one goroutine
 }
 
 // worker claims executions and runs them.
@@ -162,10 +168,25 @@ func (w *worker) execute(life context.Context, e api.RemoteExecution) {
 		delete(w.running, e.Token)
 		w.mu.Unlock()
 	}()
-	result, err := w.functions[e.FunctionName].run(ctx, e, func(percent int) {
-		_, _ = w.api.ReportProgressWithResponse(life, e.Token, api.ProgressReport{Progress: percent}) // it is for people, and may be lost
-	})
+	result, err := w.functions[e.FunctionName].run(ctx, e, w.teller(life, e))
 	w.report(life, e, reportOf(result, err))
+}
+
+func (w *worker) teller(life context.Context, e api.RemoteExecution) teller {
+	next := 1 // the number of the next line
+	return teller{
+		progress: func(percent int) {
+			_, _ = w.api.ReportProgressWithResponse(life, e.Token, api.ProgressReport{Progress: percent})
+		},
+		print: func(texts ...string) {
+			report := api.OutputReport{FirstLine: next}
+			for _, text := range texts {
+				report.Lines = append(report.Lines, api.OutputLine{Text: text})
+			}
+			next += len(texts)
+			_, _ = w.api.ReportOutputWithResponse(life, e.Token, report)
+		},
+	}
 }
 
 // reportOf is how an execution ended. An error is the job's own fault, and not retried; of

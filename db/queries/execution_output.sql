@@ -73,3 +73,26 @@ LEFT JOIN LATERAL (
     ORDER BY c.attempt, c.last_line LIMIT @chunks
 ) o ON true
 ORDER BY f.execution_id, o.attempt, o.last_line;
+
+-- name: LockWritingAttempt :many
+-- An attempt outside our processes while it writes output: calls of one attempt follow each other. None
+-- where it has ended.
+SELECT e.id FROM active_executions e
+WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.status = 'running' AND e.attempt = @attempt AND e.lease_token = @lease_token
+FOR NO KEY UPDATE;
+
+-- name: ListOutputSizes :many
+-- The chunks of an attempt in order, without their lines. gap: it says how many lines were dropped.
+SELECT o.last_line, octet_length(o.lines)::int AS size, (substring(o.lines FROM 1 FOR 60) ~ '^\[\{"n":\d+,"at":-?\d+,"d":')::boolean AS gap
+FROM execution_output o WHERE o.tenant_id = @tenant_id AND o.execution_id = @execution_id AND o.attempt = @attempt
+ORDER BY o.last_line;
+
+-- name: TakeOutput :many
+DELETE FROM execution_output o
+WHERE o.tenant_id = @tenant_id AND o.execution_id = @execution_id AND o.attempt = @attempt AND o.last_line = ANY (@last_lines::int[])
+RETURNING o.lines;
+
+-- name: GetWritingAttempt :one
+-- The job version of an attempt that runs outside our processes, which says what to mask in its output.
+SELECT e.job_id, e.job_version, e.parameters, e.scheduled_at FROM active_executions e
+WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.status = 'running' AND e.attempt = @attempt AND e.lease_token = @lease_token;

@@ -64,7 +64,7 @@ func (p process) desks(ctx context.Context, c config.API, hints *queue.Publisher
 		DB: db, Hints: hint.New(hint.Config{DB: db, Queue: hints, Log: p.log}), Metrics: p.metrics, Log: p.log,
 		TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING"), Keys: keys, Finished: finished,
 	})
-	claims := remote.NewDesk(remote.Config{DB: db, Keys: keys, Callbacks: callbacks, Log: p.log, TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING"), Traces: p.traces})
+	claims := remote.NewDesk(remote.Config{DB: db, Keys: keys, Callbacks: callbacks, Metrics: p.metrics, Log: p.log, TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING"), Traces: p.traces})
 	ear := hints.Ear(queue.CallPool)
 	return desks{
 		callbacks: callbacks, claims: claims, close: db.Close,

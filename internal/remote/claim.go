@@ -17,9 +17,11 @@ import (
 	remotes "github.com/scheduler-service/scheduler/internal/executor/remote"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/output"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/trace"
 )
 
@@ -28,6 +30,7 @@ type Config struct {
 	DB        *postgres.DB   // acting as postgres.Engine
 	Keys      *keyring.Ring  // of the tokens of attempts; nil: nobody claims
 	Callbacks *callback.Desk // ends attempts that cannot be handed out
+	Metrics   *telemetry.Metrics
 	Log       *slog.Logger
 	// TenantMaxRunning is how many executions a tenant may run at once where it has no
 	// limit of its own; 0: any number. The same in every process.
@@ -51,6 +54,7 @@ type Desk struct {
 	dispatch *dispatch.Store
 	engine   engine
 	secrets  *secret.Resolver
+	output   *output.Writer
 	queue    *queue
 }
 
@@ -58,7 +62,7 @@ type Desk struct {
 func NewDesk(c Config) *Desk {
 	return &Desk{
 		c: c, dispatch: dispatch.NewStore(c.DB, dispatch.Config{TenantMaxRunning: c.TenantMaxRunning}), engine: engine{c.DB},
-		secrets: secret.NewResolver(c.DB, c.Keys), queue: newQueue(),
+		secrets: secret.NewResolver(c.DB, c.Keys), output: output.NewWriter(c.DB, c.Metrics, c.Log), queue: newQueue(),
 	}
 }
 

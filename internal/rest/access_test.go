@@ -26,6 +26,7 @@ import (
 var samples = map[string]request{
 	"sendHeartbeat":       {method: "POST", path: "/callbacks/{token}/heartbeat"},
 	"reportProgress":      {method: "POST", path: "/callbacks/{token}/progress", body: `{"progress":40,"message":"copying"}`},
+	"reportOutput":        {method: "POST", path: "/callbacks/{token}/output", body: `{"firstLine":1,"lines":[{"stream":"stderr","text":"x"}]}`},
 	"reportCompletion":    {method: "POST", path: "/callbacks/{token}/complete", body: `{"result":{"rows":7}}`},
 	"createJob":           {method: "POST", path: base + "/jobs", body: webhook},
 	"listJobs":            {method: "GET", path: base + "/jobs"},
@@ -223,7 +224,7 @@ func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner ten
 		b.makeBreaker(t, owner, id)
 	case "getSecret", "deleteSecret":
 		b.makeSecret(t, owner, id.String(), "0123456789")
-	case "sendHeartbeat", "reportProgress", "reportCompletion":
+	case "sendHeartbeat", "reportProgress", "reportOutput", "reportCompletion":
 		sample.path = strings.Replace(sample.path, "{token}", b.awaits(t, b.makeExecution(t, owner, made.ID)), 1)
 	case "getBackfill", "cancelBackfill":
 		sample.path = strings.Replace(sample.path, "{backfill}", b.makeBackfill(t, owner, id).ID.String(), 1)

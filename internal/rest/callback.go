@@ -14,6 +14,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/output"
 	"github.com/scheduler-service/scheduler/internal/ratelimit"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
@@ -57,6 +58,22 @@ func (s *server) ReportProgress(ctx context.Context, request api.ReportProgressR
 		return nil, err
 	}
 	return api.ReportProgress200JSONResponse{Status: api.ExecutionStatus(execution.Running)}, nil
+}
+
+// ReportOutput is POST /callbacks/{token}/output.
+func (s *server) ReportOutput(ctx context.Context, request api.ReportOutputRequestObject) (api.ReportOutputResponseObject, error) {
+	lines := make([]output.Line, len(request.Body.Lines))
+	for i, l := range request.Body.Lines {
+		lines[i] = output.Line{At: s.Clock(), Stream: executor.Stdout, Text: l.Text}
+		if l.Stream != nil {
+			lines[i].Stream = executor.Stream(*l.Stream)
+		}
+		override(&lines[i].At, l.At)
+	}
+	if err := s.Claims.Output(ctx, callOf(ctx).attempt, request.Body.FirstLine, lines); err != nil {
+		return nil, err
+	}
+	return api.ReportOutput200JSONResponse{Status: api.ExecutionStatus(execution.Running)}, nil
 }
 
 // ReportCompletion is POST /callbacks/{token}/complete.

@@ -88,6 +88,9 @@ func TestRemoteWorker(t *testing.T) {
 		status     int
 	}{
 		{"/progress", `{"progress":40}`, 200},
+		{"/output", `{"firstLine":1,"lines":[{"text":"begins","at":"2026-03-01T09:00:00Z"},{"stream":"stderr","text":"a warning"}]}`, 200},
+		{"/output", `{"firstLine":1,"lines":[{"text":"begins"}]}`, 200},
+		{"/output", `{"firstLine":0,"lines":[]}`, 400},
 		{"/complete", `{"result":"` + strings.Repeat("x", executor.MaxResult) + `"}`, 400},
 		{"/complete", `{"result":{"sent":1}}`, 200},
 		{"/complete", `{"error":{"message":"late"}}`, 409},
@@ -98,6 +101,12 @@ func TestRemoteWorker(t *testing.T) {
 	}
 	if stored, err := b.executions.Get(t.Context(), b.ours, e.ID); err != nil || stored.Status != execution.Completed || string(stored.Result) != `{"sent": 1}` {
 		t.Errorf("stored %+v, %v", stored, err)
+	}
+	logs := b.do(t, request{method: "GET", path: base + "/executions/" + e.ID.String() + "/logs", token: b.token(t, b.ours, identity.Viewer)})
+	for _, want := range []string{`"number":1,"stream":"stdout","text":"begins"`, `"number":2,"stream":"stderr","text":"a warning"`, `"at":"2026-03-01T09:00:00Z"`} {
+		if !strings.Contains(logs.body, want) || strings.Count(logs.body, "begins") != 1 {
+			t.Errorf("the output has not %s: %d %s", want, logs.status, logs.body)
+		}
 	}
 	if beat := call("POST", path+"/heartbeat", `{"tokens":["`+token+`"]}`); beat.body != `{"attempts":["ended"]}`+"\n" {
 		t.Errorf("heartbeat: %d %s", beat.status, beat.body)

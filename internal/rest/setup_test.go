@@ -187,7 +187,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 		DB: b.engine, Hints: hint.New(hint.Config{DB: b.engine, Queue: unsent{}, Log: b.deps.Log}), Metrics: b.deps.Metrics, Log: b.deps.Log, Keys: b.keys,
 	})
 	b.deps.Remote = remote.NewStore(b.db)
-	b.deps.Claims = remote.NewDesk(remote.Config{DB: b.engine, Keys: b.keys, Callbacks: b.deps.Callbacks, Log: b.deps.Log})
+	b.deps.Claims = remote.NewDesk(remote.Config{DB: b.engine, Keys: b.keys, Callbacks: b.deps.Callbacks, Metrics: b.deps.Metrics, Log: b.deps.Log})
 	for _, alter := range change {
 		alter(&b.deps)
 	}

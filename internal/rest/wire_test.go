@@ -134,7 +134,7 @@ func TestAnothersThingsAreAskedForInTheSameWords(t *testing.T) {
 	deps.Breakers, deps.Objectives = breaker.NewStore(db), objective.NewStore(db)
 	deps.DeadLetters, deps.Replays = deadletter.NewStore(db), replay.NewStore(db)
 	deps.Notifications, deps.Functions, deps.Remote = notification.NewStore(db, b.keys), function.NewStore(db), remote.NewStore(db)
-	deps.Claims = remote.NewDesk(remote.Config{DB: open(t, address, postgres.Engine), Keys: b.keys, Callbacks: b.deps.Callbacks, Log: b.deps.Log})
+	deps.Claims = remote.NewDesk(remote.Config{DB: open(t, address, postgres.Engine), Keys: b.keys, Callbacks: b.deps.Callbacks, Metrics: b.deps.Metrics, Log: b.deps.Log})
 	watched := *b
 	watched.handler = newHandler(t, deps)
 	token := b.token(t, b.theirs, identity.Admin)

@@ -171,3 +171,22 @@ func (m Mask) encoded(body string) string {
 	}
 	return base64.StdEncoding.EncodeToString([]byte(m.Text(string(raw))))
 }
+
+// Lines are lines without what is masked, as many as before: what has several lines is
+// masked in each of them.
+func (m Mask) Lines(lines []string) []string {
+	if m.replacer == nil || len(lines) == 0 {
+		return lines
+	}
+	text := strings.Join(lines, "\n")
+	for _, form := range m.forms {
+		if breaks := strings.Count(form, "\n"); breaks > 0 {
+			text = strings.ReplaceAll(text, form, Masked+strings.Repeat("\n"+Masked, breaks))
+		}
+	}
+	masked := strings.Split(text, "\n")
+	for i := range masked {
+		masked[i] = m.Text(masked[i])
+	}
+	return masked
+}

@@ -10,7 +10,7 @@ export interface WorkerFunction {
   description?: string;
   /** The JSON schema of its parameters; left out, it takes any. */
   parameters?: Record<string, unknown>;
-  run(execution: Schemas['RemoteExecution'], signal: AbortSignal, progress: (percent: number) => Promise<void>): Promise<unknown>;
+  run(execution: Schemas['RemoteExecution'], signal: AbortSignal, progress: (percent: number) => Promise<void>, print: (...lines: string[]) => Promise<void>): Promise<unknown>;
 }
 
 export interface WorkerOptions {
@@ -96,9 +96,17 @@ async function execute(api: Scheduler, functions: Record<string, WorkerFunction>
   try {
     const called = functions[execution.functionName];
     if (!called) throw new Error(`this worker has no function ${execution.functionName}`);
-    const result = await called.run(execution, end.signal, async (progress) => {
-      await api.POST('/callbacks/{token}/progress', { params: { path }, body: { progress } }).catch(() => undefined); // it is for people, and may be lost
-    });
+    // Progress and output are for people, and may be lost.
+    const progress = async (percent: number): Promise<void> => {
+      await api.POST('/callbacks/{token}/progress', { params: { path }, body: { progress: percent } }).catch(() => undefined);
+    };
+    let next = 1; // the number of the next line
+    const print = async (...lines: string[]): Promise<void> => {
+      const firstLine = next;
+      next += lines.length;
+      await api.POST('/callbacks/{token}/output', { params: { path }, body: { firstLine, lines: lines.map((text) => ({ text })) } }).catch(() => undefined);
+    };
+    const result = await called.run(execution, end.signal, progress, print);
     report = result === undefined ? {} : { result };
   } catch (error) {
     report = { error: { type: 'USER_ERROR', message: error instanceof Error && error.message ? error.message : String(error) } };

@@ -54,6 +54,9 @@ func TestRemoteWorkerRuns(t *testing.T) {
 	if text := string(counted.Result); !strings.Contains(text, `"words":3`) || !strings.Contains(text, counted.ID.String()) || counted.Progress != 100 {
 		t.Errorf("counted %s, progress %d", text, counted.Progress)
 	}
+	if logs, err := s.client.ListExecutionLogsWithResponse(t.Context(), counted.ID, nil); err != nil || logs.JSON200 == nil || len(logs.JSON200.Items) != 1 || logs.JSON200.Items[0].Text != "counts 3 words" {
+		t.Errorf("its output: %v, %s", err, logs.Body)
+	}
 	ends(s.trigger(create(job("count-words", map[string]any{"text": " "})).JSON201.ID), api.ExecutionStatusFailed)
 
 	// A cancellation reaches the run with a heartbeat.
