@@ -59,7 +59,7 @@ func levels(t *testing.T, test func(t *testing.T, level command.Level, e *comman
 }
 
 // publicDir is a directory that every account may pass through, as /tmp is.
-func publicDir(t *testing.T) string {
+func publicDir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {

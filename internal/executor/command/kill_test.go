@@ -6,6 +6,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,74 +21,81 @@ import (
 func TestManyKilledProgramsLeaveNothing(t *testing.T) {
 	// Alone, since it counts the open files of the process.
 	for _, level := range []command.Level{command.Sandbox, command.Unsafe} {
-		t.Run(string(level), func(t *testing.T) {
-			dir := publicDir(t)
-			e, err := command.New(t.Context(), command.Config{Level: level, Memory: 512, Dir: dir})
-			if err != nil {
-				t.Skip(err) // levels says it, too
-			}
-			before := openFiles(t)
-			mark := marked()
-			killMany(t, e, mark, 150)
-			if pids := left(mark); len(pids) > 0 {
-				t.Errorf("still there: %q", pids)
-			}
-			if dirs, _ := filepath.Glob(dir + "/*/*"); len(dirs) > 0 {
-				t.Errorf("directories are left: %q", dirs)
-			}
-			if after := openFiles(t); after > before+1 { // a poller, once
-				t.Errorf("%d open files, %d before", after, before)
-			}
-			e.Close()
-			if dirs, _ := filepath.Glob(dir + "/*"); len(dirs) > 0 {
-				t.Errorf("directories are left at the end: %q", dirs)
-			}
-		})
+		t.Run(string(level), func(t *testing.T) { leavesNothing(t, level, publicDir(t), 150) })
 	}
 }
 
-// BenchmarkKilledPrograms kills programs that leave daemons: with -benchtime 10000x as
-// many as the bar of the project names.
+// BenchmarkKilledPrograms kills programs that leave daemons, and checks that nothing stays:
+// with -benchtime 10000x as many as the bar of the project names.
 func BenchmarkKilledPrograms(b *testing.B) {
 	for _, level := range []command.Level{command.Sandbox, command.Unsafe} {
 		b.Run(string(level), func(b *testing.B) {
-			e, err := command.New(b.Context(), command.Config{Level: level, Memory: 512, Dir: os.TempDir()})
-			if err != nil {
-				b.Skip(err)
-			}
-			defer e.Close()
-			mark := marked()
-			b.ResetTimer()
-			killMany(b, e, mark, b.N)
-			b.StopTimer()
-			if pids := left(mark); len(pids) > 0 {
-				b.Errorf("still there: %q", pids)
+			goroutines := runtime.NumGoroutine()
+			leavesNothing(b, level, publicDir(b), b.N)
+			if after := runtime.NumGoroutine(); after > goroutines {
+				b.Errorf("%d goroutines, %d before", after, goroutines)
 			}
 		})
 	}
 }
 
-// killMany runs programs, sixteen at once, and cancels each when it has begun.
+// leavesNothing kills so many programs of a level, and checks that nothing of them stays.
+func leavesNothing(t testing.TB, level command.Level, dir string, count int) {
+	t.Helper()
+	e, err := command.New(t.Context(), command.Config{Level: level, Memory: 512, Dir: dir})
+	if err != nil {
+		t.Skip(err) // levels says it, too
+	}
+	defer e.Close()
+	before := openFiles(t)
+	mark := marked()
+	killMany(t, e, mark, count)
+	if pids := left(mark); len(pids) > 0 {
+		t.Errorf("still there: %q", pids)
+	}
+	if dirs, _ := filepath.Glob(dir + "/*/*"); len(dirs) > 0 {
+		t.Errorf("directories are left: %q", dirs)
+	}
+	if after := openFiles(t); after > before+1 { // a poller, once
+		t.Errorf("%d open files, %d before", after, before)
+	}
+	e.Close()
+	if dirs, _ := filepath.Glob(dir + "/*"); len(dirs) > 0 {
+		t.Errorf("directories are left at the end: %q", dirs)
+	}
+}
+
+// killMany runs programs, sixteen at once. One half it cancels as soon as they have begun, the
+// others run out of time.
 func killMany(t testing.TB, e *command.Executor, mark string, count int) {
 	t.Helper()
-	next := make(chan struct{})
+	next := make(chan int)
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
-			for range next {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-				out := e.Execute(ctx, executor.Run{
-					Config: []byte(config("(setsid sleep 1000 </dev/null >/dev/null 2>&1 &) & echo ready; exec sleep 1000; : " + mark)), Timeout: time.Minute, Report: onOutput(cancel),
-				})
-				if out.Err == nil || out.Err.Type != executor.SystemError || out.Err.Message != "the command was cancelled" {
-					t.Errorf("ended with %v", out.Err)
+			for n := range next {
+				timeout := time.Minute
+				if n%2 == 0 {
+					timeout = 150 * time.Millisecond
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), timeout)
+				run := executor.Run{
+					Config: []byte(config("(setsid sleep 1000 </dev/null >/dev/null 2>&1 &) & echo ready; exec sleep 1000; : " + mark)), Timeout: timeout, Report: onOutput(cancel),
+				}
+				kind, message := executor.SystemError, "the command was cancelled"
+				if n%2 == 0 {
+					run.Report = onOutput(func() {})
+					kind, message = executor.Timeout, "timed out after 150ms"
+				}
+				if out := e.Execute(ctx, run); out.Err == nil || out.Err.Type != kind || !strings.HasPrefix(out.Err.Message, message) {
+					t.Errorf("ended with %v, want %s", out.Err, message)
 				}
 				cancel()
 			}
 		})
 	}
-	for range count {
-		next <- struct{}{}
+	for n := range count {
+		next <- n
 	}
 	close(next)
 	all.Wait()
@@ -98,7 +107,7 @@ type onOutput func()
 func (f onOutput) Output(executor.Stream, []byte) { f() }
 func (onOutput) Progress(int, string)             {}
 
-func openFiles(t *testing.T) int {
+func openFiles(t testing.TB) int {
 	t.Helper()
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

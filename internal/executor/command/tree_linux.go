@@ -92,9 +92,13 @@ func (b *box) launch(ctx context.Context, t *tree, spec sandbox.Spec, o order) (
 			return err
 		}
 	}
+	if !kill() { // it is dead, or dies now, and has no program yet
+		return ctx.Err()
+	}
 	if err := json.NewEncoder(t.line).Encode(o); err != nil {
 		return fmt.Errorf("tell the keeper its order: %w", err)
 	}
+	defer t.killStuck(ctx)()
 	var first news
 	if err := t.hear.Decode(&first); err != nil {
 		return fmt.Errorf("hear from the keeper: %w", err)
@@ -106,6 +110,22 @@ func (b *box) launch(ctx context.Context, t *tree, spec sandbox.Spec, o order) (
 		return errors.New(first.Problem)
 	}
 	return nil
+}
+
+// killStuck kills a keeper that was told its order and does not answer, once ctx has ended and
+// the keeper had its time, until the returned function is called. It is not killed at once: the program
+// may have begun, and only the keeper ends all of it.
+func (t *tree) killStuck(ctx context.Context) (answered func()) {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		if passes(politeness+haste, over) {
+			t.keeper.Kill()
+		}
+	})
+	return func() {
+		stop()
+		close(over)
+	}
 }
 
 const firstExtra = 3
