@@ -74,8 +74,7 @@ type times struct {
 }
 
 func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidence, *findings, times, *load, error) {
-	f := &findings{checked: map[string]int{}}
-	t := times{began: clock.Now()}
+	f, t := &findings{checked: map[string]int{}}, times{began: clock.Now()}
 	mark := clock.Start()
 	t.end = t.began.Add(c.Duration)
 	l := newLoad(s, c, t.end)
@@ -96,6 +95,7 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	defer stopWatching()
 	stopLoad := make(chan struct{})
 	var loading, watchers sync.WaitGroup
+	defer l.runRemote(watching, c.Seed, progress)()
 	loading.Go(func() { l.run(ctx, c, stopLoad) })
 	watchers.Go(func() { s.sampleInvariants(watching, l, f) })
 	var err error

@@ -39,7 +39,7 @@ func (e *evidence) checkConcurrency(f *findings) {
 				of := lock{w.tenant, w.key}
 				byKey[of] = append(byKey[of], interval{c.start, c.end})
 			}
-			if !c.reported { // an attempt that awaits a callback counts against no limit of its tenant
+			if !c.reported && !c.outside { // an attempt that awaits a report counts against no limit of its tenant
 				byTenant[w.tenant] = append(byTenant[w.tenant], interval{c.start, c.end})
 			}
 		}

@@ -72,7 +72,7 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 	return w, spec
 }
 
-// otherType has half of the calls made by a function, a script or a program.
+// otherType has most calls made by a function, a script, a program or a tenant's own worker.
 func (l *load) otherType(spec *api.JobSpec, query string, mayBeDeaf bool) {
 	switch url := l.stack.sink.url + "/" + query; l.random.IntN(6) {
 	case 0, 1:
@@ -81,6 +81,8 @@ func (l *load) otherType(spec *api.JobSpec, query string, mayBeDeaf bool) {
 		l.script(spec, url)
 	case 3:
 		l.command(spec, query)
+	case 4:
+		l.remote(spec, url)
 	}
 }
 

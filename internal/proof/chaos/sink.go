@@ -27,6 +27,7 @@ type call struct {
 	status         int       // answered; 0: none
 	aborted        bool      // the caller went away, or the report of a callback was refused
 	reported       bool      // it was answered 202, and status is the answer to its report
+	outside        bool      // a worker of the tenant's own made it
 	again          int       // the answer to the same report again; 0: none was sent
 }
 
@@ -45,6 +46,9 @@ type sink struct {
 	apis    []string       // addresses of the API processes
 	reports sync.WaitGroup // that are to come
 }
+
+// outsideHeader marks calls of tenants' own workers.
+const outsideHeader = "X-Outside"
 
 func newSink() (*sink, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // a loopback listener does not wait
@@ -72,6 +76,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.attempt, _ = strconv.Atoi(r.Header.Get("X-Attempt"))
 	// A script may not send this header.
 	c.scheduledAt, _ = time.Parse(time.RFC3339Nano, cmp.Or(r.Header.Get("X-Scheduled-At"), r.URL.Query().Get("scheduled")))
+	c.outside = r.Header.Get(outsideHeader) != ""
 	c.reported = r.URL.Query().Get("callback") != "" && r.Header.Get("X-Callback-Url") != ""
 	s.mu.Lock()
 	s.calls = append(s.calls, c)

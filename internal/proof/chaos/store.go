@@ -41,7 +41,7 @@ func (s *store) rememberColumns(ctx context.Context) error {
 func (s store) allowCommands(ctx context.Context, tenants int) error {
 	return s.with(ctx, func(conn *pgx.Conn) error {
 		for n := range tenants {
-			const sql = `INSERT INTO tenants (id, name, job_types) VALUES ($1, $2, '{http,function,javascript,wasm,command}')`
+			const sql = `INSERT INTO tenants (id, name, job_types) VALUES ($1, $2, '{http,function,javascript,wasm,command,remote}')`
 			if _, err := conn.Exec(ctx, sql, tenantID(n), fmt.Sprint("tenant ", n)); err != nil {
 				return fmt.Errorf("make a tenant: %w", err)
 			}
