@@ -33,6 +33,8 @@ type Config struct {
 	Commits    int      // ms that each commit waits
 	Statements bool     // count what each statement costs
 	Out        string   // file for the table beside the output; empty means none
+	HTTP       bool     // jobs that are due call a target; otherwise they are no-op functions
+	Takes      int      // ms that the target takes
 	Idle       int      // seconds in which nothing is due
 }
 
@@ -64,6 +66,8 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.IntVar(&c.Tenants, "tenants", tenants, "tenants of whom the jobs are that are due each second, at one time, or waiting")
 	set.IntVar(&c.Commits, "commits", 0, "milliseconds, up to 100, that each commit waits, as on a slow disk or for a standby")
 	set.BoolVar(&c.Statements, "statements", false, "also say what each statement of PostgreSQL costs for each execution, where loads are steady or drained")
+	set.BoolVar(&c.HTTP, "http", false, "jobs that are due each second, or at one time, are of type http and call a target; otherwise they are no-op functions")
+	set.IntVar(&c.Takes, "takes", 0, "with -http, milliseconds until the target answers")
 	set.StringVar(&c.Out, "out", "", "write the tables to this file too, between their marks where it has some, such as docs/reference/figures.md")
 	set.BoolVar(&quick, "quick", false, "a look in half a minute: fewer rates, shorter, once")
 	if err := set.Parse(args); err != nil {

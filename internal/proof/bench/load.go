@@ -2,8 +2,11 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,10 +43,10 @@ func (s *stack) create(ctx context.Context, n, runs int, spread bool) (load, err
 	from := clock.Now().Add(2*time.Second + making).Truncate(time.Second).Add(time.Second)
 	l := load{jobs: make([]uuid.UUID, n), from: from, to: from.Add(time.Duration(runs) * time.Second), spread: spread}
 	spec := job.Spec{
-		Name: "bench", Type: "function",
-		Config: []byte(`{"modulePath":"builtin","functionName":"noop"}`), Retry: job.DefaultRetry(),
+		Name: "bench", Retry: job.DefaultRetry(),
 		Policy: job.Policy{CronExpression: "* * * * * *", StartDate: &l.from, EndDate: &l.to, Overlap: job.OverlapAllow},
 	}.WithDefaults()
+	spec = s.work(spec)
 	if spread {
 		spec.JitterSeconds = 1
 	}
@@ -112,4 +115,59 @@ func (s *stack) verify(ctx context.Context, l load, before counters) error {
 	}
 	return fmt.Errorf("of %d executions %d are lost, %d doubled, %d not completed, %d run again, %d of no scheduled time, %d outcomes refused",
 		l.executions(), l.executions()-f.runsPerJob, f.rows-f.strangers-f.runsPerJob, f.notCompleted, f.repeated, f.strangers, refused)
+}
+
+// target is what jobs of type http call: it answers 200 after so long.
+type target struct {
+	url    string
+	server *http.Server
+	ended  chan struct{}
+}
+
+func newTarget(takes time.Duration) (*target, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	t := &target{url: "http://" + listener.Addr().String() + "/", ended: make(chan struct{})}
+	t.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if takes <= 0 {
+			return
+		}
+		timer := time.NewTimer(takes)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-r.Context().Done():
+		}
+	})}
+	go func() {
+		defer close(t.ended)
+		_ = t.server.Serve(listener) // ends by close alone
+	}()
+	return t, nil
+}
+
+func (t *target) close() error {
+	err := t.server.Close()
+	<-t.ended
+	return err
+}
+
+// work is the type and config of the jobs of a load.
+func (s *stack) work(spec job.Spec) job.Spec {
+	spec.Type, spec.Config = "function", []byte(`{"modulePath":"builtin","functionName":"noop"}`)
+	if s.target != nil {
+		spec.Type = "http"
+		spec.Config, _ = json.Marshal(map[string]string{"url": s.target.url}) // a text: it does not fail
+	}
+	return spec
+}
+
+// loadOf says in the tables what the jobs do.
+func (c Config) loadOf() string {
+	if !c.HTTP {
+		return "No-op jobs"
+	}
+	return "Jobs of type http whose target in the same process as the measurement answers after " + (time.Duration(c.Takes) * time.Millisecond).String() + ","
 }

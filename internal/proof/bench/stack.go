@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -44,7 +45,8 @@ type stack struct {
 	tenants  []tenant.Actor
 	pace     float64 // jobs created a second, as last measured
 	running  []*process
-	filled   bool // see fillOnce
+	target   *target // of jobs of type http; nil: jobs are no-op functions
+	filled   bool    // see fillOnce
 }
 
 // open starts the stores and builds the processes. The stack is the caller's
@@ -75,6 +77,11 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 	}
 	if err := s.openProduct(ctx); err != nil {
 		return s, err
+	}
+	if c.HTTP {
+		if s.target, err = newTarget(time.Duration(c.Takes) * time.Millisecond); err != nil {
+			return s, err
+		}
 	}
 	return s, s.build(ctx)
 }
@@ -148,6 +155,9 @@ func (s *stack) say(format string, args ...any) {
 // close ends everything in the reverse order of its start.
 func (s *stack) close() error {
 	err := s.stop(s.running...)
+	if s.target != nil {
+		err = errors.Join(err, s.target.close())
+	}
 	if s.api != nil {
 		s.api.Close()
 	}

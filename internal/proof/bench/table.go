@@ -46,7 +46,7 @@ type latency struct{ p50, p95, p99, max time.Duration }
 
 // printTable writes the table, and how the product compares with the limits.
 func printTable(out io.Writer, machine string, c Config, rows []row) {
-	fmt.Fprintf(out, "No-op jobs of %d tenants, %d worker(s) of %d slots, everything on one machine: %s.\n", c.Tenants, c.Workers, c.Slots, machine)
+	fmt.Fprintf(out, "%s of %d tenants, %d worker(s) of %d slots, everything on one machine: %s.\n", c.loadOf(), c.Tenants, c.Workers, c.Slots, machine)
 	if c.Commits > 0 {
 		fmt.Fprintf(out, "Each commit waits %d ms more. ", c.Commits)
 	}
