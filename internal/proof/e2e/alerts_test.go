@@ -101,13 +101,17 @@ func TestAlertsFireAndClear(t *testing.T) {
 	d.failures()
 	d.refusals()
 	d.deadWorker()
+	d.shows("scheduler_dead_letters", "", 10_000)
+	d.prometheus.fires("SchedulerDeadLetters", nil)
+	d.exec("DELETE FROM dead_letters WHERE fingerprint = '0123456789abcdef'")
 	d.lateRuns()
 	d.lostLeases()
 	d.wrongClock()
 	d.emptyRedis()
 	d.slowRedis()
 	d.memory()
-	for _, alert := range []string{"SchedulerWorkersLost", "SchedulerFailedForGood"} {
+	d.eventually("the dead letters are counted again", func() bool { return d.prometheus.sum("scheduler_dead_letters", "") < 10_000 })
+	for _, alert := range []string{"SchedulerWorkersLost", "SchedulerFailedForGood", "SchedulerDeadLetters"} {
 		d.prometheus.clears(alert, nil)
 	}
 	d.prometheus.triedAll(t)
@@ -116,6 +120,8 @@ func TestAlertsFireAndClear(t *testing.T) {
 func (d *drill) failures() {
 	p := d.prometheus
 	burning := d.objective()
+	d.exec(`INSERT INTO dead_letters (execution_id, tenant_id, job_id, error_type, error_message, fingerprint, failed_at, scheduled_at)
+		SELECT gen_random_uuid(), $1, $2, 'USER_ERROR', 'no', '0123456789abcdef', now(), now() FROM generate_series(1, 10001)`, d.tenant, d.bad) // they are counted each minute
 	p.fires("SchedulerErrorRate", func(int) { d.run(d.bad, 1) })
 	p.fires("SchedulerFailedForGood", func(int) { d.run(d.bad, 10) })
 	d.shows("scheduler_objectives", `state="fast_burn"`, 0)
