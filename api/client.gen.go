@@ -953,7 +953,7 @@ type ClientInterface interface {
 
 	// CreateObjectiveWithBody Create an objective
 	//
-	// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. It is not changed: create another and delete this one. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
+	// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -962,7 +962,7 @@ type ClientInterface interface {
 
 	// CreateObjective Create an objective
 	//
-	// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. It is not changed: create another and delete this one. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
+	// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -978,10 +978,28 @@ type ClientInterface interface {
 
 	// GetObjective Read an objective with its status
 	//
-	// How much of its error budget is left, and how fast that burns.
+	// How much of its error budget is left, and how fast that burns. Its `ETag` is what `If-Match` of a change takes.
 	//
 	// Corresponds with GET /api/v1/scheduler/objectives/{id} (the `GetObjective` operationId).
 	GetObjective(ctx context.Context, id ObjectiveID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateObjectiveWithBody Change an objective
+	//
+	// Changes `name`, `target` and `windowDays`; what is left out gets its default. What was counted stays counted and is judged by the new target, over the new window as far back as the objective counts. `kind`, `jobId`, `tag` and `thresholdMs` say what is counted and stay what they are: create another objective for others. With `If-Match`, only if nobody changed it meanwhile.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/scheduler/objectives/{id} (the `UpdateObjective` operationId).
+	UpdateObjectiveWithBody(ctx context.Context, id ObjectiveID, params *UpdateObjectiveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateObjective Change an objective
+	//
+	// Changes `name`, `target` and `windowDays`; what is left out gets its default. What was counted stays counted and is judged by the new target, over the new window as far back as the objective counts. `kind`, `jobId`, `tag` and `thresholdMs` say what is counted and stay what they are: create another objective for others. With `If-Match`, only if nobody changed it meanwhile.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/scheduler/objectives/{id} (the `UpdateObjective` operationId).
+	UpdateObjective(ctx context.Context, id ObjectiveID, params *UpdateObjectiveParams, body UpdateObjectiveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListQueues What waits in each lane
 	//
@@ -3391,7 +3409,7 @@ func (c *Client) ListObjectives(ctx context.Context, reqEditors ...RequestEditor
 
 // CreateObjectiveWithBody Create an objective
 //
-// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. It is not changed: create another and delete this one. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
+// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3410,7 +3428,7 @@ func (c *Client) CreateObjectiveWithBody(ctx context.Context, contentType string
 
 // CreateObjective Create an objective
 //
-// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. It is not changed: create another and delete this one. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
+// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3446,11 +3464,49 @@ func (c *Client) DeleteObjective(ctx context.Context, id ObjectiveID, reqEditors
 
 // GetObjective Read an objective with its status
 //
-// How much of its error budget is left, and how fast that burns.
+// How much of its error budget is left, and how fast that burns. Its `ETag` is what `If-Match` of a change takes.
 //
 // Corresponds with GET /api/v1/scheduler/objectives/{id} (the `GetObjective` operationId).
 func (c *Client) GetObjective(ctx context.Context, id ObjectiveID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetObjectiveRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateObjectiveWithBody Change an objective
+//
+// Changes `name`, `target` and `windowDays`; what is left out gets its default. What was counted stays counted and is judged by the new target, over the new window as far back as the objective counts. `kind`, `jobId`, `tag` and `thresholdMs` say what is counted and stay what they are: create another objective for others. With `If-Match`, only if nobody changed it meanwhile.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/scheduler/objectives/{id} (the `UpdateObjective` operationId).
+func (c *Client) UpdateObjectiveWithBody(ctx context.Context, id ObjectiveID, params *UpdateObjectiveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateObjectiveRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateObjective Change an objective
+//
+// Changes `name`, `target` and `windowDays`; what is left out gets its default. What was counted stays counted and is judged by the new target, over the new window as far back as the objective counts. `kind`, `jobId`, `tag` and `thresholdMs` say what is counted and stay what they are: create another objective for others. With `If-Match`, only if nobody changed it meanwhile.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/scheduler/objectives/{id} (the `UpdateObjective` operationId).
+func (c *Client) UpdateObjective(ctx context.Context, id ObjectiveID, params *UpdateObjectiveParams, body UpdateObjectiveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateObjectiveRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -9372,6 +9428,68 @@ func NewGetObjectiveRequest(server string, id ObjectiveID) (*http.Request, error
 	return req, nil
 }
 
+// NewUpdateObjectiveRequest calls the generic UpdateObjective builder with application/json body
+func NewUpdateObjectiveRequest(server string, id ObjectiveID, params *UpdateObjectiveParams, body UpdateObjectiveJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateObjectiveRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewUpdateObjectiveRequestWithBody constructs an http.Request for the UpdateObjective method, with any body, and a specified content type
+func NewUpdateObjectiveRequestWithBody(server string, id ObjectiveID, params *UpdateObjectiveParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/objectives/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListQueuesRequest constructs an http.Request for the ListQueues method
 func NewListQueuesRequest(server string) (*http.Request, error) {
 	var err error
@@ -12249,7 +12367,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateObjectiveWithBodyWithResponse Create an objective
 	//
-	// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. It is not changed: create another and delete this one. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
+	// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -12258,7 +12376,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateObjectiveWithResponse Create an objective
 	//
-	// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. It is not changed: create another and delete this one. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
+	// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -12276,12 +12394,30 @@ type ClientWithResponsesInterface interface {
 
 	// GetObjectiveWithResponse Read an objective with its status
 	//
-	// How much of its error budget is left, and how fast that burns.
+	// How much of its error budget is left, and how fast that burns. Its `ETag` is what `If-Match` of a change takes.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/scheduler/objectives/{id} (the `GetObjective` operationId).
 	GetObjectiveWithResponse(ctx context.Context, id ObjectiveID, reqEditors ...RequestEditorFn) (*GetObjectiveResponse, error)
+
+	// UpdateObjectiveWithBodyWithResponse Change an objective
+	//
+	// Changes `name`, `target` and `windowDays`; what is left out gets its default. What was counted stays counted and is judged by the new target, over the new window as far back as the objective counts. `kind`, `jobId`, `tag` and `thresholdMs` say what is counted and stay what they are: create another objective for others. With `If-Match`, only if nobody changed it meanwhile.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/scheduler/objectives/{id} (the `UpdateObjective` operationId).
+	UpdateObjectiveWithBodyWithResponse(ctx context.Context, id ObjectiveID, params *UpdateObjectiveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateObjectiveResponse, error)
+
+	// UpdateObjectiveWithResponse Change an objective
+	//
+	// Changes `name`, `target` and `windowDays`; what is left out gets its default. What was counted stays counted and is judged by the new target, over the new window as far back as the objective counts. `kind`, `jobId`, `tag` and `thresholdMs` say what is counted and stay what they are: create another objective for others. With `If-Match`, only if nobody changed it meanwhile.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/scheduler/objectives/{id} (the `UpdateObjective` operationId).
+	UpdateObjectiveWithResponse(ctx context.Context, id ObjectiveID, params *UpdateObjectiveParams, body UpdateObjectiveJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateObjectiveResponse, error)
 
 	// ListQueuesWithResponse What waits in each lane
 	//
@@ -23681,6 +23817,11 @@ func (r DeleteObjectiveResponse) ContentType() string {
 	return ""
 }
 
+// GetObjectiveResponse200Headers the declared response headers of an HTTP 200 response for GetObjective
+type GetObjectiveResponse200Headers struct {
+	ETag *string
+}
+
 // GetObjectiveResponse304Headers the declared response headers of an HTTP 304 response for GetObjective
 type GetObjectiveResponse304Headers struct {
 	ETag *string
@@ -23726,6 +23867,8 @@ type GetObjectiveResponse struct {
 	JSON500 *Internal
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetObjectiveResponse200Headers
 	// Headers304 the parsed response headers for an HTTP 304 response
 	Headers304 *GetObjectiveResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
@@ -23809,6 +23952,154 @@ func (r GetObjectiveResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetObjectiveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateObjectiveResponse200Headers the declared response headers of an HTTP 200 response for UpdateObjective
+type UpdateObjectiveResponse200Headers struct {
+	ETag *string
+}
+
+// UpdateObjectiveResponse401Headers the declared response headers of an HTTP 401 response for UpdateObjective
+type UpdateObjectiveResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// UpdateObjectiveResponse429Headers the declared response headers of an HTTP 429 response for UpdateObjective
+type UpdateObjectiveResponse429Headers struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int
+}
+
+// UpdateObjectiveResponse503Headers the declared response headers of an HTTP 503 response for UpdateObjective
+type UpdateObjectiveResponse503Headers struct {
+	RetryAfter *int
+}
+
+type UpdateObjectiveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Objective
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *ObjectiveNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
+	// JSON412 the response for an HTTP 412 `application/json` response
+	JSON412 *PreconditionFailed
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *RateLimited
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateObjectiveResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *UpdateObjectiveResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *UpdateObjectiveResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *UpdateObjectiveResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateObjectiveResponse) GetJSON200() *Objective {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r UpdateObjectiveResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r UpdateObjectiveResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r UpdateObjectiveResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r UpdateObjectiveResponse) GetJSON404() *ObjectiveNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r UpdateObjectiveResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON412 returns the response for an HTTP 412 `application/json` response
+func (r UpdateObjectiveResponse) GetJSON412() *PreconditionFailed {
+	return r.JSON412
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r UpdateObjectiveResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r UpdateObjectiveResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r UpdateObjectiveResponse) GetJSON429() *RateLimited {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r UpdateObjectiveResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r UpdateObjectiveResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateObjectiveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateObjectiveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateObjectiveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateObjectiveResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -30632,7 +30923,7 @@ func (c *ClientWithResponses) ListObjectivesWithResponse(ctx context.Context, re
 
 // CreateObjectiveWithBodyWithResponse Create an objective
 //
-// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. It is not changed: create another and delete this one. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
+// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -30647,7 +30938,7 @@ func (c *ClientWithResponses) CreateObjectiveWithBodyWithResponse(ctx context.Co
 
 // CreateObjectiveWithResponse Create an objective
 //
-// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. It is not changed: create another and delete this one. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
+// Of one job or of all jobs with a tag. It counts executions that end from now on, some 30 seconds later. A tenant may have 100 objectives; one more is answered 403 `QUOTA_EXCEEDED`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -30677,7 +30968,7 @@ func (c *ClientWithResponses) DeleteObjectiveWithResponse(ctx context.Context, i
 
 // GetObjectiveWithResponse Read an objective with its status
 //
-// How much of its error budget is left, and how fast that burns.
+// How much of its error budget is left, and how fast that burns. Its `ETag` is what `If-Match` of a change takes.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -30688,6 +30979,36 @@ func (c *ClientWithResponses) GetObjectiveWithResponse(ctx context.Context, id O
 		return nil, err
 	}
 	return ParseGetObjectiveResponse(rsp)
+}
+
+// UpdateObjectiveWithBodyWithResponse Change an objective
+//
+// Changes `name`, `target` and `windowDays`; what is left out gets its default. What was counted stays counted and is judged by the new target, over the new window as far back as the objective counts. `kind`, `jobId`, `tag` and `thresholdMs` say what is counted and stay what they are: create another objective for others. With `If-Match`, only if nobody changed it meanwhile.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/scheduler/objectives/{id} (the `UpdateObjective` operationId).
+func (c *ClientWithResponses) UpdateObjectiveWithBodyWithResponse(ctx context.Context, id ObjectiveID, params *UpdateObjectiveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateObjectiveResponse, error) {
+	rsp, err := c.UpdateObjectiveWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateObjectiveResponse(rsp)
+}
+
+// UpdateObjectiveWithResponse Change an objective
+//
+// Changes `name`, `target` and `windowDays`; what is left out gets its default. What was counted stays counted and is judged by the new target, over the new window as far back as the objective counts. `kind`, `jobId`, `tag` and `thresholdMs` say what is counted and stay what they are: create another objective for others. With `If-Match`, only if nobody changed it meanwhile.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/scheduler/objectives/{id} (the `UpdateObjective` operationId).
+func (c *ClientWithResponses) UpdateObjectiveWithResponse(ctx context.Context, id ObjectiveID, params *UpdateObjectiveParams, body UpdateObjectiveJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateObjectiveResponse, error) {
+	rsp, err := c.UpdateObjective(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateObjectiveResponse(rsp)
 }
 
 // ListQueuesWithResponse What waits in each lane
@@ -43638,6 +43959,16 @@ func ParseGetObjectiveResponse(rsp *http.Response) (*GetObjectiveResponse, error
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers GetObjectiveResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 304:
 		var headers GetObjectiveResponse304Headers
 		if values := rsp.Header.Values("ETag"); len(values) > 0 {
@@ -43684,6 +44015,166 @@ func ParseGetObjectiveResponse(rsp *http.Response) (*GetObjectiveResponse, error
 		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers GetObjectiveResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateObjectiveResponse parses an HTTP response from a UpdateObjectiveWithResponse call
+func ParseUpdateObjectiveResponse(rsp *http.Response) (*UpdateObjectiveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateObjectiveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Objective
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest ObjectiveNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
+		var dest PreconditionFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON412 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateObjectiveResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers UpdateObjectiveResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers UpdateObjectiveResponse429Headers
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers UpdateObjectiveResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -4624,6 +4624,14 @@ type Objective struct {
 	// Example: 5000
 	ThresholdMs nullable.Nullable[int] `json:"thresholdMs"`
 
+	// UpdatedAt When it was changed last.
+	UpdatedAt time.Time `json:"updatedAt"`
+
+	// Version Counts the changes; the `ETag` begins with it.
+	//
+	// Example: 1
+	Version int `json:"version"`
+
 	// WindowDays For how many days the share is computed.
 	//
 	// Example: 30
@@ -4647,7 +4655,7 @@ type ObjectiveList struct {
 // ObjectiveSpec What somebody asks for; `jobId` or `tag` says of which executions.
 type ObjectiveSpec struct {
 	// JobID The job whose executions count.
-	JobID *openapi_types.UUID `json:"jobId,omitempty"`
+	JobID nullable.Nullable[openapi_types.UUID] `json:"jobId,omitempty"`
 
 	// Kind `success`: executions complete; those that neither completed nor failed do not count. `onTime`: executions of scheduled times start at most `thresholdMs` after them; a missed scheduled time counts as bad, unless the job was paused then, and one that the overlap policy skipped does not count.
 	//
@@ -4662,7 +4670,7 @@ type ObjectiveSpec struct {
 	// Tag Executions count of jobs that have this tag when they are counted.
 	//
 	// Example: report
-	Tag *string `json:"tag,omitempty"`
+	Tag nullable.Nullable[string] `json:"tag,omitempty"`
 
 	// Target The share of executions that has to be good.
 	//
@@ -4672,7 +4680,7 @@ type ObjectiveSpec struct {
 	// ThresholdMs How late a start may be that is on time, in milliseconds; for `onTime`, and only there.
 	//
 	// Example: 5000
-	ThresholdMs *int `json:"thresholdMs,omitempty"`
+	ThresholdMs nullable.Nullable[int] `json:"thresholdMs,omitempty"`
 
 	// WindowDays For how many days the share is computed.
 	//
@@ -6963,6 +6971,12 @@ type ListNotificationDeliveriesParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// UpdateObjectiveParams defines parameters for UpdateObjective.
+type UpdateObjectiveParams struct {
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ListRecentRunsParams defines parameters for ListRecentRuns.
 type ListRecentRunsParams struct {
 	// JobID Of these jobs. It may be given several times.
@@ -7166,6 +7180,9 @@ type RotateNotificationSecretJSONRequestBody = RotateRequest
 
 // CreateObjectiveJSONRequestBody defines body for CreateObjective for application/json ContentType.
 type CreateObjectiveJSONRequestBody = ObjectiveSpec
+
+// UpdateObjectiveJSONRequestBody defines body for UpdateObjective for application/json ContentType.
+type UpdateObjectiveJSONRequestBody = ObjectiveSpec
 
 // RegisterRemoteWorkerJSONRequestBody defines body for RegisterRemoteWorker for application/json ContentType.
 type RegisterRemoteWorkerJSONRequestBody = RemoteWorkerSpec

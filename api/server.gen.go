@@ -262,6 +262,9 @@ type ServerInterface interface {
 	// GetObjective Read an objective with its status
 	// (GET /api/v1/scheduler/objectives/{id})
 	GetObjective(w http.ResponseWriter, r *http.Request, id ObjectiveID)
+	// UpdateObjective Change an objective
+	// (PUT /api/v1/scheduler/objectives/{id})
+	UpdateObjective(w http.ResponseWriter, r *http.Request, id ObjectiveID, params UpdateObjectiveParams)
 	// ListQueues What waits in each lane
 	// (GET /api/v1/scheduler/queues)
 	ListQueues(w http.ResponseWriter, r *http.Request)
@@ -874,6 +877,12 @@ func (_ Unimplemented) DeleteObjective(w http.ResponseWriter, r *http.Request, i
 // GetObjective Read an objective with its status
 // (GET /api/v1/scheduler/objectives/{id})
 func (_ Unimplemented) GetObjective(w http.ResponseWriter, r *http.Request, id ObjectiveID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UpdateObjective Change an objective
+// (PUT /api/v1/scheduler/objectives/{id})
+func (_ Unimplemented) UpdateObjective(w http.ResponseWriter, r *http.Request, id ObjectiveID, params UpdateObjectiveParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -4851,6 +4860,56 @@ func (siw *ServerInterfaceWrapper) GetObjective(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// UpdateObjective operation middleware
+func (siw *ServerInterfaceWrapper) UpdateObjective(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id ObjectiveID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateObjectiveParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateObjective(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListQueues operation middleware
 func (siw *ServerInterfaceWrapper) ListQueues(w http.ResponseWriter, r *http.Request) {
 
@@ -6563,6 +6622,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/objectives/{id}", wrapper.GetObjective)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/api/v1/scheduler/objectives/{id}", wrapper.UpdateObjective)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/queues", wrapper.ListQueues)
@@ -21329,15 +21391,25 @@ type GetObjectiveResponseObject interface {
 	VisitGetObjectiveResponse(w http.ResponseWriter) error
 }
 
-type GetObjective200JSONResponse Objective
+type GetObjective200ResponseHeaders struct {
+	ETag *string
+}
+
+type GetObjective200JSONResponse struct {
+	Body    Objective
+	Headers GetObjective200ResponseHeaders
+}
 
 func (response GetObjective200JSONResponse) VisitGetObjectiveResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -21480,6 +21552,211 @@ func (response GetObjective500JSONResponse) VisitGetObjectiveResponse(w http.Res
 type GetObjective503JSONResponse struct{ UnavailableJSONResponse }
 
 func (response GetObjective503JSONResponse) VisitGetObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateObjectiveRequestObject struct {
+	ID     ObjectiveID `json:"id"`
+	Params UpdateObjectiveParams
+	Body   *UpdateObjectiveJSONRequestBody
+}
+
+type UpdateObjectiveResponseObject interface {
+	VisitUpdateObjectiveResponse(w http.ResponseWriter) error
+}
+
+type UpdateObjective200ResponseHeaders struct {
+	ETag *string
+}
+
+type UpdateObjective200JSONResponse struct {
+	Body    Objective
+	Headers UpdateObjective200ResponseHeaders
+}
+
+func (response UpdateObjective200JSONResponse) VisitUpdateObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateObjective400JSONResponse struct{ InvalidJSONResponse }
+
+func (response UpdateObjective400JSONResponse) VisitUpdateObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateObjective401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response UpdateObjective401JSONResponse) VisitUpdateObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateObjective403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response UpdateObjective403JSONResponse) VisitUpdateObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateObjective404JSONResponse struct{ ObjectiveNotFoundJSONResponse }
+
+func (response UpdateObjective404JSONResponse) VisitUpdateObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateObjective406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response UpdateObjective406JSONResponse) VisitUpdateObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateObjective412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response UpdateObjective412JSONResponse) VisitUpdateObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateObjective413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response UpdateObjective413JSONResponse) VisitUpdateObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateObjective415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response UpdateObjective415JSONResponse) VisitUpdateObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateObjective429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response UpdateObjective429JSONResponse) VisitUpdateObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateObjective500JSONResponse struct{ InternalJSONResponse }
+
+func (response UpdateObjective500JSONResponse) VisitUpdateObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateObjective503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response UpdateObjective503JSONResponse) VisitUpdateObjectiveResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -28610,6 +28887,9 @@ type StrictServerInterface interface {
 	// GetObjective Read an objective with its status
 	// (GET /api/v1/scheduler/objectives/{id})
 	GetObjective(ctx context.Context, request GetObjectiveRequestObject) (GetObjectiveResponseObject, error)
+	// UpdateObjective Change an objective
+	// (PUT /api/v1/scheduler/objectives/{id})
+	UpdateObjective(ctx context.Context, request UpdateObjectiveRequestObject) (UpdateObjectiveResponseObject, error)
 	// ListQueues What waits in each lane
 	// (GET /api/v1/scheduler/queues)
 	ListQueues(ctx context.Context, request ListQueuesRequestObject) (ListQueuesResponseObject, error)
@@ -31113,6 +31393,40 @@ func (sh *strictHandler) GetObjective(w http.ResponseWriter, r *http.Request, id
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetObjectiveResponseObject); ok {
 		if err := validResponse.VisitGetObjectiveResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateObjective operation middleware
+func (sh *strictHandler) UpdateObjective(w http.ResponseWriter, r *http.Request, id ObjectiveID, params UpdateObjectiveParams) {
+	var request UpdateObjectiveRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	var body UpdateObjectiveJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateObjective(ctx, request.(UpdateObjectiveRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateObjective")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateObjectiveResponseObject); ok {
+		if err := validResponse.VisitUpdateObjectiveResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -21,14 +21,19 @@ WITH ended AS MATERIALIZED (
     WHERE e.completed_at > $1::timestamptz AND e.completed_at <= $2::timestamptz
       AND e.tenant_id = ANY (ARRAY(SELECT DISTINCT o.tenant_id FROM objectives o))
 ),
+concerned AS MATERIALIZED (
+    SELECT o.id, k.tenant_id, k.job_id, o.kind, o.threshold_ms, o.created_at
+    FROM (SELECT DISTINCT e.tenant_id, e.job_id FROM ended e) k
+    JOIN objectives o ON o.tenant_id = k.tenant_id
+    LEFT JOIN scheduled_jobs j ON j.id = k.job_id AND j.tenant_id = k.tenant_id
+    WHERE o.job_id = k.job_id OR j.tags @> ARRAY[o.tag]
+),
 judged AS (
     SELECT o.id, o.tenant_id, e.completed_at, e.n,
            CASE o.kind WHEN 'success' THEN e.status = 'completed'
                 ELSE e.status <> 'missed' AND e.late <= o.threshold_ms * interval '1 millisecond' END AS good
-    FROM objectives o JOIN ended e ON e.tenant_id = o.tenant_id AND e.completed_at > o.created_at
+    FROM concerned o JOIN ended e ON e.tenant_id = o.tenant_id AND e.job_id = o.job_id AND e.completed_at > o.created_at
     WHERE CASE o.kind WHEN 'success' THEN e.status IN ('completed', 'failed') ELSE e.timed END
-      AND (e.job_id = o.job_id OR o.tag IS NOT NULL
-           AND EXISTS (SELECT 1 FROM scheduled_jobs j WHERE j.id = e.job_id AND j.tenant_id = o.tenant_id AND j.tags @> ARRAY[o.tag]))
 )
 INSERT INTO objective_counts AS c (objective_id, tenant_id, span, at, good, bad)
 SELECT j.id, j.tenant_id, s.span, date_bin(s.length, j.completed_at, '2000-01-01 00:00:00+00'),
@@ -47,7 +52,7 @@ type AddObjectiveCountsParams struct {
 // Cross-tenant: the pass that counts for objectives. Adds what ended in an interval; walks
 // job_executions_completed. Of success count executions that completed or failed; of onTime
 // scheduled ones that started, and scheduled times that were missed, unless somebody had
-// paused the job.
+// paused the job. Tags are compared once for each job, not for each execution.
 func (q *Queries) AddObjectiveCounts(ctx context.Context, arg AddObjectiveCountsParams) error {
 	_, err := q.db.Exec(ctx, AddObjectiveCounts, arg.FromAt, arg.ToAt)
 	return err
@@ -94,22 +99,38 @@ func (q *Queries) DeleteOldObjectiveCounts(ctx context.Context) error {
 }
 
 const FindObjectiveIntervalEnd = `-- name: FindObjectiveIntervalEnd :one
-SELECT coalesce((SELECT e.completed_at FROM job_executions e
-        WHERE e.completed_at > $1::timestamptz AND e.completed_at <= $2::timestamptz
-        ORDER BY e.completed_at OFFSET $3::int LIMIT 1), $2)::timestamptz AS at
+WITH weights AS MATERIALIZED (SELECT o.tenant_id, count(*) AS n FROM objectives o GROUP BY o.tenant_id),
+page AS (
+    SELECT e.completed_at, e.tenant_id FROM job_executions e
+    WHERE e.completed_at > $4::timestamptz AND e.completed_at <= $3::timestamptz
+    ORDER BY e.completed_at LIMIT $5::int
+),
+running AS (
+    SELECT p.completed_at, count(p.tenant_id) OVER (ORDER BY p.completed_at) AS executions, sum(coalesce(w.n, 0)) OVER (ORDER BY p.completed_at) AS pairs
+    FROM page p LEFT JOIN weights w ON w.tenant_id = p.tenant_id
+)
+SELECT coalesce((SELECT min(s.completed_at) FROM running s WHERE s.executions > $1::int OR s.pairs > $2::int), $3)::timestamptz AS at
 `
 
 type FindObjectiveIntervalEndParams struct {
-	FromAt time.Time
-	ToAt   time.Time
 	Rows   int32
+	Pairs  int32
+	ToAt   time.Time
+	FromAt time.Time
+	Most   int32
 }
 
-// Cross-tenant: the pass that counts for objectives. The time up to which about so many executions
-// ended after another one, or to_at where there are fewer. Those that share a time are not torn
-// apart. Walks job_executions_completed.
+// Cross-tenant: the pass that counts for objectives. The time up to which so many executions ended
+// after another one, or so many pairs of one with an objective of its tenant; to_at where there are
+// fewer. Those that share a time are not torn apart. Walks job_executions_completed.
 func (q *Queries) FindObjectiveIntervalEnd(ctx context.Context, arg FindObjectiveIntervalEndParams) (time.Time, error) {
-	row := q.db.QueryRow(ctx, FindObjectiveIntervalEnd, arg.FromAt, arg.ToAt, arg.Rows)
+	row := q.db.QueryRow(ctx, FindObjectiveIntervalEnd,
+		arg.Rows,
+		arg.Pairs,
+		arg.ToAt,
+		arg.FromAt,
+		arg.Most,
+	)
 	var at time.Time
 	err := row.Scan(&at)
 	return at, err
@@ -181,7 +202,8 @@ func (q *Queries) InsertObjective(ctx context.Context, arg InsertObjectiveParams
 }
 
 const ListObjectives = `-- name: ListObjectives :many
-SELECT o.id, o.name, o.kind, o.job_id, o.tag, o.threshold_ms, o.target, o.window_days, o.created_by, o.created_at,
+SELECT o.id, o.name, o.kind, o.job_id, o.tag, o.threshold_ms, o.target, o.window_days, o.created_by, o.created_at, o.version,
+       coalesce(o.updated_at, o.created_at)::timestamptz AS updated_at,
        greatest(o.created_at, date_bin('1 hour', t.at - make_interval(days => o.window_days), '2000-01-01 00:00:00+00'))::timestamptz AS from_at,
        greatest(o.created_at, c.read_to)::timestamptz AS counted_to,
        coalesce(w.good, 0)::bigint AS good, coalesce(w.bad, 0)::bigint AS bad,
@@ -219,6 +241,8 @@ type ListObjectivesRow struct {
 	WindowDays  int16
 	CreatedBy   string
 	CreatedAt   time.Time
+	Version     int32
+	UpdatedAt   time.Time
 	FromAt      time.Time
 	CountedTo   time.Time
 	Good        int64
@@ -252,6 +276,8 @@ func (q *Queries) ListObjectives(ctx context.Context, arg ListObjectivesParams) 
 			&i.WindowDays,
 			&i.CreatedBy,
 			&i.CreatedAt,
+			&i.Version,
+			&i.UpdatedAt,
 			&i.FromAt,
 			&i.CountedTo,
 			&i.Good,
@@ -269,6 +295,24 @@ func (q *Queries) ListObjectives(ctx context.Context, arg ListObjectivesParams) 
 		return nil, err
 	}
 	return items, nil
+}
+
+const LockObjective = `-- name: LockObjective :execrows
+SELECT 1 FROM objectives WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+`
+
+type LockObjectiveParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// One change of an objective waits for another, which it may have to refuse.
+func (q *Queries) LockObjective(ctx context.Context, arg LockObjectiveParams) (int64, error) {
+	result, err := q.db.Exec(ctx, LockObjective, arg.TenantID, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const LockObjectiveCursor = `-- name: LockObjectiveCursor :one
@@ -352,4 +396,31 @@ func (q *Queries) PurgeObjectives(ctx context.Context, tenantID uuid.UUID) (int6
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const UpdateObjective = `-- name: UpdateObjective :exec
+UPDATE objectives SET name = $1, target = $2, window_days = $3, version = version + 1, updated_at = $4::timestamptz
+WHERE tenant_id = $5 AND id = $6
+`
+
+type UpdateObjectiveParams struct {
+	Name       string
+	Target     float64
+	WindowDays int16
+	Now        time.Time
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+}
+
+// Its counts stay.
+func (q *Queries) UpdateObjective(ctx context.Context, arg UpdateObjectiveParams) error {
+	_, err := q.db.Exec(ctx, UpdateObjective,
+		arg.Name,
+		arg.Target,
+		arg.WindowDays,
+		arg.Now,
+		arg.TenantID,
+		arg.ID,
+	)
+	return err
 }

@@ -13,7 +13,8 @@ SELECT EXISTS (SELECT 1 FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id 
 -- All of a tenant, or the one with an id, with what is counted of their windows: whole hours of
 -- the window's days, and whole five minutes of the last hour and of the last six. Reads at
 -- most 744 and 73 counts of each.
-SELECT o.id, o.name, o.kind, o.job_id, o.tag, o.threshold_ms, o.target, o.window_days, o.created_by, o.created_at,
+SELECT o.id, o.name, o.kind, o.job_id, o.tag, o.threshold_ms, o.target, o.window_days, o.created_by, o.created_at, o.version,
+       coalesce(o.updated_at, o.created_at)::timestamptz AS updated_at,
        greatest(o.created_at, date_bin('1 hour', t.at - make_interval(days => o.window_days), '2000-01-01 00:00:00+00'))::timestamptz AS from_at,
        greatest(o.created_at, c.read_to)::timestamptz AS counted_to,
        coalesce(w.good, 0)::bigint AS good, coalesce(w.bad, 0)::bigint AS bad,
@@ -33,6 +34,15 @@ LEFT JOIN LATERAL (
 WHERE o.tenant_id = @tenant_id AND (sqlc.narg(id)::uuid IS NULL OR o.id = sqlc.narg(id)::uuid)
 ORDER BY o.created_at DESC, o.id DESC;
 
+-- name: LockObjective :execrows
+-- One change of an objective waits for another, which it may have to refuse.
+SELECT 1 FROM objectives WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
+-- name: UpdateObjective :exec
+-- Its counts stay.
+UPDATE objectives SET name = @name, target = @target, window_days = @window_days, version = version + 1, updated_at = @now::timestamptz
+WHERE tenant_id = @tenant_id AND id = @id;
+
 -- name: DeleteObjective :execrows
 -- Its counts go with it.
 DELETE FROM objectives WHERE tenant_id = @tenant_id AND id = @id;
@@ -51,18 +61,26 @@ SELECT greatest(c.read_to, (SELECT min(o.created_at) FROM objectives o))::timest
 UPDATE objective_cursor SET read_to = @read_to::timestamptz;
 
 -- name: FindObjectiveIntervalEnd :one
--- Cross-tenant: the pass that counts for objectives. The time up to which about so many executions
--- ended after another one, or to_at where there are fewer. Those that share a time are not torn
--- apart. Walks job_executions_completed.
-SELECT coalesce((SELECT e.completed_at FROM job_executions e
-        WHERE e.completed_at > @from_at::timestamptz AND e.completed_at <= @to_at::timestamptz
-        ORDER BY e.completed_at OFFSET @rows::int LIMIT 1), @to_at)::timestamptz AS at;
+-- Cross-tenant: the pass that counts for objectives. The time up to which so many executions ended
+-- after another one, or so many pairs of one with an objective of its tenant; to_at where there are
+-- fewer. Those that share a time are not torn apart. Walks job_executions_completed.
+WITH weights AS MATERIALIZED (SELECT o.tenant_id, count(*) AS n FROM objectives o GROUP BY o.tenant_id),
+page AS (
+    SELECT e.completed_at, e.tenant_id FROM job_executions e
+    WHERE e.completed_at > @from_at::timestamptz AND e.completed_at <= @to_at::timestamptz
+    ORDER BY e.completed_at LIMIT @most::int
+),
+running AS (
+    SELECT p.completed_at, count(p.tenant_id) OVER (ORDER BY p.completed_at) AS executions, sum(coalesce(w.n, 0)) OVER (ORDER BY p.completed_at) AS pairs
+    FROM page p LEFT JOIN weights w ON w.tenant_id = p.tenant_id
+)
+SELECT coalesce((SELECT min(s.completed_at) FROM running s WHERE s.executions > @rows::int OR s.pairs > @pairs::int), @to_at)::timestamptz AS at;
 
 -- name: AddObjectiveCounts :exec
 -- Cross-tenant: the pass that counts for objectives. Adds what ended in an interval; walks
 -- job_executions_completed. Of success count executions that completed or failed; of onTime
 -- scheduled ones that started, and scheduled times that were missed, unless somebody had
--- paused the job.
+-- paused the job. Tags are compared once for each job, not for each execution.
 WITH ended AS MATERIALIZED (
     SELECT e.tenant_id, e.job_id, e.status, e.completed_at, coalesce(e.missed_count, 1) AS n,
            e.trigger_type = 'scheduled' AND (e.started_at IS NOT NULL OR e.status = 'missed' AND e.reason NOT LIKE 'due while the job was paused%') AS timed,
@@ -71,14 +89,19 @@ WITH ended AS MATERIALIZED (
     WHERE e.completed_at > @from_at::timestamptz AND e.completed_at <= @to_at::timestamptz
       AND e.tenant_id = ANY (ARRAY(SELECT DISTINCT o.tenant_id FROM objectives o))
 ),
+concerned AS MATERIALIZED (
+    SELECT o.id, k.tenant_id, k.job_id, o.kind, o.threshold_ms, o.created_at
+    FROM (SELECT DISTINCT e.tenant_id, e.job_id FROM ended e) k
+    JOIN objectives o ON o.tenant_id = k.tenant_id
+    LEFT JOIN scheduled_jobs j ON j.id = k.job_id AND j.tenant_id = k.tenant_id
+    WHERE o.job_id = k.job_id OR j.tags @> ARRAY[o.tag]
+),
 judged AS (
     SELECT o.id, o.tenant_id, e.completed_at, e.n,
            CASE o.kind WHEN 'success' THEN e.status = 'completed'
                 ELSE e.status <> 'missed' AND e.late <= o.threshold_ms * interval '1 millisecond' END AS good
-    FROM objectives o JOIN ended e ON e.tenant_id = o.tenant_id AND e.completed_at > o.created_at
+    FROM concerned o JOIN ended e ON e.tenant_id = o.tenant_id AND e.job_id = o.job_id AND e.completed_at > o.created_at
     WHERE CASE o.kind WHEN 'success' THEN e.status IN ('completed', 'failed') ELSE e.timed END
-      AND (e.job_id = o.job_id OR o.tag IS NOT NULL
-           AND EXISTS (SELECT 1 FROM scheduled_jobs j WHERE j.id = e.job_id AND j.tenant_id = o.tenant_id AND j.tags @> ARRAY[o.tag]))
 )
 INSERT INTO objective_counts AS c (objective_id, tenant_id, span, at, good, bad)
 SELECT j.id, j.tenant_id, s.span, date_bin(s.length, j.completed_at, '2000-01-01 00:00:00+00'),

@@ -49,8 +49,10 @@ type Objective struct {
 	Spec
 
 	ID        uuid.UUID
+	Version   int
 	CreatedBy string
 	CreatedAt time.Time
+	UpdatedAt time.Time
 	Status    Status
 }
 
@@ -105,6 +107,29 @@ func (s Spec) Validate() (faults []fault.Field) {
 		faults = append(faults, fault.Field{Path: "thresholdMs", Rule: "no-effect", Message: "has no meaning where kind is success"})
 	}
 	return faults
+}
+
+// stays lists what a change may not touch: what is counted is kept as counts alone, and could not be
+// counted otherwise afterwards.
+func (s Spec) stays(as Spec) (faults []fault.Field) {
+	for _, one := range []struct {
+		path  string
+		other bool
+	}{
+		{"kind", s.Kind != as.Kind},
+		{"jobId", (s.JobID == nil) != (as.JobID == nil) || s.JobID != nil && *s.JobID != *as.JobID},
+		{"tag", s.Tag != as.Tag},
+		{"thresholdMs", s.Threshold != as.Threshold},
+	} {
+		if one.other {
+			faults = append(faults, fault.Field{Path: one.path, Rule: "readOnly", Message: "stays what it is: make another objective"})
+		}
+	}
+	return faults
+}
+
+func outdated(version int) error {
+	return fault.New(fault.Conflict, fault.CodePreconditionFailed, fmt.Sprintf("somebody changed the objective meanwhile: it is at version %d", version))
 }
 
 // NotFound is the answer for an objective that is not there, or is not the caller's.

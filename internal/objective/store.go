@@ -89,6 +89,35 @@ func (s *Store) Get(ctx context.Context, who tenant.Actor, id uuid.UUID) (found 
 	return found, err
 }
 
+// Update changes the name, target and window of an objective. A version other than zero is the
+// one that it has to have. Its counts stay.
+func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec Spec, ifVersion int) (updated Objective, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		if _, err := tx.LockObjective(ctx, db.LockObjectiveParams{TenantID: who.TenantID, ID: id}); err != nil {
+			return fmt.Errorf("lock an objective: %w", err)
+		}
+		old, err := one(ctx, tx, who, id, time.Time{})
+		if err != nil {
+			return err
+		}
+		if ifVersion != 0 && ifVersion != old.Version {
+			return outdated(old.Version)
+		}
+		if faults := old.stays(spec); len(faults) > 0 {
+			return fault.Wrong(fault.CodeValidationFailed, faults...)
+		}
+		err = tx.UpdateObjective(ctx, db.UpdateObjectiveParams{
+			TenantID: who.TenantID, ID: id, Name: spec.Name, Target: spec.Target, WindowDays: int16(spec.WindowDays), Now: tx.At,
+		})
+		if err != nil {
+			return fmt.Errorf("update an objective: %w", err)
+		}
+		updated, err = one(ctx, tx, who, id, time.Time{})
+		return err
+	})
+	return updated, err
+}
+
 // Delete removes an objective with its counts.
 func (s *Store) Delete(ctx context.Context, who tenant.Actor, id uuid.UUID) error {
 	return s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
@@ -122,7 +151,7 @@ func read(ctx context.Context, tx *postgres.Tx, p db.ListObjectivesParams) ([]Ob
 	list := make([]Objective, len(rows))
 	for i, r := range rows {
 		one := Objective{
-			ID: r.ID, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.UTC(),
+			ID: r.ID, Version: int(r.Version), CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 			Spec: Spec{Name: r.Name, Kind: Kind(r.Kind), JobID: r.JobID, Target: r.Target, WindowDays: int(r.WindowDays)},
 			Status: Status{
 				From: r.FromAt.UTC(), CountedTo: r.CountedTo.UTC(), Window: Counts{r.Good, r.Bad},

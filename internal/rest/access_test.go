@@ -111,6 +111,7 @@ var samples = map[string]request{
 	"listObjectives":      {method: "GET", path: base + "/objectives"},
 	"createObjective":     {method: "POST", path: base + "/objectives", body: `{"name":"reports","kind":"onTime","tag":"report","thresholdMs":5000,"target":0.99}`},
 	"getObjective":        {method: "GET", path: base + "/objectives/{id}"},
+	"updateObjective":     {method: "PUT", path: base + "/objectives/{id}", body: `{"name":"{new}","kind":"success","tag":"x","target":0.95,"windowDays":2}`},
 	"deleteObjective":     {method: "DELETE", path: base + "/objectives/{id}"},
 	"listSettings":        {method: "GET", path: base + "/settings"},
 	"putSetting":          {method: "PUT", path: base + "/settings/TENANT_MAX_JOBS", body: `{"value":"90000"}`},
@@ -214,7 +215,7 @@ func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner ten
 		if _, err := b.deps.Settings.Set(t.Context(), owner, "TENANT_MAX_WAITING", "90000"); err != nil {
 			t.Fatal(err)
 		}
-	case "getObjective", "deleteObjective":
+	case "getObjective", "updateObjective", "deleteObjective":
 		made, err := b.deps.Objectives.Create(t.Context(), owner, objective.Spec{Name: "stored", Kind: objective.Success, Tag: "x", Target: 0.9, WindowDays: 1})
 		if err != nil {
 			t.Fatal(err)

@@ -7,20 +7,14 @@ import (
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/objective"
 )
 
 // CreateObjective is POST /objectives.
 func (s *server) CreateObjective(ctx context.Context, request api.CreateObjectiveRequestObject) (api.CreateObjectiveResponseObject, error) {
-	body := request.Body
-	spec := objective.Spec{
-		Name: body.Name, Kind: objective.Kind(body.Kind), JobID: body.JobID, Tag: orZero(body.Tag), Target: body.Target,
-		Threshold: time.Duration(orZero(body.ThresholdMs)) * time.Millisecond, WindowDays: 30,
-	}
-	if body.WindowDays != nil {
-		spec.WindowDays = *body.WindowDays
-	}
-	if faults := spec.Validate(); len(faults) > 0 {
+	spec, faults := newObjective(*request.Body)
+	if len(faults) > 0 {
 		return nil, wrong(faults...)
 	}
 	made, err := s.Objectives.Create(ctx, callOf(ctx).who.Actor, spec)
@@ -50,7 +44,28 @@ func (s *server) GetObjective(ctx context.Context, request api.GetObjectiveReque
 	if err != nil {
 		return nil, err
 	}
-	return api.GetObjective200JSONResponse(viewObjective(found)), nil
+	return api.GetObjective200JSONResponse{Body: viewObjective(found), Headers: api.GetObjective200ResponseHeaders{ETag: etag(found.Version)}}, nil
+}
+
+// UpdateObjective is PUT /objectives/{id}.
+func (s *server) UpdateObjective(ctx context.Context, request api.UpdateObjectiveRequestObject) (api.UpdateObjectiveResponseObject, error) {
+	who := callOf(ctx).who.Actor
+	err := sentBackAsIs(ctx, func() (api.Objective, error) {
+		found, err := s.Objectives.Get(ctx, who, request.ID)
+		return viewObjective(found), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	spec, faults := newObjective(*request.Body)
+	if len(faults) > 0 {
+		return nil, wrong(faults...)
+	}
+	updated, err := s.Objectives.Update(ctx, who, request.ID, spec, wantedVersion(ctx, request.Params.IfMatch))
+	if err != nil {
+		return nil, err
+	}
+	return api.UpdateObjective200JSONResponse{Body: viewObjective(updated), Headers: api.UpdateObjective200ResponseHeaders{ETag: etag(updated.Version)}}, nil
 }
 
 // DeleteObjective is DELETE /objectives/{id}.
@@ -61,10 +76,23 @@ func (s *server) DeleteObjective(ctx context.Context, request api.DeleteObjectiv
 	return api.DeleteObjective204Response{}, nil
 }
 
+// newObjective translates the contract's objective into the domain's, with defaults, and lists what is
+// wrong with it.
+func newObjective(body api.ObjectiveSpec) (objective.Spec, []fault.Field) {
+	spec := objective.Spec{
+		Name: body.Name, Kind: objective.Kind(body.Kind), JobID: orNil(body.JobID), Tag: orZero(orNil(body.Tag)), Target: body.Target,
+		Threshold: time.Duration(orZero(orNil(body.ThresholdMs))) * time.Millisecond, WindowDays: 30,
+	}
+	if body.WindowDays != nil {
+		spec.WindowDays = *body.WindowDays
+	}
+	return spec, spec.Validate()
+}
+
 func viewObjective(o objective.Objective) api.Objective {
 	view := api.Objective{
-		ID: o.ID, Name: o.Name, Kind: api.ObjectiveKind(o.Kind), JobID: orNull(o.JobID), Tag: textOrNull(o.Tag), ThresholdMs: nullable.NewNullNullable[int](),
-		Target: o.Target, WindowDays: o.WindowDays, CreatedBy: o.CreatedBy, CreatedAt: o.CreatedAt,
+		ID: o.ID, Version: o.Version, Name: o.Name, Kind: api.ObjectiveKind(o.Kind), JobID: orNull(o.JobID), Tag: textOrNull(o.Tag), ThresholdMs: nullable.NewNullNullable[int](),
+		Target: o.Target, WindowDays: o.WindowDays, CreatedBy: o.CreatedBy, CreatedAt: o.CreatedAt, UpdatedAt: o.UpdatedAt,
 		WindowFrom: o.Status.From, CountedTo: o.Status.CountedTo, Good: o.Status.Window.Good, Bad: o.Status.Window.Bad,
 		Share: orNull(o.Status.Window.Share()), BudgetLeft: orNull(o.BudgetLeft(o.Status.Window)),
 		BurnRate: orNull(o.BurnRate(o.Status.Window)), BurnRateHour: orNull(o.BurnRate(o.Status.Hour)), BurnRateSixHours: orNull(o.BurnRate(o.Status.SixHours)),

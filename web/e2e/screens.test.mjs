@@ -354,7 +354,7 @@ describe('screens', { skip: without }, () => {
 
   const routes = {
     overview: '', jobs: 'jobs', 'hostile jobs': 'jobs?tag=hostile', 'new job': 'jobs/new', job: 'jobs/JOB', runs: 'jobs/JOB?tab=runs', versions: 'jobs/JOB?tab=versions', backfills: 'jobs/JOB?tab=backfills',
-    'edit job': 'jobs/JOB/edit', executions: 'executions', execution: 'executions/RUN', 'failed execution': 'executions/FAILED', 'dead letters': 'dead-letters', replays: 'dead-letters?view=replays', calendars: 'calendars', notifications: 'notifications', notification: 'notifications/NOTIFICATION',
+    'edit job': 'jobs/JOB/edit', executions: 'executions', execution: 'executions/RUN', 'failed execution': 'executions/FAILED', 'dead letters': 'dead-letters', replays: 'dead-letters?view=replays', objectives: 'objectives', calendars: 'calendars', notifications: 'notifications', notification: 'notifications/NOTIFICATION',
     functions: 'functions', secrets: 'secrets', workers: 'workers', tenant: 'tenant', keys: 'keys', audit: 'audit', nowhere: 'nowhere',
     'run calendar': 'run-calendar', 'run calendar of a day': 'run-calendar?view=day', 'run calendar of a month': 'run-calendar?view=month',
   };
@@ -392,6 +392,7 @@ describe('screens', { skip: without }, () => {
     const { id: notification } = await api('POST', '/notifications', { name: 'w'.repeat(200), kind: 'webhook', url: tokens.ECHO, events: ['job.failed'], tags: [hostile[0].slice(0, 50)] });
     await api('POST', `/notifications/${notification}/test`);
     await api('POST', '/calendars', { name: hostile[0], description: hostile[1], timezone: 'Europe/Berlin', days: [{ start: '2026-12-24', name: hostile[2].slice(0, 90) }] });
+    await api('POST', '/objectives', { name: hostile[0], kind: 'onTime', tag: hostile[0].slice(0, 50), thresholdMs: 5000, target: 0.999 });
     const { id: tenant } = await api('GET', '/tenant');
     return { TENANT: tenant, RUN: run.id, FAILED: failed.id, JOB: job.id, NOTIFICATION: notification };
   };

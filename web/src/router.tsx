@@ -37,6 +37,7 @@ const routes = [
   createRoute({ getParentRoute: () => root, path: '/executions', component: lazyRouteComponent(() => import('./executions'), 'Executions'), validateSearch: executionFilters }),
   createRoute({ getParentRoute: () => root, path: '/run-calendar', component: lazyRouteComponent(() => import('./run-calendar'), 'RunCalendar'), validateSearch: runCalendarFilters }),
   createRoute({ getParentRoute: () => root, path: '/dead-letters', component: lazyRouteComponent(() => import('./dead-letters'), 'DeadLetters'), validateSearch: deadLetterFilters }),
+  createRoute({ getParentRoute: () => root, path: '/objectives', component: lazyRouteComponent(() => import('./objectives'), 'Objectives') }),
   createRoute({ getParentRoute: () => root, path: '/calendars', component: lazyRouteComponent(() => import('./calendars'), 'Calendars') }),
   createRoute({ getParentRoute: () => root, path: '/notifications', component: lazyRouteComponent(() => import('./notifications'), 'Notifications') }),
   createRoute({

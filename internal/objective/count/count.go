@@ -17,9 +17,12 @@ import (
 const (
 	// every is the distance of two passes.
 	every = 30 * time.Second
-	// intervalRows bounds what one transaction reads, and maxIntervals how many a pass does.
-	intervalRows = 20_000
-	maxIntervals = 20
+	// intervalRows bounds the executions that one transaction reads, and intervalPairs how often it
+	// judges one by an objective: a tenant with a hundred of them makes the intervals shorter, in each
+	// of which everybody's executions count. maxIntervals is how many a pass does.
+	intervalRows  = 20_000
+	intervalPairs = 50_000
+	maxIntervals  = 20
 )
 
 // Counter counts. One goroutine at a time calls Pass.

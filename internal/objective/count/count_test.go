@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/objective"
 	"github.com/scheduler-service/scheduler/internal/objective/count"
@@ -255,5 +256,83 @@ func TestCountsBeginWithTheObjective(t *testing.T) {
 	b.pass()
 	if s := b.get(made.ID).Status; s.Window != (objective.Counts{}) || !s.From.Equal(made.CreatedAt) || s.CountedTo.Before(s.From) {
 		t.Errorf("it is %+v", s)
+	}
+}
+
+// A tenant with as many objectives as it may have, all of which its executions concern, does not keep
+// another's from being counted: a pass does a bounded part of both, as they ended.
+func TestManyObjectivesLeaveTurnsToOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const ended = 12_000 // times 100 more than a pass judges
+	greedy, modest := b.who, tenant.Actor{TenantID: uuid.New(), Subject: "eve"}
+	b.exec("INSERT INTO tenants (id, name) VALUES ($1, 'b')", modest.TenantID)
+	busy := b.job("all")
+	var one uuid.UUID
+	for range objective.MaxObjectives {
+		one = b.objective(objective.Spec{Kind: objective.Success, Tag: "all", Target: 0.9, WindowDays: 30})
+	}
+	b.who = modest
+	quiet := b.job("rare")
+	other := b.objective(objective.Spec{Kind: objective.Success, JobID: &quiet, Target: 0.9, WindowDays: 30})
+	insert := `INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, started_at, completed_at, created_at)
+		SELECT gen_random_uuid(), e.at, $1, $2, 1, 'manual', 'http', 'completed', e.at, e.at, now()
+		FROM generate_series(1, $3::int) n, LATERAL (SELECT now() - interval '1 hour' - n * (interval '1 day' / $3::int) AS at) e`
+	b.exec(insert, greedy.TenantID, busy, ended)
+	b.exec(insert, modest.TenantID, quiet, 24)
+	var more bool
+	if ran, err := b.leases.Run(t.Context(), "test", func(ctx context.Context, held lease.Lease) (err error) {
+		more, err = b.counter.Pass(ctx, held)
+		return err
+	}); !ran || err != nil {
+		t.Fatalf("ran %v: %v", ran, err)
+	}
+	counted := b.get(other).Status.Window.Good
+	b.who = greedy
+	if of := b.get(one).Status.Window.Good; !more || counted < 12 || of < ended/2 || of >= ended {
+		t.Errorf("one pass counted %d of 24 and %d of %d, and says that more is left: %v", counted, of, ended, more)
+	}
+	b.pass()
+	if of := b.get(one).Status.Window.Good; of != ended {
+		t.Errorf("in the end %d of %d are counted", of, ended)
+	}
+	b.who = modest
+	if counted = b.get(other).Status.Window.Good; counted != 24 {
+		t.Errorf("in the end %d of 24 are counted", counted)
+	}
+}
+
+// A change judges what was counted anew, and touches nothing of what is counted.
+func TestChangeKeepsCounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	job := b.job("a")
+	id := b.objective(objective.Spec{Kind: objective.Success, JobID: &job, Target: 0.5, WindowDays: 1})
+	b.history(job, 700)
+	b.pass()
+	before := b.get(id)
+	spec := before.Spec
+	spec.Name, spec.Target, spec.WindowDays = "other", 0.9, 30
+	after, err := b.store.Update(t.Context(), b.who, id, spec, before.Version)
+	if err != nil || after.Version != 2 || after.Name != "other" || after.CreatedAt != before.CreatedAt || !after.UpdatedAt.After(before.CreatedAt) {
+		t.Fatalf("%+v, %v", after, err)
+	}
+	if w := after.Status.Window; w.Good <= 2*before.Status.Window.Good || *after.BudgetLeft(w) >= *before.BudgetLeft(w) {
+		t.Errorf("over 30 days %+v, over one %+v", w, before.Status.Window)
+	}
+	for name, change := range map[string]func(*objective.Spec){
+		"kind": func(s *objective.Spec) { s.Kind, s.Threshold = objective.OnTime, time.Second }, "tag": func(s *objective.Spec) { s.JobID, s.Tag = nil, "a" },
+	} {
+		other := spec
+		change(&other)
+		if _, err := b.store.Update(t.Context(), b.who, id, other, 0); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("another %s: %v", name, err)
+		}
+	}
+	if _, err := b.store.Update(t.Context(), b.who, id, spec, 1); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("of the version before: %v", err)
+	}
+	if _, err := b.store.Update(t.Context(), tenant.Actor{TenantID: uuid.New()}, id, spec, 0); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("of another tenant: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ func (s store) advance(ctx context.Context, held lease.Lease, present time.Time)
 		if !present.After(from) {
 			return nil
 		}
-		to, err := tx.FindObjectiveIntervalEnd(ctx, db.FindObjectiveIntervalEndParams{FromAt: from, ToAt: present, Rows: intervalRows})
+		to, err := tx.FindObjectiveIntervalEnd(ctx, db.FindObjectiveIntervalEndParams{FromAt: from, ToAt: present, Most: intervalRows + 1, Rows: intervalRows, Pairs: intervalPairs})
 		if err != nil {
 			return fmt.Errorf("find the end of an interval: %w", err)
 		}

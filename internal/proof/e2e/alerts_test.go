@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
@@ -137,7 +138,7 @@ func (d *drill) failures() {
 // objective makes one that the job which fails does not meet.
 func (d *drill) objective() uuid.UUID {
 	d.t.Helper()
-	answer, err := d.client.CreateObjectiveWithResponse(d.t.Context(), api.ObjectiveSpec{Name: "it succeeds", Kind: api.ObjectiveKindSuccess, JobID: &d.bad, Target: 0.99})
+	answer, err := d.client.CreateObjectiveWithResponse(d.t.Context(), api.ObjectiveSpec{Name: "it succeeds", Kind: api.ObjectiveKindSuccess, JobID: nullable.NewNullableWithValue(d.bad), Target: 0.99})
 	if err != nil || answer.JSON201 == nil {
 		d.t.Fatalf("create an objective: %v", err)
 	}
