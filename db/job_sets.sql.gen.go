@@ -119,6 +119,44 @@ func (q *Queries) ListAdoptedJobs(ctx context.Context, arg ListAdoptedJobsParams
 	return items, nil
 }
 
+const ListJobSets = `-- name: ListJobSets :many
+SELECT j.set_name, count(*) AS jobs FROM scheduled_jobs j
+WHERE j.tenant_id = $1 AND j.set_name <> '' AND j.deleted_at IS NULL AND j.set_name > $2::text
+GROUP BY j.set_name ORDER BY j.set_name LIMIT $3
+`
+
+type ListJobSetsParams struct {
+	TenantID  uuid.UUID
+	AfterName string
+	PageSize  int32
+}
+
+type ListJobSetsRow struct {
+	SetName string
+	Jobs    int64
+}
+
+// Walks scheduled_jobs_set, and no further than the page.
+func (q *Queries) ListJobSets(ctx context.Context, arg ListJobSetsParams) ([]ListJobSetsRow, error) {
+	rows, err := q.db.Query(ctx, ListJobSets, arg.TenantID, arg.AfterName, arg.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListJobSetsRow
+	for rows.Next() {
+		var i ListJobSetsRow
+		if err := rows.Scan(&i.SetName, &i.Jobs); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ListJobsOutsideSet = `-- name: ListJobsOutsideSet :many
 SELECT j.name, count(*) AS jobs, min(j.id::text)::uuid AS id, min(j.version)::int AS version, min(j.set_name)::text AS set_name
 FROM (SELECT DISTINCT unnest($1::text[]) AS name) n

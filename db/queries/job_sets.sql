@@ -28,3 +28,9 @@ ORDER BY id FOR NO KEY UPDATE;
 -- name: AdoptJobs :exec
 -- For rows that the caller holds locked.
 UPDATE scheduled_jobs SET set_name = @set_name, updated_at = @now::timestamptz WHERE tenant_id = @tenant_id AND id = ANY (@ids::uuid[]);
+
+-- name: ListJobSets :many
+-- Walks scheduled_jobs_set, and no further than the page.
+SELECT j.set_name, count(*) AS jobs FROM scheduled_jobs j
+WHERE j.tenant_id = @tenant_id AND j.set_name <> '' AND j.deleted_at IS NULL AND j.set_name > @after_name::text
+GROUP BY j.set_name ORDER BY j.set_name LIMIT @page_size;

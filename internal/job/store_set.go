@@ -352,3 +352,18 @@ func (s Section) hash(p SetPlan) (string, error) {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:]), nil
 }
+
+// ListSets lists the sets that come behind a name, in the order of names, and the number of jobs of each.
+func (s *Store) ListSets(ctx context.Context, who tenant.Actor, after string, limit int) (names []string, jobs []int64, err error) {
+	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+		rows, err := tx.ListJobSets(ctx, db.ListJobSetsParams{TenantID: who.TenantID, AfterName: after, PageSize: int32(limit)})
+		if err != nil {
+			return fmt.Errorf("list sets: %w", err)
+		}
+		for _, row := range rows {
+			names, jobs = append(names, row.SetName), append(jobs, row.Jobs)
+		}
+		return nil
+	})
+	return names, jobs, err
+}

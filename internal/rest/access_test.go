@@ -128,6 +128,7 @@ var samples = map[string]request{
 	"bulkTriggerJobs":      {method: "POST", path: base + "/jobs/bulk/trigger", body: `{"ids":["{id}"]}`},
 	"bulkCancelExecutions": {method: "POST", path: base + "/executions/bulk/cancel", body: `{"ids":["{id}"]}`},
 	"bulkRetryExecutions":  {method: "POST", path: base + "/executions/bulk/retry", body: `{"ids":["{id}"]}`},
+	"listSets":             {method: "GET", path: base + "/sets"},
 	"planSet":              {method: "POST", path: base + "/sets/{new}/plan", body: `{"jobs":[` + webhook + `]}`},
 	"applySet":             {method: "POST", path: base + "/sets/{new}/apply", body: `{"jobs":[` + webhook + `]}`},
 	"getStatus":            {method: "GET", path: base + "/status"},

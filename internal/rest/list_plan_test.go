@@ -124,6 +124,10 @@ func TestListsReadAPage(t *testing.T) {
 			_, err := q.ListNotificationDeliveries(ctx, db.ListNotificationDeliveriesParams{TenantID: tenantID, NotificationID: jobID, BeforeCreatedAt: far, PageSize: page})
 			return err
 		}},
+		{"sets, each with its jobs", each, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListJobSets(ctx, db.ListJobSetsParams{TenantID: tenantID, PageSize: page})
+			return err
+		}},
 		{"versions", each, func(ctx context.Context, q *db.Queries) error {
 			_, err := q.ListJobVersions(ctx, db.ListJobVersionsParams{TenantID: tenantID, JobID: jobID, BeforeVersion: 200, PageSize: page})
 			return err

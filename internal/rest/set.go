@@ -12,7 +12,27 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/rest/cursor"
 )
+
+// ListSets is GET /sets.
+func (s *server) ListSets(ctx context.Context, request api.ListSetsRequestObject) (api.ListSetsResponseObject, error) {
+	c := callOf(ctx)
+	page, err := s.openPage(c, request.Params.Limit, request.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	names, jobs, err := s.Jobs.ListSets(ctx, c.who.Actor, orZero(page.after).Text, page.limit+1)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]api.JobSet, len(names))
+	for i, name := range names {
+		list[i] = api.JobSet{Name: name, Jobs: jobs[i]}
+	}
+	list, next := cut(s, page, list, func(one api.JobSet) cursor.Place { return cursor.Place{Text: one.Name} })
+	return api.ListSets200JSONResponse{Items: list, NextCursor: orNull(next), HasMore: next != nil}, nil
+}
 
 // PlanSet is POST /sets/{name}/plan.
 func (s *server) PlanSet(ctx context.Context, request api.PlanSetRequestObject) (api.PlanSetResponseObject, error) {

@@ -422,3 +422,41 @@ func TestSetKeepsCredentials(t *testing.T) {
 		t.Errorf("a credential in full: %+v", plan)
 	}
 }
+
+// The list of sets counts what each tenant's sets own, page after page, and nothing that was deleted.
+func TestSetsAreListed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, set := range []struct {
+		who  tenant.Actor
+		name string
+		jobs []string
+	}{{b.ours, "b", []string{"x", "y"}}, {b.ours, "a", []string{"v"}}, {b.ours, "c", []string{"w"}}, {b.theirs, "d", []string{"x"}}} {
+		var jobs []string
+		for _, name := range set.jobs {
+			jobs = append(jobs, wanted(name, ""))
+		}
+		body, path, token := section("", jobs...), base+"/sets/"+set.name, b.token(t, set.who, identity.Developer)
+		plan := read[api.SetPlan](t, b.do(t, request{method: "POST", path: path + "/plan", token: token, body: body}), http.StatusOK)
+		read[api.SetOutcome](t, b.do(t, request{method: "POST", path: path + "/apply", token: token, body: hashed(body, plan.Hash)}), http.StatusOK)
+	}
+	token := b.token(t, b.ours, identity.Developer)
+	gone := read[api.JobPage](t, b.do(t, request{method: "GET", path: base + "/jobs?set=c", token: token}), http.StatusOK).Items[0].ID
+	b.do(t, request{method: "DELETE", path: base + "/jobs/" + gone.String(), token: token})
+	b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: webhook})
+	var found []string
+	path := base + "/sets?limit=1"
+	for range 3 {
+		page := read[api.JobSetPage](t, b.do(t, request{method: "GET", path: path, token: token}), http.StatusOK)
+		for _, one := range page.Items {
+			found = append(found, fmt.Sprint(one.Name, one.Jobs))
+		}
+		if !page.HasMore {
+			break
+		}
+		path = base + "/sets?limit=1&cursor=" + page.NextCursor.MustGet()
+	}
+	if want := []string{"a1", "b2"}; !slices.Equal(found, want) {
+		t.Errorf("the sets are %v, want %v", found, want)
+	}
+}

@@ -201,6 +201,9 @@ var groups = []group{
 		},
 		{use: "verify", about: "Check that nobody changed the log", method: http.MethodGet, path: "/audit/verify", query: []string{"anchor"}},
 	}},
+	{"sets", "Jobs that files own (see plan and apply)", []call{
+		{use: "list", about: "List sets with the number of their jobs", method: http.MethodGet, path: "/sets", items: true, columns: []column{{"NAME", "name"}, {"JOBS", "jobs"}}},
+	}},
 	{"objectives", "Which share has to succeed or to start on time", []call{
 		{use: "list", about: "List objectives with what is left of their budgets", method: http.MethodGet, path: "/objectives", columns: objectiveColumns},
 		{use: "get ID", about: "Show an objective with its burn rates", method: http.MethodGet, path: "/objectives/{id}", columns: objectiveColumns},
