@@ -146,8 +146,8 @@ test('a worker of one\'s own runs executions', async () => {
     });
   const doubled = await becomes(await trigger('double', { n: 21 }), 'completed');
   assert.deepEqual(doubled.result, { doubled: 42, idempotencyKey: doubled.id });
-  const { items } = await must(api.GET(`${base}/executions/{id}/logs`, { params: { path: { id: doubled.id } } }));
-  assert.deepEqual(items.map((line) => [line.number, line.stream, line.text]), [[1, 'stdout', 'doubles'], [2, 'stdout', '21']]);
+  const logs = await must(api.GET(`${base}/executions/{id}/logs`, { params: { path: { id: doubled.id } } }));
+  assert.deepEqual((logs as Schemas['LogPage']).items.map((line) => [line.number, line.stream, line.text]), [[1, 'stdout', 'doubles'], [2, 'stdout', '21']]);
   assert.equal((await becomes(await trigger('refuse'), 'failed')).errorMessage, 'not today');
   await assert.rejects(trigger('double', { n: 'many' }), (error: unknown) => error instanceof SchedulerError && error.details[0]?.field === 'config.parameters.n');
   const cancelled = await trigger('wait');
