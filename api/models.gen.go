@@ -95,6 +95,7 @@ const (
 	AuditObjectTypeExecution            AuditObjectType = "execution"
 	AuditObjectTypeFunction             AuditObjectType = "function"
 	AuditObjectTypeJob                  AuditObjectType = "job"
+	AuditObjectTypeMonitor              AuditObjectType = "monitor"
 	AuditObjectTypeNotification         AuditObjectType = "notification"
 	AuditObjectTypeNotificationDelivery AuditObjectType = "notificationDelivery"
 	AuditObjectTypeObjective            AuditObjectType = "objective"
@@ -129,6 +130,8 @@ func (e AuditObjectType) Valid() bool {
 	case AuditObjectTypeFunction:
 		return true
 	case AuditObjectTypeJob:
+		return true
+	case AuditObjectTypeMonitor:
 		return true
 	case AuditObjectTypeNotification:
 		return true
@@ -724,6 +727,96 @@ func (e MisfirePolicy) Valid() bool {
 	}
 }
 
+// Defines values for MonitorFailure.
+const (
+	MonitorFailureFailed     MonitorFailure = "failed"
+	MonitorFailureNotStarted MonitorFailure = "not_started"
+	MonitorFailureTooFast    MonitorFailure = "too_fast"
+	MonitorFailureTooOften   MonitorFailure = "too_often"
+	MonitorFailureTooSlow    MonitorFailure = "too_slow"
+)
+
+// Valid indicates whether the value is a known member of the MonitorFailure enum.
+func (e MonitorFailure) Valid() bool {
+	switch e {
+	case MonitorFailureFailed:
+		return true
+	case MonitorFailureNotStarted:
+		return true
+	case MonitorFailureTooFast:
+		return true
+	case MonitorFailureTooOften:
+		return true
+	case MonitorFailureTooSlow:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MonitorRunOutcome.
+const (
+	MonitorRunOutcomeAbandoned MonitorRunOutcome = "abandoned"
+	MonitorRunOutcomeCompleted MonitorRunOutcome = "completed"
+	MonitorRunOutcomeFailed    MonitorRunOutcome = "failed"
+	MonitorRunOutcomeLogged    MonitorRunOutcome = "logged"
+	MonitorRunOutcomeMissed    MonitorRunOutcome = "missed"
+	MonitorRunOutcomeRunning   MonitorRunOutcome = "running"
+	MonitorRunOutcomeUnknown   MonitorRunOutcome = "unknown"
+)
+
+// Valid indicates whether the value is a known member of the MonitorRunOutcome enum.
+func (e MonitorRunOutcome) Valid() bool {
+	switch e {
+	case MonitorRunOutcomeAbandoned:
+		return true
+	case MonitorRunOutcomeCompleted:
+		return true
+	case MonitorRunOutcomeFailed:
+		return true
+	case MonitorRunOutcomeLogged:
+		return true
+	case MonitorRunOutcomeMissed:
+		return true
+	case MonitorRunOutcomeRunning:
+		return true
+	case MonitorRunOutcomeUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MonitorStatus.
+const (
+	MonitorStatusDown    MonitorStatus = "down"
+	MonitorStatusLate    MonitorStatus = "late"
+	MonitorStatusNew     MonitorStatus = "new"
+	MonitorStatusOk      MonitorStatus = "ok"
+	MonitorStatusPaused  MonitorStatus = "paused"
+	MonitorStatusRunning MonitorStatus = "running"
+)
+
+// Valid indicates whether the value is a known member of the MonitorStatus enum.
+func (e MonitorStatus) Valid() bool {
+	switch e {
+	case MonitorStatusDown:
+		return true
+	case MonitorStatusLate:
+		return true
+	case MonitorStatusNew:
+		return true
+	case MonitorStatusOk:
+		return true
+	case MonitorStatusPaused:
+		return true
+	case MonitorStatusRunning:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for NotificationDeliveryStatus.
 const (
 	NotificationDeliveryStatusDelivered NotificationDeliveryStatus = "delivered"
@@ -755,6 +848,8 @@ const (
 	NotificationEventTypeJobFailed        NotificationEventType = "job.failed"
 	NotificationEventTypeJobNotRunBy      NotificationEventType = "job.not_run_by"
 	NotificationEventTypeJobRecovered     NotificationEventType = "job.recovered"
+	NotificationEventTypeMonitorDown      NotificationEventType = "monitor.down"
+	NotificationEventTypeMonitorRecovered NotificationEventType = "monitor.recovered"
 )
 
 // Valid indicates whether the value is a known member of the NotificationEventType enum.
@@ -775,6 +870,10 @@ func (e NotificationEventType) Valid() bool {
 	case NotificationEventTypeJobNotRunBy:
 		return true
 	case NotificationEventTypeJobRecovered:
+		return true
+	case NotificationEventTypeMonitorDown:
+		return true
+	case NotificationEventTypeMonitorRecovered:
 		return true
 	default:
 		return false
@@ -3601,33 +3700,6 @@ type JobSelection struct {
 // JobSelectionTagMatch Whether a job must have `all` of `tags`, or `any` of them.
 type JobSelectionTagMatch string
 
-// JobSet A set, which files own.
-type JobSet struct {
-	// Jobs How many jobs it has.
-	//
-	// Example: 42
-	Jobs int64 `json:"jobs"`
-
-	// Name The name of the set.
-	//
-	// Example: billing
-	Name string `json:"name"`
-}
-
-// JobSetPage defines model for JobSetPage.
-type JobSetPage struct {
-	// HasMore Whether there is another page.
-	HasMore bool `json:"hasMore"`
-
-	// Items The sets of this page.
-	Items []JobSet `json:"items"`
-
-	// NextCursor For the next page; null on the last.
-	//
-	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
-}
-
 // JobSpec The definition of a job. Exactly one of `cronExpression`, `interval`, `runAt` and `trigger` is given.
 type JobSpec struct {
 	// Calendars Calendars that each have to admit a scheduled time. An id that is not one of the tenant's calendars is refused.
@@ -4141,6 +4213,278 @@ type MetricsHistory struct {
 // MisfirePolicy What happens to scheduled times that could not be promoted in time, beyond `misfireGraceSeconds`: `skip` runs none of them, `fire_once` the newest, `fire_all` all of them up to `misfireLimit`. Those that do not run are on record as `missed`.
 type MisfirePolicy string
 
+// Monitor A stored monitor.
+type Monitor struct {
+	// AlertTooOften Whether a run that starts long before its time is a failure: earlier than the start grace, or half a period where that is less.
+	AlertTooOften bool `json:"alertTooOften"`
+
+	// CompletionGraceSeconds How many seconds longer than `maxRuntimeSeconds` a run that said `start` may take before the monitor fails.
+	//
+	// Example: 900
+	CompletionGraceSeconds int `json:"completionGraceSeconds"`
+
+	// CreatedAt When it was made.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy Who made it.
+	//
+	// Example: ada
+	CreatedBy string `json:"createdBy"`
+
+	// CronExpression When runs should start, read in `timezone`; this or `intervalSeconds`.
+	//
+	// Example: 0 2 * * *
+	CronExpression nullable.Nullable[string] `json:"cronExpression"`
+
+	// DeadlineAt When it fails, unless a ping comes before; null where no deadline goes on.
+	DeadlineAt nullable.Nullable[time.Time] `json:"deadlineAt"`
+
+	// DownSince When the first of the failures was found that took it down; null where it is not down.
+	DownSince nullable.Nullable[time.Time] `json:"downSince"`
+
+	// ExpectedAt When the next run should start; null before the first ping and while it is paused.
+	ExpectedAt nullable.Nullable[time.Time] `json:"expectedAt"`
+
+	// ExtendOnLog Whether a `log` ping extends the time of a run: to a completion grace from then.
+	ExtendOnLog bool `json:"extendOnLog"`
+
+	// FailureThreshold How many failures in a row take the monitor down.
+	//
+	// Example: 1
+	FailureThreshold int `json:"failureThreshold"`
+
+	// Failures How many failures there were in a row.
+	//
+	// Example: 0
+	Failures int64 `json:"failures"`
+
+	// ID The id of the monitor.
+	ID openapi_types.UUID `json:"id"`
+
+	// IntervalSeconds Seconds after a run in which the next one should start, counted from its start where it comes in good time, and from its end otherwise.
+	//
+	// Example: 600
+	IntervalSeconds nullable.Nullable[int] `json:"intervalSeconds"`
+
+	// LastPingAt When the last ping came; null before the first.
+	LastPingAt nullable.Nullable[time.Time] `json:"lastPingAt"`
+
+	// MaxRuntimeSeconds How many seconds a run should take at most, to which the grace is added.
+	//
+	// Example: 3600
+	MaxRuntimeSeconds int `json:"maxRuntimeSeconds"`
+
+	// MinRuntimeSeconds A run that said `start` and took fewer seconds failed; 0: none is too fast.
+	//
+	// Example: 5
+	MinRuntimeSeconds int `json:"minRuntimeSeconds"`
+
+	// Name Unique within the tenant.
+	//
+	// Example: backup
+	Name string `json:"name"`
+
+	// Paused Whether it is paused, see `POST /monitors/{id}/pause`.
+	Paused bool `json:"paused"`
+
+	// PingURL Where to ping; a path where the installation does not know its address (`PUBLIC_URL`). Null to callers without `monitors:write`: the address alone lets a caller ping.
+	//
+	// Example: https://scheduler.example.com/ping/q83hK2mZx0yTn5cWb1LrVd7e
+	PingURL nullable.Nullable[string] `json:"pingUrl"`
+
+	// Reason Why it is down; null where it is not.
+	Reason nullable.Nullable[MonitorFailure] `json:"reason"`
+
+	// RecoveryThreshold How many successes in a row bring it up again.
+	//
+	// Example: 1
+	RecoveryThreshold int `json:"recoveryThreshold"`
+
+	// RunningSince When the run began that goes on; null where none does.
+	RunningSince nullable.Nullable[time.Time] `json:"runningSince"`
+
+	// StartGraceSeconds How many seconds late a run may start before the monitor fails.
+	//
+	// Example: 600
+	StartGraceSeconds int `json:"startGraceSeconds"`
+
+	// Status `new`: it has never pinged; `ok`: the last run was as it should be; `late`: a run should have started, and its grace goes on; `running`: a run goes on; `down`: runs failed, or did not come; `paused`: nobody judges it.
+	Status MonitorStatus `json:"status"`
+
+	// Tags By which lists and notifications choose monitors.
+	//
+	// Example: ["billing"]
+	Tags []string `json:"tags"`
+
+	// TenantID Its tenant.
+	TenantID openapi_types.UUID `json:"tenantId"`
+
+	// Timezone IANA name of the zone of `cronExpression`.
+	//
+	// Example: Europe/Berlin
+	Timezone string `json:"timezone"`
+
+	// UpdatedAt When somebody changed it last; pings do not.
+	UpdatedAt time.Time `json:"updatedAt"`
+
+	// Version One more with each change.
+	//
+	// Example: 1
+	Version int `json:"version"`
+}
+
+// MonitorFailure `not_started`: no run started in time; `too_slow`: a run did not end in time; `too_fast`: it took too little time; `too_often`: it started too early; `failed`: it said so.
+type MonitorFailure string
+
+// MonitorPage defines model for MonitorPage.
+type MonitorPage struct {
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The monitors of this page.
+	Items []Monitor `json:"items"`
+
+	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// MonitorRun A run of a cron that runs elsewhere, as its pings told it, or one that did not come.
+type MonitorRun struct {
+	// At When it was stored first.
+	At time.Time `json:"at"`
+
+	// DurationMs Milliseconds from the one to the other; null where one is not known.
+	//
+	// Example: 61250
+	DurationMs nullable.Nullable[int64] `json:"durationMs"`
+
+	// EndedAt When it ended; null where that was not told.
+	EndedAt nullable.Nullable[time.Time] `json:"endedAt"`
+
+	// ExitCode The exit code that it told; null where it told none.
+	//
+	// Example: 1
+	ExitCode nullable.Nullable[int] `json:"exitCode"`
+
+	// ExpectedAt When it should have started; null where that was not known.
+	ExpectedAt nullable.Nullable[time.Time] `json:"expectedAt"`
+
+	// Log What its pings said, the last 10,000 characters.
+	//
+	// Example: copied 1204 rows
+	Log string `json:"log"`
+
+	// MonitorID The monitor.
+	MonitorID openapi_types.UUID `json:"monitorId"`
+
+	// Number Counts the runs of a monitor, those that did not come too.
+	//
+	// Example: 42
+	Number int64 `json:"number"`
+
+	// Outcome `running`: it goes on; `completed`; `failed`: it said so, or was too fast; `missed`: it did not start in time; `abandoned`: another began, and its end was not told; `unknown`: its ping may have been lost by a fault of this service, so nobody is told; `logged`: a log outside of a run.
+	Outcome MonitorRunOutcome `json:"outcome"`
+
+	// Reason What is wrong with it: a `MonitorFailure`, or `outage` where its ping may have been lost; null where nothing is.
+	//
+	// Example: too_slow
+	Reason nullable.Nullable[string] `json:"reason"`
+
+	// RunID The `rid` of its pings; null without one.
+	//
+	// Example: 2026-03-01-1
+	RunID nullable.Nullable[string] `json:"runId"`
+
+	// StartedAt When it began; null where that was not told.
+	StartedAt nullable.Nullable[time.Time] `json:"startedAt"`
+}
+
+// MonitorRunOutcome `running`: it goes on; `completed`; `failed`: it said so, or was too fast; `missed`: it did not start in time; `abandoned`: another began, and its end was not told; `unknown`: its ping may have been lost by a fault of this service, so nobody is told; `logged`: a log outside of a run.
+type MonitorRunOutcome string
+
+// MonitorRunPage defines model for MonitorRunPage.
+type MonitorRunPage struct {
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The runs of this page.
+	Items []MonitorRun `json:"items"`
+
+	// NextCursor For the next page; null on the last one.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
+// MonitorSpec What a tenant may say of a monitor. Either `cronExpression` or `intervalSeconds` is needed.
+type MonitorSpec struct {
+	// AlertTooOften Whether a run that starts long before its time is a failure: earlier than the start grace, or half a period where that is less.
+	AlertTooOften *bool `json:"alertTooOften,omitempty"`
+
+	// CompletionGraceSeconds How many seconds longer than `maxRuntimeSeconds` a run that said `start` may take before the monitor fails.
+	//
+	// Example: 900
+	CompletionGraceSeconds *int `json:"completionGraceSeconds,omitempty"`
+
+	// CronExpression When runs should start, read in `timezone`; this or `intervalSeconds`.
+	//
+	// Example: 0 2 * * *
+	CronExpression nullable.Nullable[string] `json:"cronExpression,omitempty"`
+
+	// ExtendOnLog Whether a `log` ping extends the time of a run: to a completion grace from then.
+	ExtendOnLog *bool `json:"extendOnLog,omitempty"`
+
+	// FailureThreshold How many failures in a row take the monitor down.
+	//
+	// Example: 1
+	FailureThreshold *int `json:"failureThreshold,omitempty"`
+
+	// IntervalSeconds Seconds after a run in which the next one should start, counted from its start where it comes in good time, and from its end otherwise.
+	//
+	// Example: 600
+	IntervalSeconds nullable.Nullable[int] `json:"intervalSeconds,omitempty"`
+
+	// MaxRuntimeSeconds How many seconds a run should take at most, to which the grace is added.
+	//
+	// Example: 3600
+	MaxRuntimeSeconds *int `json:"maxRuntimeSeconds,omitempty"`
+
+	// MinRuntimeSeconds A run that said `start` and took fewer seconds failed; 0: none is too fast.
+	//
+	// Example: 5
+	MinRuntimeSeconds *int `json:"minRuntimeSeconds,omitempty"`
+
+	// Name Unique within the tenant.
+	//
+	// Example: backup
+	Name string `json:"name"`
+
+	// RecoveryThreshold How many successes in a row bring it up again.
+	//
+	// Example: 1
+	RecoveryThreshold *int `json:"recoveryThreshold,omitempty"`
+
+	// StartGraceSeconds How many seconds late a run may start before the monitor fails.
+	//
+	// Example: 600
+	StartGraceSeconds *int `json:"startGraceSeconds,omitempty"`
+
+	// Tags By which lists and notifications choose monitors.
+	//
+	// Example: ["billing"]
+	Tags *[]string `json:"tags,omitempty"`
+
+	// Timezone IANA name of the zone of `cronExpression`.
+	//
+	// Example: Europe/Berlin
+	Timezone *string `json:"timezone,omitempty"`
+}
+
+// MonitorStatus `new`: it has never pinged; `ok`: the last run was as it should be; `late`: a run should have started, and its grace goes on; `running`: a run goes on; `down`: runs failed, or did not come; `paused`: nobody judges it.
+type MonitorStatus string
+
 // NewAPIKey defines model for NewApiKey.
 type NewAPIKey struct {
 	// CreatedAt When it was created.
@@ -4494,12 +4838,20 @@ type NotificationEvent struct {
 	// MissedUntil The last of them.
 	MissedUntil *time.Time `json:"missedUntil,omitempty"`
 
-	// Reason Why they were missed, skipped or not completed in time, or why the job was disabled.
+	// MonitorID The monitor.
+	MonitorID *openapi_types.UUID `json:"monitorId,omitempty"`
+
+	// MonitorName Its name, as it was told.
+	//
+	// Example: backup
+	MonitorName *string `json:"monitorName,omitempty"`
+
+	// Reason Why they were missed, skipped or not completed in time, why the job was disabled, or a `MonitorFailure`.
 	//
 	// Example: 10 executions in a row failed
 	Reason *string `json:"reason,omitempty"`
 
-	// ScheduledAt The scheduled time of the execution, or the first of those that were missed.
+	// ScheduledAt The scheduled time of the execution, the first of those that were missed, or when a run of a monitor should have started.
 	ScheduledAt *time.Time `json:"scheduledAt,omitempty"`
 
 	// Type A `NotificationEventType`, or `notification.test`.
@@ -4513,7 +4865,7 @@ type NotificationEvent struct {
 	UsualDurationMs *int64 `json:"usualDurationMs,omitempty"`
 }
 
-// NotificationEventType What happened. `job.failed`: an execution failed for good, and the one before it had not; `job.recovered`: one completed after that; `job.disabled`: the job became inactive by itself; `job.not_run_by`: the execution of a scheduled time was not completed within the job's `completeWithin`; `execution.failed`: each execution that failed for good; `execution.missed`: scheduled times did not run, see the misfire policy; `execution.skipped`: one did not run because of the overlap policy; `execution.slow`: an execution completed and took more than three times as long as usual, and the one before it had not.
+// NotificationEventType What happened. `job.failed`: an execution failed for good, and the one before it had not; `job.recovered`: one completed after that; `job.disabled`: the job became inactive by itself; `job.not_run_by`: the execution of a scheduled time was not completed within the job's `completeWithin`; `execution.failed`: each execution that failed for good; `execution.missed`: scheduled times did not run, see the misfire policy; `execution.skipped`: one did not run because of the overlap policy; `execution.slow`: an execution completed and took more than three times as long as usual, and the one before it had not; `monitor.down`: a monitor failed so often in a row as takes it down, `reason` says how; `monitor.recovered`: it succeeded after that.
 type NotificationEventType string
 
 // NotificationKind How it is told: `webhook`, a signed POST with JSON; `slack`, a POST in the form of Slack's incoming webhooks, which other chats read too; `email`, a message in plain text to the addresses of `to`, through the installation's mail server.
@@ -4789,6 +5141,12 @@ type PauseRequest struct {
 //
 // Example: jobs:read
 type Permission = string
+
+// PingAnswer defines model for PingAnswer.
+type PingAnswer struct {
+	// Status `new`: it has never pinged; `ok`: the last run was as it should be; `late`: a run should have started, and its grace goes on; `running`: a run goes on; `down`: runs failed, or did not come; `paused`: nobody judges it.
+	Status MonitorStatus `json:"status"`
+}
 
 // ProgressReport How far an attempt is.
 type ProgressReport struct {
@@ -6290,6 +6648,9 @@ type JobTypes = []JobType
 // Limit defines model for Limit.
 type Limit = int
 
+// MonitorID defines model for MonitorID.
+type MonitorID = openapi_types.UUID
+
 // NotificationID defines model for NotificationID.
 type NotificationID = openapi_types.UUID
 
@@ -6298,6 +6659,15 @@ type ObjectiveID = openapi_types.UUID
 
 // PathJobID defines model for PathJobID.
 type PathJobID = openapi_types.UUID
+
+// PingKey defines model for PingKey.
+type PingKey = string
+
+// PingRunID defines model for PingRunID.
+type PingRunID = string
+
+// PingSignal defines model for PingSignal.
+type PingSignal = string
 
 // RemoteWorkerID defines model for RemoteWorkerID.
 type RemoteWorkerID = openapi_types.UUID
@@ -6392,6 +6762,9 @@ type JobNotFound = Error
 // KeyReused The form of every error.
 type KeyReused = Error
 
+// MonitorNotFound The form of every error.
+type MonitorNotFound = Error
+
 // NotAcceptable The form of every error.
 type NotAcceptable = Error
 
@@ -6403,6 +6776,9 @@ type NotificationNotFound = Error
 
 // ObjectiveNotFound The form of every error.
 type ObjectiveNotFound = Error
+
+// PingKeyUnknown The form of every error.
+type PingKeyUnknown = Error
 
 // PlanOutdated The form of every error.
 type PlanOutdated = Error
@@ -6965,6 +7341,42 @@ type ListMetricsParams struct {
 // ListMetricsParamsScope defines parameters for ListMetrics.
 type ListMetricsParamsScope string
 
+// ListMonitorsParams defines parameters for ListMonitors.
+type ListMonitorsParams struct {
+	// Tag Only those with this tag.
+	Tag *string `form:"tag,omitempty" json:"tag,omitempty"`
+
+	// Status Only those with this status now.
+	Status *MonitorStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// DeleteMonitorParams defines parameters for DeleteMonitor.
+type DeleteMonitorParams struct {
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateMonitorParams defines parameters for UpdateMonitor.
+type UpdateMonitorParams struct {
+	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListMonitorRunsParams defines parameters for ListMonitorRuns.
+type ListMonitorRunsParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // ListNotificationsParams defines parameters for ListNotifications.
 type ListNotificationsParams struct {
 	// Limit How many items a page has at most.
@@ -7032,15 +7444,6 @@ type DeleteSecretParams struct {
 type PutSecretParams struct {
 	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// ListSetsParams defines parameters for ListSets.
-type ListSetsParams struct {
-	// Limit How many items a page has at most.
-	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
-
-	// Cursor The `nextCursor` of the page before; absent for the first page.
-	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListTenantsParams defines parameters for ListTenants.
@@ -7130,6 +7533,30 @@ type InternalTriggerJobParams struct {
 	XTenantID ActingTenant `json:"X-Tenant-ID"`
 }
 
+// PingMonitorByGetParams defines parameters for PingMonitorByGet.
+type PingMonitorByGetParams struct {
+	// Rid Any text that is the same in the pings of one run, so that runs may overlap. Without it, a ping is about the last run.
+	Rid *PingRunID `form:"rid,omitempty" json:"rid,omitempty"`
+}
+
+// PingMonitorParams defines parameters for PingMonitor.
+type PingMonitorParams struct {
+	// Rid Any text that is the same in the pings of one run, so that runs may overlap. Without it, a ping is about the last run.
+	Rid *PingRunID `form:"rid,omitempty" json:"rid,omitempty"`
+}
+
+// SignalMonitorByGetParams defines parameters for SignalMonitorByGet.
+type SignalMonitorByGetParams struct {
+	// Rid Any text that is the same in the pings of one run, so that runs may overlap. Without it, a ping is about the last run.
+	Rid *PingRunID `form:"rid,omitempty" json:"rid,omitempty"`
+}
+
+// SignalMonitorParams defines parameters for SignalMonitor.
+type SignalMonitorParams struct {
+	// Rid Any text that is the same in the pings of one run, so that runs may overlap. Without it, a ping is about the last run.
+	Rid *PingRunID `form:"rid,omitempty" json:"rid,omitempty"`
+}
+
 // CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
 type CreateAPIKeyJSONRequestBody = APIKeySpec
 
@@ -7204,6 +7631,12 @@ type TriggerJobJSONRequestBody = TriggerRequest
 
 // ValidateStoredJobJSONRequestBody defines body for ValidateStoredJob for application/json ContentType.
 type ValidateStoredJobJSONRequestBody = JobSpec
+
+// CreateMonitorJSONRequestBody defines body for CreateMonitor for application/json ContentType.
+type CreateMonitorJSONRequestBody = MonitorSpec
+
+// UpdateMonitorJSONRequestBody defines body for UpdateMonitor for application/json ContentType.
+type UpdateMonitorJSONRequestBody = MonitorSpec
 
 // CreateNotificationJSONRequestBody defines body for CreateNotification for application/json ContentType.
 type CreateNotificationJSONRequestBody = NotificationSpec

@@ -223,6 +223,33 @@ type ServerInterface interface {
 	// ListMetrics The numbers as they were
 	// (GET /api/v1/scheduler/metrics/history)
 	ListMetrics(w http.ResponseWriter, r *http.Request, params ListMetricsParams)
+	// ListMonitors List monitors
+	// (GET /api/v1/scheduler/monitors)
+	ListMonitors(w http.ResponseWriter, r *http.Request, params ListMonitorsParams)
+	// CreateMonitor Create a monitor
+	// (POST /api/v1/scheduler/monitors)
+	CreateMonitor(w http.ResponseWriter, r *http.Request)
+	// DeleteMonitor Delete a monitor
+	// (DELETE /api/v1/scheduler/monitors/{id})
+	DeleteMonitor(w http.ResponseWriter, r *http.Request, id MonitorID, params DeleteMonitorParams)
+	// GetMonitor Read a monitor
+	// (GET /api/v1/scheduler/monitors/{id})
+	GetMonitor(w http.ResponseWriter, r *http.Request, id MonitorID)
+	// UpdateMonitor Replace a monitor
+	// (PUT /api/v1/scheduler/monitors/{id})
+	UpdateMonitor(w http.ResponseWriter, r *http.Request, id MonitorID, params UpdateMonitorParams)
+	// PauseMonitor Pause a monitor
+	// (POST /api/v1/scheduler/monitors/{id}/pause)
+	PauseMonitor(w http.ResponseWriter, r *http.Request, id MonitorID)
+	// ResumeMonitor Resume a monitor
+	// (POST /api/v1/scheduler/monitors/{id}/resume)
+	ResumeMonitor(w http.ResponseWriter, r *http.Request, id MonitorID)
+	// RotateMonitorKey Replace the ping key of a monitor
+	// (POST /api/v1/scheduler/monitors/{id}/rotate-key)
+	RotateMonitorKey(w http.ResponseWriter, r *http.Request, id MonitorID)
+	// ListMonitorRuns List the runs of a monitor
+	// (GET /api/v1/scheduler/monitors/{id}/runs)
+	ListMonitorRuns(w http.ResponseWriter, r *http.Request, id MonitorID, params ListMonitorRunsParams)
 	// ListNotifications List notifications
 	// (GET /api/v1/scheduler/notifications)
 	ListNotifications(w http.ResponseWriter, r *http.Request, params ListNotificationsParams)
@@ -298,9 +325,6 @@ type ServerInterface interface {
 	// PutSecret Store a secret, or replace its value
 	// (PUT /api/v1/scheduler/secrets/{name})
 	PutSecret(w http.ResponseWriter, r *http.Request, name SecretName, params PutSecretParams)
-	// ListSets List sets
-	// (GET /api/v1/scheduler/sets)
-	ListSets(w http.ResponseWriter, r *http.Request, params ListSetsParams)
 	// ApplySet Do what a plan of a section says
 	// (POST /api/v1/scheduler/sets/{name}/apply)
 	ApplySet(w http.ResponseWriter, r *http.Request, name SetName)
@@ -391,6 +415,18 @@ type ServerInterface interface {
 	// InternalTriggerJob Run a job now for a tenant
 	// (POST /internal/jobs/{jobId}/trigger)
 	InternalTriggerJob(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalTriggerJobParams)
+	// PingMonitorByGet Tell that a run succeeded, by GET
+	// (GET /ping/{key})
+	PingMonitorByGet(w http.ResponseWriter, r *http.Request, key PingKey, params PingMonitorByGetParams)
+	// PingMonitor Tell that a run succeeded
+	// (POST /ping/{key})
+	PingMonitor(w http.ResponseWriter, r *http.Request, key PingKey, params PingMonitorParams)
+	// SignalMonitorByGet Tell what a run does, by GET
+	// (GET /ping/{key}/{signal})
+	SignalMonitorByGet(w http.ResponseWriter, r *http.Request, key PingKey, signal PingSignal, params SignalMonitorByGetParams)
+	// SignalMonitor Tell what a run does
+	// (POST /ping/{key}/{signal})
+	SignalMonitor(w http.ResponseWriter, r *http.Request, key PingKey, signal PingSignal, params SignalMonitorParams)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
@@ -805,6 +841,60 @@ func (_ Unimplemented) ListMetrics(w http.ResponseWriter, r *http.Request, param
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListMonitors List monitors
+// (GET /api/v1/scheduler/monitors)
+func (_ Unimplemented) ListMonitors(w http.ResponseWriter, r *http.Request, params ListMonitorsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateMonitor Create a monitor
+// (POST /api/v1/scheduler/monitors)
+func (_ Unimplemented) CreateMonitor(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteMonitor Delete a monitor
+// (DELETE /api/v1/scheduler/monitors/{id})
+func (_ Unimplemented) DeleteMonitor(w http.ResponseWriter, r *http.Request, id MonitorID, params DeleteMonitorParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetMonitor Read a monitor
+// (GET /api/v1/scheduler/monitors/{id})
+func (_ Unimplemented) GetMonitor(w http.ResponseWriter, r *http.Request, id MonitorID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UpdateMonitor Replace a monitor
+// (PUT /api/v1/scheduler/monitors/{id})
+func (_ Unimplemented) UpdateMonitor(w http.ResponseWriter, r *http.Request, id MonitorID, params UpdateMonitorParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PauseMonitor Pause a monitor
+// (POST /api/v1/scheduler/monitors/{id}/pause)
+func (_ Unimplemented) PauseMonitor(w http.ResponseWriter, r *http.Request, id MonitorID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResumeMonitor Resume a monitor
+// (POST /api/v1/scheduler/monitors/{id}/resume)
+func (_ Unimplemented) ResumeMonitor(w http.ResponseWriter, r *http.Request, id MonitorID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RotateMonitorKey Replace the ping key of a monitor
+// (POST /api/v1/scheduler/monitors/{id}/rotate-key)
+func (_ Unimplemented) RotateMonitorKey(w http.ResponseWriter, r *http.Request, id MonitorID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListMonitorRuns List the runs of a monitor
+// (GET /api/v1/scheduler/monitors/{id}/runs)
+func (_ Unimplemented) ListMonitorRuns(w http.ResponseWriter, r *http.Request, id MonitorID, params ListMonitorRunsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListNotifications List notifications
 // (GET /api/v1/scheduler/notifications)
 func (_ Unimplemented) ListNotifications(w http.ResponseWriter, r *http.Request, params ListNotificationsParams) {
@@ -952,12 +1042,6 @@ func (_ Unimplemented) GetSecret(w http.ResponseWriter, r *http.Request, name Se
 // PutSecret Store a secret, or replace its value
 // (PUT /api/v1/scheduler/secrets/{name})
 func (_ Unimplemented) PutSecret(w http.ResponseWriter, r *http.Request, name SecretName, params PutSecretParams) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListSets List sets
-// (GET /api/v1/scheduler/sets)
-func (_ Unimplemented) ListSets(w http.ResponseWriter, r *http.Request, params ListSetsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1138,6 +1222,30 @@ func (_ Unimplemented) InternalGetJobStatus(w http.ResponseWriter, r *http.Reque
 // InternalTriggerJob Run a job now for a tenant
 // (POST /internal/jobs/{jobId}/trigger)
 func (_ Unimplemented) InternalTriggerJob(w http.ResponseWriter, r *http.Request, jobID PathJobID, params InternalTriggerJobParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PingMonitorByGet Tell that a run succeeded, by GET
+// (GET /ping/{key})
+func (_ Unimplemented) PingMonitorByGet(w http.ResponseWriter, r *http.Request, key PingKey, params PingMonitorByGetParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PingMonitor Tell that a run succeeded
+// (POST /ping/{key})
+func (_ Unimplemented) PingMonitor(w http.ResponseWriter, r *http.Request, key PingKey, params PingMonitorParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SignalMonitorByGet Tell what a run does, by GET
+// (GET /ping/{key}/{signal})
+func (_ Unimplemented) SignalMonitorByGet(w http.ResponseWriter, r *http.Request, key PingKey, signal PingSignal, params SignalMonitorByGetParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SignalMonitor Tell what a run does
+// (POST /ping/{key}/{signal})
+func (_ Unimplemented) SignalMonitor(w http.ResponseWriter, r *http.Request, key PingKey, signal PingSignal, params SignalMonitorParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -4448,6 +4556,351 @@ func (siw *ServerInterfaceWrapper) ListMetrics(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// ListMonitors operation middleware
+func (siw *ServerInterfaceWrapper) ListMonitors(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListMonitorsParams
+
+	// ------------- Optional query parameter "tag" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tag", r.URL.Query(), &params.Tag, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tag"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tag", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListMonitors(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateMonitor operation middleware
+func (siw *ServerInterfaceWrapper) CreateMonitor(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateMonitor(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteMonitor operation middleware
+func (siw *ServerInterfaceWrapper) DeleteMonitor(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id MonitorID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteMonitorParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteMonitor(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetMonitor operation middleware
+func (siw *ServerInterfaceWrapper) GetMonitor(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id MonitorID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetMonitor(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateMonitor operation middleware
+func (siw *ServerInterfaceWrapper) UpdateMonitor(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id MonitorID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateMonitorParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateMonitor(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PauseMonitor operation middleware
+func (siw *ServerInterfaceWrapper) PauseMonitor(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id MonitorID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PauseMonitor(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResumeMonitor operation middleware
+func (siw *ServerInterfaceWrapper) ResumeMonitor(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id MonitorID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResumeMonitor(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RotateMonitorKey operation middleware
+func (siw *ServerInterfaceWrapper) RotateMonitorKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id MonitorID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RotateMonitorKey(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListMonitorRuns operation middleware
+func (siw *ServerInterfaceWrapper) ListMonitorRuns(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id MonitorID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListMonitorRunsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListMonitorRuns(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListNotifications operation middleware
 func (siw *ServerInterfaceWrapper) ListNotifications(w http.ResponseWriter, r *http.Request) {
 
@@ -5248,52 +5701,6 @@ func (siw *ServerInterfaceWrapper) PutSecret(w http.ResponseWriter, r *http.Requ
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PutSecret(w, r, name, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListSets operation middleware
-func (siw *ServerInterfaceWrapper) ListSets(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListSetsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListSets(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -6322,6 +6729,192 @@ func (siw *ServerInterfaceWrapper) InternalTriggerJob(w http.ResponseWriter, r *
 	handler.ServeHTTP(w, r)
 }
 
+// PingMonitorByGet operation middleware
+func (siw *ServerInterfaceWrapper) PingMonitorByGet(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key" -------------
+	var key PingKey
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key", chi.URLParam(r, "key"), &key, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PingMonitorByGetParams
+
+	// ------------- Optional query parameter "rid" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rid", r.URL.Query(), &params.Rid, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "rid"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rid", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PingMonitorByGet(w, r, key, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PingMonitor operation middleware
+func (siw *ServerInterfaceWrapper) PingMonitor(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key" -------------
+	var key PingKey
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key", chi.URLParam(r, "key"), &key, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PingMonitorParams
+
+	// ------------- Optional query parameter "rid" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rid", r.URL.Query(), &params.Rid, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "rid"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rid", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PingMonitor(w, r, key, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SignalMonitorByGet operation middleware
+func (siw *ServerInterfaceWrapper) SignalMonitorByGet(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key" -------------
+	var key PingKey
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key", chi.URLParam(r, "key"), &key, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "signal" -------------
+	var signal PingSignal
+
+	err = runtime.BindStyledParameterWithOptions("simple", "signal", chi.URLParam(r, "signal"), &signal, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "signal", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SignalMonitorByGetParams
+
+	// ------------- Optional query parameter "rid" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rid", r.URL.Query(), &params.Rid, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "rid"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rid", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SignalMonitorByGet(w, r, key, signal, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SignalMonitor operation middleware
+func (siw *ServerInterfaceWrapper) SignalMonitor(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key" -------------
+	var key PingKey
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key", chi.URLParam(r, "key"), &key, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "signal" -------------
+	var signal PingSignal
+
+	err = runtime.BindStyledParameterWithOptions("simple", "signal", chi.URLParam(r, "signal"), &signal, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "signal", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SignalMonitorParams
+
+	// ------------- Optional query parameter "rid" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rid", r.URL.Query(), &params.Rid, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "rid"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rid", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SignalMonitor(w, r, key, signal, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 type UnescapedCookieParamError struct {
 	ParamName string
 	Err       error
@@ -6640,6 +7233,33 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/api/v1/scheduler/metrics/history", wrapper.ListMetrics)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/monitors", wrapper.ListMonitors)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/monitors", wrapper.CreateMonitor)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/api/v1/scheduler/monitors/{id}", wrapper.DeleteMonitor)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/monitors/{id}", wrapper.GetMonitor)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/api/v1/scheduler/monitors/{id}", wrapper.UpdateMonitor)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/monitors/{id}/pause", wrapper.PauseMonitor)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/monitors/{id}/resume", wrapper.ResumeMonitor)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/v1/scheduler/monitors/{id}/rotate-key", wrapper.RotateMonitorKey)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/monitors/{id}/runs", wrapper.ListMonitorRuns)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/notifications", wrapper.ListNotifications)
 	})
 	r.Group(func(r chi.Router) {
@@ -6713,9 +7333,6 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Put(options.BaseURL+"/api/v1/scheduler/secrets/{name}", wrapper.PutSecret)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/sets", wrapper.ListSets)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/scheduler/sets/{name}/apply", wrapper.ApplySet)
@@ -6807,6 +7424,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/internal/jobs/create", wrapper.InternalCreateJob)
 	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/ping/{key}", wrapper.PingMonitorByGet)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/ping/{key}", wrapper.PingMonitor)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/ping/{key}/{signal}", wrapper.SignalMonitorByGet)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/ping/{key}/{signal}", wrapper.SignalMonitor)
+	})
 
 	return r
 }
@@ -6847,6 +7476,8 @@ type JobNotFoundJSONResponse Error
 
 type KeyReusedJSONResponse Error
 
+type MonitorNotFoundJSONResponse Error
+
 type NotAcceptableJSONResponse Error
 
 type NotModifiedResponseHeaders struct {
@@ -6861,6 +7492,8 @@ type NotRetryableJSONResponse Error
 type NotificationNotFoundJSONResponse Error
 
 type ObjectiveNotFoundJSONResponse Error
+
+type PingKeyUnknownJSONResponse Error
 
 type PlanOutdatedJSONResponse Error
 
@@ -19274,6 +19907,1639 @@ func (response ListMetrics503JSONResponse) VisitListMetricsResponse(w http.Respo
 	return err
 }
 
+type ListMonitorsRequestObject struct {
+	Params ListMonitorsParams
+}
+
+type ListMonitorsResponseObject interface {
+	VisitListMonitorsResponse(w http.ResponseWriter) error
+}
+
+type ListMonitors200JSONResponse MonitorPage
+
+func (response ListMonitors200JSONResponse) VisitListMonitorsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitors304Response = NotModifiedResponse
+
+func (response ListMonitors304Response) VisitListMonitorsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
+type ListMonitors400JSONResponse struct{ InvalidJSONResponse }
+
+func (response ListMonitors400JSONResponse) VisitListMonitorsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitors401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListMonitors401JSONResponse) VisitListMonitorsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitors403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListMonitors403JSONResponse) VisitListMonitorsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitors406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListMonitors406JSONResponse) VisitListMonitorsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitors413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response ListMonitors413JSONResponse) VisitListMonitorsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitors429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response ListMonitors429JSONResponse) VisitListMonitorsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitors500JSONResponse struct{ InternalJSONResponse }
+
+func (response ListMonitors500JSONResponse) VisitListMonitorsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitors503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListMonitors503JSONResponse) VisitListMonitorsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateMonitorRequestObject struct {
+	Body *CreateMonitorJSONRequestBody
+}
+
+type CreateMonitorResponseObject interface {
+	VisitCreateMonitorResponse(w http.ResponseWriter) error
+}
+
+type CreateMonitor201ResponseHeaders struct {
+	ETag     *string
+	Location *string
+}
+
+type CreateMonitor201JSONResponse struct {
+	Body    Monitor
+	Headers CreateMonitor201ResponseHeaders
+}
+
+func (response CreateMonitor201JSONResponse) VisitCreateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateMonitor400JSONResponse struct{ InvalidJSONResponse }
+
+func (response CreateMonitor400JSONResponse) VisitCreateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateMonitor401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response CreateMonitor401JSONResponse) VisitCreateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateMonitor403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response CreateMonitor403JSONResponse) VisitCreateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateMonitor406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response CreateMonitor406JSONResponse) VisitCreateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateMonitor409JSONResponse struct{ ConflictJSONResponse }
+
+func (response CreateMonitor409JSONResponse) VisitCreateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateMonitor413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response CreateMonitor413JSONResponse) VisitCreateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateMonitor415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response CreateMonitor415JSONResponse) VisitCreateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateMonitor429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response CreateMonitor429JSONResponse) VisitCreateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateMonitor500JSONResponse struct{ InternalJSONResponse }
+
+func (response CreateMonitor500JSONResponse) VisitCreateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateMonitor503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response CreateMonitor503JSONResponse) VisitCreateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteMonitorRequestObject struct {
+	ID     MonitorID `json:"id"`
+	Params DeleteMonitorParams
+}
+
+type DeleteMonitorResponseObject interface {
+	VisitDeleteMonitorResponse(w http.ResponseWriter) error
+}
+
+type DeleteMonitor204Response struct {
+}
+
+func (response DeleteMonitor204Response) VisitDeleteMonitorResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteMonitor400JSONResponse struct{ InvalidJSONResponse }
+
+func (response DeleteMonitor400JSONResponse) VisitDeleteMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteMonitor401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response DeleteMonitor401JSONResponse) VisitDeleteMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteMonitor403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response DeleteMonitor403JSONResponse) VisitDeleteMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteMonitor404JSONResponse struct{ MonitorNotFoundJSONResponse }
+
+func (response DeleteMonitor404JSONResponse) VisitDeleteMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteMonitor406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response DeleteMonitor406JSONResponse) VisitDeleteMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteMonitor409JSONResponse struct{ ConflictJSONResponse }
+
+func (response DeleteMonitor409JSONResponse) VisitDeleteMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteMonitor412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response DeleteMonitor412JSONResponse) VisitDeleteMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteMonitor413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response DeleteMonitor413JSONResponse) VisitDeleteMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteMonitor429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response DeleteMonitor429JSONResponse) VisitDeleteMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteMonitor500JSONResponse struct{ InternalJSONResponse }
+
+func (response DeleteMonitor500JSONResponse) VisitDeleteMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteMonitor503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response DeleteMonitor503JSONResponse) VisitDeleteMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMonitorRequestObject struct {
+	ID MonitorID `json:"id"`
+}
+
+type GetMonitorResponseObject interface {
+	VisitGetMonitorResponse(w http.ResponseWriter) error
+}
+
+type GetMonitor200ResponseHeaders struct {
+	ETag *string
+}
+
+type GetMonitor200JSONResponse struct {
+	Body    Monitor
+	Headers GetMonitor200ResponseHeaders
+}
+
+func (response GetMonitor200JSONResponse) VisitGetMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMonitor304Response = NotModifiedResponse
+
+func (response GetMonitor304Response) VisitGetMonitorResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
+type GetMonitor400JSONResponse struct{ InvalidJSONResponse }
+
+func (response GetMonitor400JSONResponse) VisitGetMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMonitor401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetMonitor401JSONResponse) VisitGetMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMonitor403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetMonitor403JSONResponse) VisitGetMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMonitor404JSONResponse struct{ MonitorNotFoundJSONResponse }
+
+func (response GetMonitor404JSONResponse) VisitGetMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMonitor406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetMonitor406JSONResponse) VisitGetMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMonitor413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response GetMonitor413JSONResponse) VisitGetMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMonitor429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response GetMonitor429JSONResponse) VisitGetMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMonitor500JSONResponse struct{ InternalJSONResponse }
+
+func (response GetMonitor500JSONResponse) VisitGetMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMonitor503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetMonitor503JSONResponse) VisitGetMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMonitorRequestObject struct {
+	ID     MonitorID `json:"id"`
+	Params UpdateMonitorParams
+	Body   *UpdateMonitorJSONRequestBody
+}
+
+type UpdateMonitorResponseObject interface {
+	VisitUpdateMonitorResponse(w http.ResponseWriter) error
+}
+
+type UpdateMonitor200ResponseHeaders struct {
+	ETag *string
+}
+
+type UpdateMonitor200JSONResponse struct {
+	Body    Monitor
+	Headers UpdateMonitor200ResponseHeaders
+}
+
+func (response UpdateMonitor200JSONResponse) VisitUpdateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMonitor400JSONResponse struct{ InvalidJSONResponse }
+
+func (response UpdateMonitor400JSONResponse) VisitUpdateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMonitor401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response UpdateMonitor401JSONResponse) VisitUpdateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMonitor403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response UpdateMonitor403JSONResponse) VisitUpdateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMonitor404JSONResponse struct{ MonitorNotFoundJSONResponse }
+
+func (response UpdateMonitor404JSONResponse) VisitUpdateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMonitor406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response UpdateMonitor406JSONResponse) VisitUpdateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMonitor409JSONResponse struct{ ConflictJSONResponse }
+
+func (response UpdateMonitor409JSONResponse) VisitUpdateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMonitor412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response UpdateMonitor412JSONResponse) VisitUpdateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMonitor413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response UpdateMonitor413JSONResponse) VisitUpdateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMonitor415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response UpdateMonitor415JSONResponse) VisitUpdateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMonitor429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response UpdateMonitor429JSONResponse) VisitUpdateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMonitor500JSONResponse struct{ InternalJSONResponse }
+
+func (response UpdateMonitor500JSONResponse) VisitUpdateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMonitor503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response UpdateMonitor503JSONResponse) VisitUpdateMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseMonitorRequestObject struct {
+	ID MonitorID `json:"id"`
+}
+
+type PauseMonitorResponseObject interface {
+	VisitPauseMonitorResponse(w http.ResponseWriter) error
+}
+
+type PauseMonitor200ResponseHeaders struct {
+	ETag *string
+}
+
+type PauseMonitor200JSONResponse struct {
+	Body    Monitor
+	Headers PauseMonitor200ResponseHeaders
+}
+
+func (response PauseMonitor200JSONResponse) VisitPauseMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseMonitor400JSONResponse struct{ InvalidJSONResponse }
+
+func (response PauseMonitor400JSONResponse) VisitPauseMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseMonitor401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response PauseMonitor401JSONResponse) VisitPauseMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseMonitor403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response PauseMonitor403JSONResponse) VisitPauseMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseMonitor404JSONResponse struct{ MonitorNotFoundJSONResponse }
+
+func (response PauseMonitor404JSONResponse) VisitPauseMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseMonitor406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response PauseMonitor406JSONResponse) VisitPauseMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseMonitor413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response PauseMonitor413JSONResponse) VisitPauseMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseMonitor429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response PauseMonitor429JSONResponse) VisitPauseMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseMonitor500JSONResponse struct{ InternalJSONResponse }
+
+func (response PauseMonitor500JSONResponse) VisitPauseMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseMonitor503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PauseMonitor503JSONResponse) VisitPauseMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeMonitorRequestObject struct {
+	ID MonitorID `json:"id"`
+}
+
+type ResumeMonitorResponseObject interface {
+	VisitResumeMonitorResponse(w http.ResponseWriter) error
+}
+
+type ResumeMonitor200ResponseHeaders struct {
+	ETag *string
+}
+
+type ResumeMonitor200JSONResponse struct {
+	Body    Monitor
+	Headers ResumeMonitor200ResponseHeaders
+}
+
+func (response ResumeMonitor200JSONResponse) VisitResumeMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeMonitor400JSONResponse struct{ InvalidJSONResponse }
+
+func (response ResumeMonitor400JSONResponse) VisitResumeMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeMonitor401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ResumeMonitor401JSONResponse) VisitResumeMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeMonitor403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ResumeMonitor403JSONResponse) VisitResumeMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeMonitor404JSONResponse struct{ MonitorNotFoundJSONResponse }
+
+func (response ResumeMonitor404JSONResponse) VisitResumeMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeMonitor406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ResumeMonitor406JSONResponse) VisitResumeMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeMonitor413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response ResumeMonitor413JSONResponse) VisitResumeMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeMonitor429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response ResumeMonitor429JSONResponse) VisitResumeMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeMonitor500JSONResponse struct{ InternalJSONResponse }
+
+func (response ResumeMonitor500JSONResponse) VisitResumeMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeMonitor503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ResumeMonitor503JSONResponse) VisitResumeMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateMonitorKeyRequestObject struct {
+	ID MonitorID `json:"id"`
+}
+
+type RotateMonitorKeyResponseObject interface {
+	VisitRotateMonitorKeyResponse(w http.ResponseWriter) error
+}
+
+type RotateMonitorKey200ResponseHeaders struct {
+	ETag *string
+}
+
+type RotateMonitorKey200JSONResponse struct {
+	Body    Monitor
+	Headers RotateMonitorKey200ResponseHeaders
+}
+
+func (response RotateMonitorKey200JSONResponse) VisitRotateMonitorKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateMonitorKey400JSONResponse struct{ InvalidJSONResponse }
+
+func (response RotateMonitorKey400JSONResponse) VisitRotateMonitorKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateMonitorKey401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RotateMonitorKey401JSONResponse) VisitRotateMonitorKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateMonitorKey403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RotateMonitorKey403JSONResponse) VisitRotateMonitorKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateMonitorKey404JSONResponse struct{ MonitorNotFoundJSONResponse }
+
+func (response RotateMonitorKey404JSONResponse) VisitRotateMonitorKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateMonitorKey406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response RotateMonitorKey406JSONResponse) VisitRotateMonitorKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateMonitorKey413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response RotateMonitorKey413JSONResponse) VisitRotateMonitorKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateMonitorKey429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response RotateMonitorKey429JSONResponse) VisitRotateMonitorKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateMonitorKey500JSONResponse struct{ InternalJSONResponse }
+
+func (response RotateMonitorKey500JSONResponse) VisitRotateMonitorKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateMonitorKey503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RotateMonitorKey503JSONResponse) VisitRotateMonitorKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitorRunsRequestObject struct {
+	ID     MonitorID `json:"id"`
+	Params ListMonitorRunsParams
+}
+
+type ListMonitorRunsResponseObject interface {
+	VisitListMonitorRunsResponse(w http.ResponseWriter) error
+}
+
+type ListMonitorRuns200JSONResponse MonitorRunPage
+
+func (response ListMonitorRuns200JSONResponse) VisitListMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitorRuns304Response = NotModifiedResponse
+
+func (response ListMonitorRuns304Response) VisitListMonitorRunsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
+type ListMonitorRuns400JSONResponse struct{ InvalidJSONResponse }
+
+func (response ListMonitorRuns400JSONResponse) VisitListMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitorRuns401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListMonitorRuns401JSONResponse) VisitListMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitorRuns403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListMonitorRuns403JSONResponse) VisitListMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitorRuns404JSONResponse struct{ MonitorNotFoundJSONResponse }
+
+func (response ListMonitorRuns404JSONResponse) VisitListMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitorRuns406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListMonitorRuns406JSONResponse) VisitListMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitorRuns413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response ListMonitorRuns413JSONResponse) VisitListMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitorRuns429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response ListMonitorRuns429JSONResponse) VisitListMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitorRuns500JSONResponse struct{ InternalJSONResponse }
+
+func (response ListMonitorRuns500JSONResponse) VisitListMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitorRuns503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListMonitorRuns503JSONResponse) VisitListMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListNotificationsRequestObject struct {
 	Params ListNotificationsParams
 }
@@ -23733,165 +25999,6 @@ func (response PutSecret500JSONResponse) VisitPutSecretResponse(w http.ResponseW
 type PutSecret503JSONResponse struct{ SecretsUnavailableJSONResponse }
 
 func (response PutSecret503JSONResponse) VisitPutSecretResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSetsRequestObject struct {
-	Params ListSetsParams
-}
-
-type ListSetsResponseObject interface {
-	VisitListSetsResponse(w http.ResponseWriter) error
-}
-
-type ListSets200JSONResponse JobSetPage
-
-func (response ListSets200JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSets304Response = NotModifiedResponse
-
-func (response ListSets304Response) VisitListSetsResponse(w http.ResponseWriter) error {
-	if response.Headers.ETag != nil {
-		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
-	}
-	w.WriteHeader(304)
-	return nil
-}
-
-type ListSets400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListSets400JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSets401JSONResponse struct{ UnauthorizedJSONResponse }
-
-func (response ListSets401JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSets403JSONResponse struct{ ForbiddenJSONResponse }
-
-func (response ListSets403JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSets406JSONResponse struct{ NotAcceptableJSONResponse }
-
-func (response ListSets406JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(406)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSets413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response ListSets413JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSets429JSONResponse struct{ RateLimitedJSONResponse }
-
-func (response ListSets429JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RateLimit != nil {
-		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
-	}
-	if response.Headers.RateLimitPolicy != nil {
-		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
-	}
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSets500JSONResponse struct{ InternalJSONResponse }
-
-func (response ListSets500JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(500)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSets503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response ListSets503JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -28859,6 +30966,576 @@ func (response InternalTriggerJob503JSONResponse) VisitInternalTriggerJobRespons
 	return err
 }
 
+type PingMonitorByGetRequestObject struct {
+	Key    PingKey `json:"key"`
+	Params PingMonitorByGetParams
+}
+
+type PingMonitorByGetResponseObject interface {
+	VisitPingMonitorByGetResponse(w http.ResponseWriter) error
+}
+
+type PingMonitorByGet200JSONResponse PingAnswer
+
+func (response PingMonitorByGet200JSONResponse) VisitPingMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitorByGet400JSONResponse struct{ InvalidJSONResponse }
+
+func (response PingMonitorByGet400JSONResponse) VisitPingMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitorByGet404JSONResponse struct{ PingKeyUnknownJSONResponse }
+
+func (response PingMonitorByGet404JSONResponse) VisitPingMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitorByGet406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response PingMonitorByGet406JSONResponse) VisitPingMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitorByGet413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response PingMonitorByGet413JSONResponse) VisitPingMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitorByGet429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response PingMonitorByGet429JSONResponse) VisitPingMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitorByGet500JSONResponse struct{ InternalJSONResponse }
+
+func (response PingMonitorByGet500JSONResponse) VisitPingMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitorByGet503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PingMonitorByGet503JSONResponse) VisitPingMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitorRequestObject struct {
+	Key         PingKey `json:"key"`
+	Params      PingMonitorParams
+	ContentType string
+	Body        io.Reader
+}
+
+type PingMonitorResponseObject interface {
+	VisitPingMonitorResponse(w http.ResponseWriter) error
+}
+
+type PingMonitor200JSONResponse PingAnswer
+
+func (response PingMonitor200JSONResponse) VisitPingMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitor400JSONResponse struct{ InvalidJSONResponse }
+
+func (response PingMonitor400JSONResponse) VisitPingMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitor404JSONResponse struct{ PingKeyUnknownJSONResponse }
+
+func (response PingMonitor404JSONResponse) VisitPingMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitor406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response PingMonitor406JSONResponse) VisitPingMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitor413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response PingMonitor413JSONResponse) VisitPingMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitor415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response PingMonitor415JSONResponse) VisitPingMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitor429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response PingMonitor429JSONResponse) VisitPingMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitor500JSONResponse struct{ InternalJSONResponse }
+
+func (response PingMonitor500JSONResponse) VisitPingMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingMonitor503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PingMonitor503JSONResponse) VisitPingMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitorByGetRequestObject struct {
+	Key    PingKey    `json:"key"`
+	Signal PingSignal `json:"signal"`
+	Params SignalMonitorByGetParams
+}
+
+type SignalMonitorByGetResponseObject interface {
+	VisitSignalMonitorByGetResponse(w http.ResponseWriter) error
+}
+
+type SignalMonitorByGet200JSONResponse PingAnswer
+
+func (response SignalMonitorByGet200JSONResponse) VisitSignalMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitorByGet400JSONResponse struct{ InvalidJSONResponse }
+
+func (response SignalMonitorByGet400JSONResponse) VisitSignalMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitorByGet404JSONResponse struct{ PingKeyUnknownJSONResponse }
+
+func (response SignalMonitorByGet404JSONResponse) VisitSignalMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitorByGet406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response SignalMonitorByGet406JSONResponse) VisitSignalMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitorByGet413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response SignalMonitorByGet413JSONResponse) VisitSignalMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitorByGet429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response SignalMonitorByGet429JSONResponse) VisitSignalMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitorByGet500JSONResponse struct{ InternalJSONResponse }
+
+func (response SignalMonitorByGet500JSONResponse) VisitSignalMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitorByGet503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response SignalMonitorByGet503JSONResponse) VisitSignalMonitorByGetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitorRequestObject struct {
+	Key         PingKey    `json:"key"`
+	Signal      PingSignal `json:"signal"`
+	Params      SignalMonitorParams
+	ContentType string
+	Body        io.Reader
+}
+
+type SignalMonitorResponseObject interface {
+	VisitSignalMonitorResponse(w http.ResponseWriter) error
+}
+
+type SignalMonitor200JSONResponse PingAnswer
+
+func (response SignalMonitor200JSONResponse) VisitSignalMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitor400JSONResponse struct{ InvalidJSONResponse }
+
+func (response SignalMonitor400JSONResponse) VisitSignalMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitor404JSONResponse struct{ PingKeyUnknownJSONResponse }
+
+func (response SignalMonitor404JSONResponse) VisitSignalMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitor406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response SignalMonitor406JSONResponse) VisitSignalMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitor413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response SignalMonitor413JSONResponse) VisitSignalMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitor415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response SignalMonitor415JSONResponse) VisitSignalMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitor429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response SignalMonitor429JSONResponse) VisitSignalMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitor500JSONResponse struct{ InternalJSONResponse }
+
+func (response SignalMonitor500JSONResponse) VisitSignalMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignalMonitor503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response SignalMonitor503JSONResponse) VisitSignalMonitorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// ListAPIKeys List API keys
@@ -29065,6 +31742,33 @@ type StrictServerInterface interface {
 	// ListMetrics The numbers as they were
 	// (GET /api/v1/scheduler/metrics/history)
 	ListMetrics(ctx context.Context, request ListMetricsRequestObject) (ListMetricsResponseObject, error)
+	// ListMonitors List monitors
+	// (GET /api/v1/scheduler/monitors)
+	ListMonitors(ctx context.Context, request ListMonitorsRequestObject) (ListMonitorsResponseObject, error)
+	// CreateMonitor Create a monitor
+	// (POST /api/v1/scheduler/monitors)
+	CreateMonitor(ctx context.Context, request CreateMonitorRequestObject) (CreateMonitorResponseObject, error)
+	// DeleteMonitor Delete a monitor
+	// (DELETE /api/v1/scheduler/monitors/{id})
+	DeleteMonitor(ctx context.Context, request DeleteMonitorRequestObject) (DeleteMonitorResponseObject, error)
+	// GetMonitor Read a monitor
+	// (GET /api/v1/scheduler/monitors/{id})
+	GetMonitor(ctx context.Context, request GetMonitorRequestObject) (GetMonitorResponseObject, error)
+	// UpdateMonitor Replace a monitor
+	// (PUT /api/v1/scheduler/monitors/{id})
+	UpdateMonitor(ctx context.Context, request UpdateMonitorRequestObject) (UpdateMonitorResponseObject, error)
+	// PauseMonitor Pause a monitor
+	// (POST /api/v1/scheduler/monitors/{id}/pause)
+	PauseMonitor(ctx context.Context, request PauseMonitorRequestObject) (PauseMonitorResponseObject, error)
+	// ResumeMonitor Resume a monitor
+	// (POST /api/v1/scheduler/monitors/{id}/resume)
+	ResumeMonitor(ctx context.Context, request ResumeMonitorRequestObject) (ResumeMonitorResponseObject, error)
+	// RotateMonitorKey Replace the ping key of a monitor
+	// (POST /api/v1/scheduler/monitors/{id}/rotate-key)
+	RotateMonitorKey(ctx context.Context, request RotateMonitorKeyRequestObject) (RotateMonitorKeyResponseObject, error)
+	// ListMonitorRuns List the runs of a monitor
+	// (GET /api/v1/scheduler/monitors/{id}/runs)
+	ListMonitorRuns(ctx context.Context, request ListMonitorRunsRequestObject) (ListMonitorRunsResponseObject, error)
 	// ListNotifications List notifications
 	// (GET /api/v1/scheduler/notifications)
 	ListNotifications(ctx context.Context, request ListNotificationsRequestObject) (ListNotificationsResponseObject, error)
@@ -29140,9 +31844,6 @@ type StrictServerInterface interface {
 	// PutSecret Store a secret, or replace its value
 	// (PUT /api/v1/scheduler/secrets/{name})
 	PutSecret(ctx context.Context, request PutSecretRequestObject) (PutSecretResponseObject, error)
-	// ListSets List sets
-	// (GET /api/v1/scheduler/sets)
-	ListSets(ctx context.Context, request ListSetsRequestObject) (ListSetsResponseObject, error)
 	// ApplySet Do what a plan of a section says
 	// (POST /api/v1/scheduler/sets/{name}/apply)
 	ApplySet(ctx context.Context, request ApplySetRequestObject) (ApplySetResponseObject, error)
@@ -29233,6 +31934,18 @@ type StrictServerInterface interface {
 	// InternalTriggerJob Run a job now for a tenant
 	// (POST /internal/jobs/{jobId}/trigger)
 	InternalTriggerJob(ctx context.Context, request InternalTriggerJobRequestObject) (InternalTriggerJobResponseObject, error)
+	// PingMonitorByGet Tell that a run succeeded, by GET
+	// (GET /ping/{key})
+	PingMonitorByGet(ctx context.Context, request PingMonitorByGetRequestObject) (PingMonitorByGetResponseObject, error)
+	// PingMonitor Tell that a run succeeded
+	// (POST /ping/{key})
+	PingMonitor(ctx context.Context, request PingMonitorRequestObject) (PingMonitorResponseObject, error)
+	// SignalMonitorByGet Tell what a run does, by GET
+	// (GET /ping/{key}/{signal})
+	SignalMonitorByGet(ctx context.Context, request SignalMonitorByGetRequestObject) (SignalMonitorByGetResponseObject, error)
+	// SignalMonitor Tell what a run does
+	// (POST /ping/{key}/{signal})
+	SignalMonitor(ctx context.Context, request SignalMonitorRequestObject) (SignalMonitorResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
@@ -31253,6 +33966,255 @@ func (sh *strictHandler) ListMetrics(w http.ResponseWriter, r *http.Request, par
 	}
 }
 
+// ListMonitors operation middleware
+func (sh *strictHandler) ListMonitors(w http.ResponseWriter, r *http.Request, params ListMonitorsParams) {
+	var request ListMonitorsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListMonitors(ctx, request.(ListMonitorsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListMonitors")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListMonitorsResponseObject); ok {
+		if err := validResponse.VisitListMonitorsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateMonitor operation middleware
+func (sh *strictHandler) CreateMonitor(w http.ResponseWriter, r *http.Request) {
+	var request CreateMonitorRequestObject
+
+	var body CreateMonitorJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateMonitor(ctx, request.(CreateMonitorRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateMonitor")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateMonitorResponseObject); ok {
+		if err := validResponse.VisitCreateMonitorResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteMonitor operation middleware
+func (sh *strictHandler) DeleteMonitor(w http.ResponseWriter, r *http.Request, id MonitorID, params DeleteMonitorParams) {
+	var request DeleteMonitorRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteMonitor(ctx, request.(DeleteMonitorRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteMonitor")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteMonitorResponseObject); ok {
+		if err := validResponse.VisitDeleteMonitorResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetMonitor operation middleware
+func (sh *strictHandler) GetMonitor(w http.ResponseWriter, r *http.Request, id MonitorID) {
+	var request GetMonitorRequestObject
+
+	request.ID = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetMonitor(ctx, request.(GetMonitorRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetMonitor")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetMonitorResponseObject); ok {
+		if err := validResponse.VisitGetMonitorResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateMonitor operation middleware
+func (sh *strictHandler) UpdateMonitor(w http.ResponseWriter, r *http.Request, id MonitorID, params UpdateMonitorParams) {
+	var request UpdateMonitorRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	var body UpdateMonitorJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateMonitor(ctx, request.(UpdateMonitorRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateMonitor")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateMonitorResponseObject); ok {
+		if err := validResponse.VisitUpdateMonitorResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PauseMonitor operation middleware
+func (sh *strictHandler) PauseMonitor(w http.ResponseWriter, r *http.Request, id MonitorID) {
+	var request PauseMonitorRequestObject
+
+	request.ID = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PauseMonitor(ctx, request.(PauseMonitorRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PauseMonitor")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PauseMonitorResponseObject); ok {
+		if err := validResponse.VisitPauseMonitorResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResumeMonitor operation middleware
+func (sh *strictHandler) ResumeMonitor(w http.ResponseWriter, r *http.Request, id MonitorID) {
+	var request ResumeMonitorRequestObject
+
+	request.ID = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResumeMonitor(ctx, request.(ResumeMonitorRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResumeMonitor")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResumeMonitorResponseObject); ok {
+		if err := validResponse.VisitResumeMonitorResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RotateMonitorKey operation middleware
+func (sh *strictHandler) RotateMonitorKey(w http.ResponseWriter, r *http.Request, id MonitorID) {
+	var request RotateMonitorKeyRequestObject
+
+	request.ID = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateMonitorKey(ctx, request.(RotateMonitorKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateMonitorKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RotateMonitorKeyResponseObject); ok {
+		if err := validResponse.VisitRotateMonitorKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListMonitorRuns operation middleware
+func (sh *strictHandler) ListMonitorRuns(w http.ResponseWriter, r *http.Request, id MonitorID, params ListMonitorRunsParams) {
+	var request ListMonitorRunsRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListMonitorRuns(ctx, request.(ListMonitorRunsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListMonitorRuns")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListMonitorRunsResponseObject); ok {
+		if err := validResponse.VisitListMonitorRunsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListNotifications operation middleware
 func (sh *strictHandler) ListNotifications(w http.ResponseWriter, r *http.Request, params ListNotificationsParams) {
 	var request ListNotificationsRequestObject
@@ -31957,32 +34919,6 @@ func (sh *strictHandler) PutSecret(w http.ResponseWriter, r *http.Request, name 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PutSecretResponseObject); ok {
 		if err := validResponse.VisitPutSecretResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListSets operation middleware
-func (sh *strictHandler) ListSets(w http.ResponseWriter, r *http.Request, params ListSetsParams) {
-	var request ListSetsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListSets(ctx, request.(ListSetsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListSets")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListSetsResponseObject); ok {
-		if err := validResponse.VisitListSetsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -32864,6 +35800,122 @@ func (sh *strictHandler) InternalTriggerJob(w http.ResponseWriter, r *http.Reque
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(InternalTriggerJobResponseObject); ok {
 		if err := validResponse.VisitInternalTriggerJobResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PingMonitorByGet operation middleware
+func (sh *strictHandler) PingMonitorByGet(w http.ResponseWriter, r *http.Request, key PingKey, params PingMonitorByGetParams) {
+	var request PingMonitorByGetRequestObject
+
+	request.Key = key
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PingMonitorByGet(ctx, request.(PingMonitorByGetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PingMonitorByGet")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PingMonitorByGetResponseObject); ok {
+		if err := validResponse.VisitPingMonitorByGetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PingMonitor operation middleware
+func (sh *strictHandler) PingMonitor(w http.ResponseWriter, r *http.Request, key PingKey, params PingMonitorParams) {
+	var request PingMonitorRequestObject
+
+	request.Key = key
+	request.Params = params
+	request.ContentType = r.Header.Get("Content-Type")
+
+	request.Body = r.Body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PingMonitor(ctx, request.(PingMonitorRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PingMonitor")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PingMonitorResponseObject); ok {
+		if err := validResponse.VisitPingMonitorResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SignalMonitorByGet operation middleware
+func (sh *strictHandler) SignalMonitorByGet(w http.ResponseWriter, r *http.Request, key PingKey, signal PingSignal, params SignalMonitorByGetParams) {
+	var request SignalMonitorByGetRequestObject
+
+	request.Key = key
+	request.Signal = signal
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SignalMonitorByGet(ctx, request.(SignalMonitorByGetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SignalMonitorByGet")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SignalMonitorByGetResponseObject); ok {
+		if err := validResponse.VisitSignalMonitorByGetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SignalMonitor operation middleware
+func (sh *strictHandler) SignalMonitor(w http.ResponseWriter, r *http.Request, key PingKey, signal PingSignal, params SignalMonitorParams) {
+	var request SignalMonitorRequestObject
+
+	request.Key = key
+	request.Signal = signal
+	request.Params = params
+	request.ContentType = r.Header.Get("Content-Type")
+
+	request.Body = r.Body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SignalMonitor(ctx, request.(SignalMonitorRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SignalMonitor")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SignalMonitorResponseObject); ok {
+		if err := validResponse.VisitSignalMonitorResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -174,6 +174,64 @@ type MetricHistory struct {
 	DurationMs int64
 }
 
+type Monitor struct {
+	ID                     uuid.UUID
+	TenantID               uuid.UUID
+	Name                   string
+	Tags                   []string
+	CronExpression         *string
+	Timezone               string
+	IntervalSeconds        *int32
+	StartGraceSeconds      int32
+	CompletionGraceSeconds int32
+	MaxRuntimeSeconds      int32
+	MinRuntimeSeconds      int32
+	AlertTooOften          bool
+	ExtendOnLog            bool
+	FailureThreshold       int16
+	RecoveryThreshold      int16
+	Paused                 bool
+	PingKey                string
+	Version                int32
+	CreatedBy              string
+	CreatedAt              time.Time
+	UpdatedAt              time.Time
+	Status                 string
+	ExpectedAt             *time.Time
+	RunningSince           *time.Time
+	Deadline               *time.Time
+	State                  json.RawMessage
+}
+
+type MonitorEvent struct {
+	ID       uuid.UUID
+	TenantID uuid.UUID
+	At       time.Time
+	Tags     []string
+	Event    json.RawMessage
+}
+
+type MonitorGap struct {
+	FromAt time.Time
+	ToAt   time.Time
+}
+
+type MonitorRun struct {
+	MonitorID  uuid.UUID
+	Place      int16
+	N          int64
+	TenantID   uuid.UUID
+	At         time.Time
+	ExpectedAt *time.Time
+	StartedAt  *time.Time
+	EndedAt    *time.Time
+	Outcome    string
+	Reason     string
+	ExitCode   *int16
+	RunID      string
+	Log        string
+}
+
 type Notification struct {
 	ID             uuid.UUID
 	TenantID       uuid.UUID

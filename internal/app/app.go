@@ -34,6 +34,8 @@ const (
 	apiConns      = 20
 	promoterConns = 6
 	workerConns   = 6
+	// pingConns store pings: one does, and another when the process ends.
+	pingConns = 2
 	// callbackConns write what targets report to the API.
 	callbackConns = 4
 )

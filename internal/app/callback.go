@@ -10,6 +10,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/hint"
+	"github.com/scheduler-service/scheduler/internal/monitor/intake"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/remote"
@@ -36,8 +37,9 @@ func (p process) callbackAddresses(public config.URL, keys *keyring.Ring) func(d
 	}
 }
 
-// desks take what targets and workers of tenants report, and hand executions out to the latter.
+// desks take what targets and workers of tenants report and what monitors tell, and hand executions out to workers.
 type desks struct {
+	pings     *intake.Desk
 	callbacks *callback.Desk
 	claims    *remote.Desk
 	listen    func(ctx context.Context) error // for calls: executions wait in the pool
@@ -47,9 +49,13 @@ type desks struct {
 // desks makes them. A token names its tenant, and its fence one attempt; a claim names its
 // tenant. The statements are those of the workers, so they act as postgres.Engine.
 func (p process) desks(ctx context.Context, c config.API, hints *queue.Publisher, keys *keyring.Ring, finished func(tenant, execution uuid.UUID)) (desks, error) {
+	pings, closePings, err := p.pings(ctx, c)
+	if err != nil {
+		return desks{}, err
+	}
 	if keys.Current() == "" { // no token can be sealed or opened
 		return desks{
-			callbacks: callback.New(callback.Config{}), claims: remote.NewDesk(remote.Config{}), close: func() {},
+			pings: pings, callbacks: callback.New(callback.Config{}), claims: remote.NewDesk(remote.Config{}), close: closePings,
 			listen: func(ctx context.Context) error { <-ctx.Done(); return nil },
 		}, nil
 	}
@@ -57,6 +63,7 @@ func (p process) desks(ctx context.Context, c config.API, hints *queue.Publisher
 		URL: c.DatabaseURL.Reveal(), Role: postgres.Engine, Name: "scheduler-api-callbacks", MaxConns: callbackConns, RoundTrip: p.metrics.RoundTrip, Spans: p.traces != nil,
 	})
 	if err != nil {
+		closePings()
 		return desks{}, err
 	}
 	p.metrics.WatchPool("postgres", "scheduler-api-callbacks", connections(db))
@@ -67,7 +74,8 @@ func (p process) desks(ctx context.Context, c config.API, hints *queue.Publisher
 	claims := remote.NewDesk(remote.Config{DB: db, Keys: keys, Callbacks: callbacks, Metrics: p.metrics, Log: p.log, TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING"), Traces: p.traces})
 	ear := hints.Ear(queue.CallPool)
 	return desks{
-		callbacks: callbacks, claims: claims, close: db.Close,
+		pings: pings, callbacks: callbacks, claims: claims,
+		close:  func() { db.Close(); closePings() },
 		listen: func(ctx context.Context) error { return ear.Listen(ctx, claims.Wake) },
 	}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/egress"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/loop"
+	"github.com/scheduler-service/scheduler/internal/monitor/watch"
 	"github.com/scheduler-service/scheduler/internal/notification/derive"
 	"github.com/scheduler-service/scheduler/internal/notification/send"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -41,7 +42,9 @@ func (p process) notifications(ctx context.Context, c config.Promoter, db *postg
 		return nil, nil, fmt.Errorf("make the client for notifications: %w", err)
 	}
 	sender := send.New(send.Config{DB: db, Client: client, Keys: ring, Mail: mailer, Metrics: p.metrics, Log: p.log})
-	return append(slices.Concat(derive.New(db, p.metrics, p.log).Passes(), sender.Passes()), allowedHosts(lists)), client.Close, nil
+	derives := derive.New(db, p.metrics, p.log)
+	watches := watch.New(watch.Config{DB: db, Log: p.log, Tell: derives.TellMonitors})
+	return append(slices.Concat(derives.Passes(), watches.Passes(), sender.Passes()), allowedHosts(lists)), client.Close, nil
 }
 
 // checkTarget says whether a URL may be called, by the rules for jobs of type http.

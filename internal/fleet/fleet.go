@@ -46,7 +46,13 @@ const (
 	GaugeFastBurn = "objectives_fast_burn"
 	GaugeSlowBurn = "objectives_slow_burn"
 	GaugeNoBudget = "objectives_no_budget"
+	// GaugeMonitors begins the names of how many monitors have each of MonitorStatuses, counted
+	// each half minute.
+	GaugeMonitors = "monitors_"
 )
+
+// MonitorStatuses are the statuses by which monitors are counted.
+var MonitorStatuses = []string{"new", "ok", "late", "running", "down", "paused"}
 
 // Gauges are numbers of the whole service, as they were counted last.
 type Gauges struct {

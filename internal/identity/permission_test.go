@@ -8,7 +8,7 @@ import (
 
 func TestRolesAndPermissions(t *testing.T) {
 	t.Parallel()
-	permissions := []identity.Permission{"jobs:read", "executions:read", "monitoring:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write", "secrets:read", "secrets:use", "secrets:write", "notifications:read", "notifications:write", "keys:read", "keys:write", "audit:read", "tenant:read", "tenants:read", "tenants:write", "settings:read", "settings:write"}
+	permissions := []identity.Permission{"jobs:read", "executions:read", "monitoring:read", "monitors:read", "jobs:trigger", "jobs:control", "executions:control", "jobs:write", "secrets:read", "secrets:use", "secrets:write", "notifications:read", "notifications:write", "monitors:write", "keys:read", "keys:write", "audit:read", "tenant:read", "tenants:read", "tenants:write", "settings:read", "settings:write"}
 	for _, test := range []struct {
 		name  string
 		roles []identity.Role
@@ -16,12 +16,12 @@ func TestRolesAndPermissions(t *testing.T) {
 	}{
 		{"no role", nil, 0},
 		{"a role of another service", []identity.Role{"superuser", "ADMIN", "", "root"}, 0},
-		{"viewer", []identity.Role{identity.Viewer}, 3},
-		{"operator", []identity.Role{identity.Operator}, 6},
-		{"developer", []identity.Role{identity.Developer}, 12},
-		{"admin", []identity.Role{identity.Admin}, 16},
-		{"platform-admin", []identity.Role{identity.PlatformAdmin}, 20},
-		{"the strongest counts", []identity.Role{"other", identity.Viewer, identity.Operator}, 6},
+		{"viewer", []identity.Role{identity.Viewer}, 4},
+		{"operator", []identity.Role{identity.Operator}, 7},
+		{"developer", []identity.Role{identity.Developer}, 14},
+		{"admin", []identity.Role{identity.Admin}, 18},
+		{"platform-admin", []identity.Role{identity.PlatformAdmin}, 22},
+		{"the strongest counts", []identity.Role{"other", identity.Viewer, identity.Operator}, 7},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

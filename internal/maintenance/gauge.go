@@ -21,6 +21,9 @@ func (m *Maintainer) Gauge(ctx context.Context) (active int64, err error) {
 	m.c.Metrics.SetActiveJobs(others[fleet.GaugeActiveJobs])
 	m.c.Metrics.SetDeadLetters(others[fleet.GaugeDeadLetters])
 	m.c.Metrics.SetObjectives(others[fleet.GaugeFastBurn], others[fleet.GaugeSlowBurn], others[fleet.GaugeNoBudget])
+	for _, status := range fleet.MonitorStatuses {
+		m.c.Metrics.SetMonitors(status, others[fleet.GaugeMonitors+status])
+	}
 	for of, n := range found {
 		switch of.state {
 		case oldestWait:

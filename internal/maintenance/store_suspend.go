@@ -41,6 +41,7 @@ func (s *store) purge(ctx context.Context, tenant uuid.UUID) (tenants int, more 
 	for _, purge := range []func(context.Context, uuid.UUID) (int64, error){
 		q.PurgeHistory, q.PurgeOutput, q.PurgeProgress, q.PurgeRollups, q.PurgeJobs, q.PurgeIdempotencyKeys, q.PurgeCalendars, q.PurgeSecrets, q.PurgeFunctions, q.PurgeRemoteFunctions, q.PurgeApiKeys, q.PurgeExecutionDays,
 		q.PurgeJobCounts, q.PurgeNotifications, q.PurgeDeliveries, q.PurgeJobFailures, q.PurgeJobDurations, q.PurgeJobDeadlines, q.PurgeRemoteClaims, q.PurgeDeadLetters, q.PurgeDeadLetterReplays, q.PurgeObjectiveCounts, q.PurgeObjectives,
+		q.PurgeMonitorRuns, q.PurgeMonitorEvents, q.PurgeMonitors,
 	} {
 		n, err := purge(ctx, tenant)
 		if err != nil {

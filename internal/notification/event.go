@@ -18,6 +18,8 @@ type Event struct {
 	At           time.Time  `json:"at"`
 	JobID        *uuid.UUID `json:"jobId,omitempty"`
 	JobName      string     `json:"jobName,omitempty"`
+	MonitorID    *uuid.UUID `json:"monitorId,omitempty"`
+	MonitorName  string     `json:"monitorName,omitempty"`
 	ExecutionID  *uuid.UUID `json:"executionId,omitempty"`
 	ScheduledAt  *time.Time `json:"scheduledAt,omitempty"`
 	Attempt      int        `json:"attempt,omitempty"`

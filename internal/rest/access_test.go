@@ -108,6 +108,19 @@ var samples = map[string]request{
 	"resendNotificationDelivery": {method: "POST", path: base + "/notifications/{id}/deliveries/{delivery}/resend"},
 
 	"listCircuitBreakers": {method: "GET", path: base + "/circuit-breakers"},
+	"listMonitors":        {method: "GET", path: base + "/monitors"},
+	"createMonitor":       {method: "POST", path: base + "/monitors", body: `{"name":"{new}","cronExpression":"0 2 * * *"}`},
+	"getMonitor":          {method: "GET", path: base + "/monitors/{id}"},
+	"updateMonitor":       {method: "PUT", path: base + "/monitors/{id}", body: `{"name":"{new}","intervalSeconds":60}`},
+	"deleteMonitor":       {method: "DELETE", path: base + "/monitors/{id}"},
+	"pauseMonitor":        {method: "POST", path: base + "/monitors/{id}/pause"},
+	"resumeMonitor":       {method: "POST", path: base + "/monitors/{id}/resume"},
+	"rotateMonitorKey":    {method: "POST", path: base + "/monitors/{id}/rotate-key"},
+	"listMonitorRuns":     {method: "GET", path: base + "/monitors/{id}/runs"},
+	"pingMonitor":         {method: "POST", path: "/ping/{key}", body: "copied 1204 rows"},
+	"pingMonitorByGet":    {method: "GET", path: "/ping/{key}"},
+	"signalMonitor":       {method: "POST", path: "/ping/{key}/start?rid=a", body: "copying"},
+	"signalMonitorByGet":  {method: "GET", path: "/ping/{key}/0"},
 	"listObjectives":      {method: "GET", path: base + "/objectives"},
 	"createObjective":     {method: "POST", path: base + "/objectives", body: `{"name":"reports","kind":"onTime","tag":"report","thresholdMs":5000,"target":0.99}`},
 	"getObjective":        {method: "GET", path: base + "/objectives/{id}"},
@@ -222,6 +235,15 @@ func (b *bundle) sampleOf(t *testing.T, operation *contract.Operation, owner ten
 			t.Fatal(err)
 		}
 		id = made.ID
+	case "getMonitor", "updateMonitor", "deleteMonitor", "pauseMonitor", "resumeMonitor", "rotateMonitorKey", "listMonitorRuns", "pingMonitor", "pingMonitorByGet", "signalMonitor", "signalMonitorByGet":
+		made := b.makeMonitor(t, owner)
+		if operation.ID == "resumeMonitor" {
+			if _, err := b.deps.Monitors.Pause(t.Context(), owner, made.ID, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id = made.ID
+		sample.path = strings.Replace(sample.path, "{key}", made.PingKey, 1)
 	case "closeCircuitBreaker":
 		b.makeBreaker(t, owner, id)
 	case "getSecret", "deleteSecret":
@@ -251,7 +273,7 @@ func (b *bundle) asService(operation *contract.Operation, who tenant.Actor, head
 
 // needsNoCaller says that an operation is for everybody, or for those who have its path.
 func needsNoCaller(o *contract.Operation) bool {
-	return o.Permission == contract.Public || o.Permission == contract.Callback
+	return o.Permission == contract.Public || o.HasSecretPath()
 }
 
 func operations(t *testing.T) map[string]*contract.Operation {
@@ -417,7 +439,7 @@ func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 func (b *bundle) snapshot(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "backfills", "api_keys", "secrets", "job_credentials", "functions", "function_versions", "function_modules", "dead_letters", "dead_letter_replays", "notifications", "notification_secrets", "notification_deliveries", "circuit_breakers", "objectives", "workers", "remote_functions"} {
+	for _, table := range []string{"scheduled_jobs", "active_executions", "job_executions", "idempotency_keys", "calendars", "backfills", "api_keys", "secrets", "job_credentials", "functions", "function_versions", "function_modules", "dead_letters", "dead_letter_replays", "notifications", "notification_secrets", "notification_deliveries", "circuit_breakers", "objectives", "monitors", "workers", "remote_functions"} {
 		var text string
 		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT coalesce(json_agg(t ORDER BY t::text)::text, '') FROM "+table+" t").Scan(&text); err != nil {
 			t.Fatal(err)

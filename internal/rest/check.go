@@ -59,6 +59,9 @@ func (s *server) check(next http.Handler) http.Handler {
 // patchMedia is the media type of a change of a job (RFC 7396).
 const patchMedia = "application/merge-patch+json"
 
+// anyMedia is that of a body which is kept as it is, whatever it is, and never refused.
+const anyMedia = "*/*"
+
 // isJSON reports whether a body of this media type is read here; any other is
 // its handler's.
 func isJSON(media string) bool {
@@ -70,6 +73,7 @@ func readBody(r *http.Request, answer http.Header, operation *contract.Operation
 	body, err := io.ReadAll(r.Body)
 	var large *http.MaxBytesError
 	switch {
+	case errors.As(err, &large) && operation.MediaType() == anyMedia: // the rest is left out
 	case errors.As(err, &large):
 		return nil, fault.New(fault.Invalid, fault.CodeBodyTooLarge, fmt.Sprintf("the body has more than %d bytes", large.Limit))
 	case err != nil:
@@ -79,7 +83,7 @@ func readBody(r *http.Request, answer http.Header, operation *contract.Operation
 	if trimmed := bytes.TrimSpace(body); len(trimmed) == 0 || isJSON(media) {
 		body = trimmed // of another text the lines are counted
 	}
-	if media != "" && len(body) > 0 && !isMedia(r.Header, media) {
+	if media != "" && media != anyMedia && len(body) > 0 && !isMedia(r.Header, media) {
 		if media == patchMedia {
 			answer.Set("Accept-Patch", patchMedia) // RFC 5789, section 2.2
 		}

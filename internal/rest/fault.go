@@ -16,7 +16,6 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
-	"github.com/scheduler-service/scheduler/internal/rest/contract"
 )
 
 // maxDetails bounds the fields of an answer to an operation that is not known.
@@ -187,7 +186,7 @@ func (s *server) logRefusal(ctx context.Context, f *fault.Error, status int, cod
 		s.Log.WarnContext(ctx, "request could not be served", "operation", operation, "error", f)
 	default:
 		c, path := callOf(ctx), ""
-		if c.operation != nil && c.operation.Permission != contract.Callback { // others hold a token, or whatever somebody pasted
+		if c.operation != nil && !c.operation.HasSecretPath() { // others hold a token, or whatever somebody pasted
 			path = c.url.Path[:min(len(c.url.Path), loggedPath)]
 		}
 		s.Log.InfoContext(ctx, "request refused", "operation", operation, "status", status, "code", code,

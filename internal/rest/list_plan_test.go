@@ -41,6 +41,11 @@ INSERT INTO backfills (id, tenant_id, job_id, job_version, from_at, to_at, curso
 	SELECT gen_random_uuid(), id, job, 1, made, at, made, 1, 1, 'ada', made FROM r;
 INSERT INTO audit_log (tenant_id, strand, seq, at, actor_kind, actor, address, request_id, action, object_type, object_id, change, prev_hash, hash)
 	SELECT id, 0, n, made, 'user', 'ada', '', '', 'x', 'job', 'o' || n % 10, 'update', sha256('x'), sha256('x') FROM r;
+INSERT INTO monitors (id, tenant_id, name, interval_seconds, start_grace_seconds, completion_grace_seconds, ping_key, created_by, created_at)
+	SELECT gen_random_uuid(), id, 'm' || n, 60, 60, 60, gen_random_uuid()::text, 'ada', made FROM r;
+INSERT INTO monitors (id, tenant_id, name, interval_seconds, start_grace_seconds, completion_grace_seconds, ping_key, created_by, created_at)
+	SELECT job, id, 'm', 60, 60, 60, gen_random_uuid()::text, 'ada', at FROM t;
+INSERT INTO monitor_runs (monitor_id, place, n, tenant_id, at, outcome) SELECT job, n, n, id, made, 'completed' FROM r;
 INSERT INTO metric_history SELECT id, made, true, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM r`
 
 // The smaller lists read the page that they answer, by an index, whatever else
@@ -118,6 +123,14 @@ func TestListsReadAPage(t *testing.T) {
 		}},
 		{"notifications", page, func(ctx context.Context, q *db.Queries) error {
 			_, err := q.ListNotifications(ctx, db.ListNotificationsParams{TenantID: tenantID, BeforeCreatedAt: far, PageSize: page})
+			return err
+		}},
+		{"monitors", page, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListMonitors(ctx, db.ListMonitorsParams{TenantID: tenantID, BeforeCreatedAt: far, PageSize: page})
+			return err
+		}},
+		{"runs of a monitor", each, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListMonitorRuns(ctx, db.ListMonitorRunsParams{TenantID: tenantID, MonitorID: jobID, BeforeN: 200, PageSize: page})
 			return err
 		}},
 		{"deliveries", page, func(ctx context.Context, q *db.Queries) error {

@@ -235,6 +235,14 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 			next.ServeHTTP(w, callbackContext(r, c))
 			return
 		}
+		if operation.Permission == contract.Ping {
+			if err := s.admitPing(r, c); err != nil {
+				s.refuse(w, r, err)
+				return
+			}
+			next.ServeHTTP(w, r)
+			return
+		}
 		who, err := s.identity(r, operation)
 		if c.who = who; who.Actor.TenantID != uuid.Nil {
 			r = r.WithContext(record(telemetry.WithIDs(r.Context(), telemetry.IDs{Tenant: who.Actor.TenantID.String()}), r, c))

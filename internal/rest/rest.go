@@ -39,6 +39,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity/signin"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/live"
+	"github.com/scheduler-service/scheduler/internal/monitor"
+	"github.com/scheduler-service/scheduler/internal/monitor/intake"
 	"github.com/scheduler-service/scheduler/internal/notification"
 	"github.com/scheduler-service/scheduler/internal/objective"
 	"github.com/scheduler-service/scheduler/internal/output"
@@ -83,6 +85,11 @@ type Deps struct {
 	Breakers   *breaker.Store
 	Settings   *live.Store // of the installation
 	Objectives *objective.Store
+	Monitors   *monitor.Store // crons that run elsewhere
+	Pings      *intake.Desk   // and what they tell
+	// PublicURL is the address at which the API is reached, without a slash at its end;
+	// empty: it is not known.
+	PublicURL string
 
 	DeadLetters   *deadletter.Store
 	Replays       *replays.Store
@@ -165,6 +172,7 @@ type server struct {
 	contract *contract.Contract
 	heavy    *turn.Limiter // of heavy requests
 	cursors  *cursor.Codec
+	pinged   goodKeys
 	// verifying holds one for each verification of the audit log under way.
 	verifying chan struct{}
 	health    cached[Health]

@@ -24,6 +24,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/function"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/notification"
 	"github.com/scheduler-service/scheduler/internal/objective"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -132,6 +133,7 @@ func TestAnothersThingsAreAskedForInTheSameWords(t *testing.T) {
 	deps.Jobs, deps.Executions, deps.Backfills = job.NewStore(db, job.Config{Keys: b.keys, Changed: rest.ChangedFields}), execution.NewStore(db, execution.Config{}), backfill.NewStore(db, backfill.Config{Months: func() int { return 13 }})
 	deps.Calendars, deps.Secrets, deps.Tenants = calendar.NewStore(db, job.Reschedule), secrets.NewStore(db, b.keys), tenant.NewStore(db, true)
 	deps.Breakers, deps.Objectives = breaker.NewStore(db), objective.NewStore(db)
+	deps.Monitors, deps.Pings = monitor.NewStore(db), newDesk(t, open(t, address, postgres.Engine))
 	deps.DeadLetters, deps.Replays = deadletter.NewStore(db), replay.NewStore(db)
 	deps.Notifications, deps.Functions, deps.Remote = notification.NewStore(db, b.keys), function.NewStore(db), remote.NewStore(db)
 	deps.Claims = remote.NewDesk(remote.Config{DB: open(t, address, postgres.Engine), Keys: b.keys, Callbacks: b.deps.Callbacks, Metrics: b.deps.Metrics, Log: b.deps.Log})

@@ -101,6 +101,7 @@ type Report struct {
 	AuditEntries    int
 	Deliveries      int // messages of notifications
 	JobFailures     int // and durations of jobs, that nobody is told of
+	MonitorRuns     int // runs of monitors, and times when none could be stored
 	DeadLetters     int // of executions whose months went, and replays from before
 }
 
@@ -162,6 +163,7 @@ func (k *Keeper) kinds(at time.Time, r *Report) []kind {
 		{"metrics", rows, &r.Metrics, before(coarse, s.deleteMetrics)},
 		{"deliveries", rows, &r.Deliveries, before(at.AddDate(0, 0, -deliveryDays), s.deleteDeliveries)},
 		{"job durations", rows, &r.JobFailures, before(at, s.deleteJobDurations)},
+		{"gaps of monitors", rows, &r.MonitorRuns, before(at.AddDate(-1, -3, 0), s.deleteMonitorGaps)},
 		{"job failures", rows, &r.JobFailures, before(at, s.deleteJobFailures)},
 	}
 	if k.c.AuditDays > 0 {
@@ -185,6 +187,7 @@ func (k *Keeper) kinds(at time.Time, r *Report) []kind {
 		kind{"messages of progress", rows, &r.Output, before(said, s.deleteProgress)},
 		kind{"backfills", rows, &r.Backfills, before(r.Kept, s.deleteBackfills)},
 		kind{"jobs", jobs, &r.Jobs, before(r.Kept, s.deleteJobs)},
+		kind{"runs of monitors", rows, &r.MonitorRuns, before(r.Kept, s.deleteMonitorRuns)},
 		kind{"job versions", rows, &r.JobVersions, func(ctx context.Context, b batch) (int, bool, error) { return k.forgetVersions(ctx, r.Kept, b) }},
 	)
 }

@@ -157,3 +157,13 @@ func (s store) trim(ctx context.Context, one shard, before time.Time) (int, erro
 	n, err := s.queries().TrimAuditShard(ctx, db.TrimAuditShardParams{TenantID: one.tenant, Shard: one.number, Before: before, Most: rows})
 	return count("remove old entries of the audit log", int64(n), err)
 }
+
+func (s store) deleteMonitorRuns(ctx context.Context, before time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteOldMonitorRuns(ctx, db.DeleteOldMonitorRunsParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
+	return count("delete old runs of monitors", n, err)
+}
+
+func (s store) deleteMonitorGaps(ctx context.Context, before time.Time, b batch) (int, error) {
+	n, err := s.queries().DeleteOldMonitorGaps(ctx, db.DeleteOldMonitorGapsParams{Before: before, Skipped: int32(b.skipped), BatchSize: int32(b.size)})
+	return count("delete old gaps of monitors", n, err)
+}

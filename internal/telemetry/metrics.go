@@ -59,6 +59,8 @@ type Metrics struct {
 	deadLetters   prometheus.Gauge
 	deadLetterBy  *prometheus.CounterVec
 	objectives    *prometheus.GaugeVec
+	monitors      *prometheus.GaugeVec
+	pings         *prometheus.CounterVec
 	circuits      *prometheus.CounterVec
 	heldRuns      prometheus.Counter
 	pools         *pools
@@ -192,6 +194,9 @@ func (m *Metrics) registerDeadLetters(in promauto.Factory) {
 		"Dead letters that wait for a replay or a discard, counted each minute. Every promoter reports the same, so take the maximum."))
 	m.deadLetterBy = in.NewCounterVec(counter("scheduler_dead_letters_total",
 		"Dead letters by what became of them: made, replayed, discarded, or dropped because their tenant had too many."), []string{"event"})
+	m.monitors = in.NewGaugeVec(gauge("scheduler_monitors",
+		"Monitors of tenants by status, counted each half minute. Every promoter reports the same, so take the maximum."), []string{"status"})
+	m.pings = in.NewCounterVec(counter("scheduler_pings_total", "Pings of monitors that were stored, by what they say."), []string{"signal"})
 	m.objectives = in.NewGaugeVec(gauge("scheduler_objectives",
 		"Objectives of tenants in danger, counted each half minute: fast_burn (over an hour), slow_burn (over six) and exhausted. Every promoter reports the same, so take the maximum."), []string{"state"})
 }
@@ -428,6 +433,14 @@ func (m *Metrics) SetOldestNotification(age time.Duration) { m.oldestNotice.Set(
 
 // SetDeadLetters says how many dead letters wait.
 func (m *Metrics) SetDeadLetters(n int64) { m.deadLetters.Set(float64(n)) }
+
+// SetMonitors says how many monitors have a status.
+func (m *Metrics) SetMonitors(status string, n int64) {
+	m.monitors.WithLabelValues(status).Set(float64(n))
+}
+
+// Ping counts a ping that was stored.
+func (m *Metrics) Ping(signal string) { m.pings.WithLabelValues(signal).Inc() }
 
 // SetObjectives says how many objectives burn their budgets fast and slowly, and have none left.
 func (m *Metrics) SetObjectives(fast, slow, exhausted int64) {

@@ -16,7 +16,7 @@ func title(events []notification.Event, count int) string {
 	}
 	e := &events[0]
 	if does, ok := deeds[e.Type]; ok {
-		return plain(e.JobName, 100) + " " + does
+		return plain(nameOf(e), 100) + " " + does
 	}
 	return "Test of a notification"
 }
@@ -31,11 +31,30 @@ var deeds = map[string]string{
 	"execution.missed":  "missed scheduled times",
 	"execution.skipped": "skipped a scheduled time",
 	"execution.slow":    "is slow",
+	"monitor.down":      "is down",
+	"monitor.recovered": "works again",
+}
+
+// faults say of each reason what a monitor found.
+var faults = map[string]string{
+	"not_started": "did not start in time",
+	"too_slow":    "did not end in time",
+	"too_fast":    "ended sooner than it may",
+	"too_often":   "started sooner than it may",
+	"failed":      "failed",
+}
+
+// nameOf is the name of the job or the monitor that an event is about.
+func nameOf(e *notification.Event) string {
+	if e.MonitorName != "" {
+		return e.MonitorName
+	}
+	return e.JobName
 }
 
 // sentence says what happened, in one line.
 func sentence(e *notification.Event) string {
-	name := plain(e.JobName, 100)
+	name := plain(nameOf(e), 100)
 	var text string
 	switch e.Type {
 	case "job.failed", "execution.failed":
@@ -61,6 +80,16 @@ func sentence(e *notification.Event) string {
 		text = fmt.Sprintf("%s skipped a scheduled time: %s", name, plain(e.Reason, 300))
 	case "execution.slow":
 		text = fmt.Sprintf("%s took %v, usually %v", name, time.Duration(e.DurationMS)*time.Millisecond, time.Duration(e.UsualMS)*time.Millisecond)
+	case "monitor.down":
+		text = name + " " + faults[e.Reason]
+		if e.Failures > 1 {
+			text += fmt.Sprintf(" (%d in a row)", e.Failures)
+		}
+	case "monitor.recovered":
+		text = fmt.Sprintf("%s works again after %d failures", name, e.Failures)
+		if e.FailingSince != nil {
+			text += " since " + moment(*e.FailingSince)
+		}
 	default:
 		text = "this is a test: messages arrive"
 	}

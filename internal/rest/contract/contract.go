@@ -33,6 +33,7 @@ const (
 	Public   = "public"   // an operation that needs no token
 	Service  = "service"  // one that needs a service token
 	Callback = "callback" // one whose path holds the token of an attempt
+	Ping     = "ping"     // one whose path holds the ping key of a monitor
 )
 
 // The bounds of an operation that names none of its own.
@@ -205,6 +206,9 @@ func (c *Contract) Operation(method, path string) (*Operation, bool) {
 	operation, ok := c.operations[method+" "+path]
 	return operation, ok
 }
+
+// HasSecretPath reports whether a part of its path is a secret that lets callers in.
+func (o *Operation) HasSecretPath() bool { return o.Permission == Callback || o.Permission == Ping }
 
 // Operations lists all of them by method and path ("GET /health").
 func (c *Contract) Operations() map[string]*Operation { return c.operations }

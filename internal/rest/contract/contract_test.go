@@ -49,6 +49,11 @@ func TestEveryOperationNamesAPermission(t *testing.T) {
 		if token := o.Permission == contract.Callback; token != callback {
 			t.Errorf("%s: permission %q", name, o.Permission)
 		}
+		ping := strings.HasPrefix(path, "/ping/{key}")
+		if (o.Permission == contract.Ping) != ping {
+			t.Errorf("%s: permission %q", name, o.Permission)
+		}
+		callback = callback || ping
 		if open := o.Permission == contract.Public; open != health {
 			t.Errorf("%s: permission %q", name, o.Permission)
 		}

@@ -73,7 +73,7 @@ func fill(contract string) string {
 			o = operation{method: methodLine.FindStringSubmatch(line)[1], internal: o.internal}
 		case line == "      x-permission: public":
 			o.open, o.free = true, true
-		case line == "      x-permission: callback":
+		case line == "      x-permission: callback", line == "      x-permission: ping":
 			o.open = true
 		case line == "      requestBody:":
 			o.body = true

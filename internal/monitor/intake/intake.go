@@ -1,0 +1,210 @@
+// Package intake takes the pings of monitors.
+//
+// It owns the desk that stores them, many in one transaction where many come at once, and the
+// sign that pings can be stored, by whose absence watch knows an outage of ours. It answers a
+// ping once it is stored. It refuses to decide what a ping means, which is package monitor's,
+// and who may ping how often, which is package rest's.
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/monitor"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/divide"
+)
+
+const (
+	// waiting is how many pings may wait for their turn; more are answered 503.
+	waiting = 4096
+	// batch is how many are stored in one transaction.
+	batch = 500
+	// storing is how long a batch may take.
+	storing = 10 * time.Second
+	// touchEvery is the distance of two signs while a monitor has a deadline, and idleEvery
+	// while none has. Watch tells nobody late before a sign came after the deadline.
+	touchEvery, idleEvery = 1500 * time.Millisecond, 4 * time.Second
+	// silence is how long no process may have given a sign that is a gap, and firstSilence
+	// the same for the first sign of a process: one that was restarted took no pings.
+	silence, firstSilence = 6 * time.Second, 2500 * time.Millisecond
+)
+
+// Answer is what becomes of a ping.
+type Answer struct {
+	Status string // of its monitor
+	err    error
+}
+
+// waiter is a ping whose caller waits.
+type waiter struct {
+	key    string
+	ping   monitor.Ping
+	came   clock.Mark
+	answer chan Answer // holds one
+}
+
+// Desk stores pings. Any number of goroutines may call Ping.
+type Desk struct {
+	store store
+	log   *slog.Logger
+	queue chan *waiter
+
+	mu      sync.Mutex
+	stopped chan struct{} // closed when Run returned
+	lost    span          // in which pings were refused by our fault
+	touched bool          // this process has given a sign
+}
+
+// span is when something happened first and last; nil: never.
+type span struct{ from, to *clock.Mark }
+
+// New makes a desk; db acts as postgres.Engine.
+func New(db *postgres.DB, log *slog.Logger) *Desk {
+	return &Desk{store: store{db}, log: log, queue: make(chan *waiter, waiting), stopped: make(chan struct{})}
+}
+
+// Ping stores a ping of the monitor with this key, and answers with the status of the
+// monitor. An unknown key is NotFound. Unavailable says that it is not stored, or not yet:
+// sent again, it may be stored twice.
+func (d *Desk) Ping(ctx context.Context, key string, p monitor.Ping) (status string, err error) {
+	w := &waiter{key: key, ping: p, came: clock.Start(), answer: make(chan Answer, 1)}
+	select {
+	case <-d.stopped: // the process ends; requests that it took before are answered
+		d.flush(ctx, []*waiter{w})
+	default:
+		select {
+		case d.queue <- w:
+		default:
+			d.lose()
+			return "", fault.New(fault.Unavailable, fault.CodeUnavailable, "too many pings wait to be stored: send this one again")
+		}
+	}
+	select {
+	case got := <-w.answer:
+		return got.Status, got.err
+	case <-d.stopped:
+		select {
+		case got := <-w.answer:
+			return got.Status, got.err
+		default:
+			d.flush(ctx, []*waiter{w})
+			got := <-w.answer
+			return got.Status, got.err
+		}
+	case <-ctx.Done():
+		d.lose()
+		return "", fault.Wrap(fault.Unavailable, fault.CodeUnavailable, "the ping could not be stored in time: send it again", ctx.Err())
+	}
+}
+
+// Run stores what comes, and gives signs, until ctx ends.
+func (d *Desk) Run(ctx context.Context) error {
+	defer close(d.stopped)
+	timer := time.NewTimer(d.touch(ctx)) // before any ping: a silence ends here
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case first := <-d.queue:
+			d.flush(ctx, d.gather(first))
+		case <-timer.C:
+			timer.Reset(d.touch(ctx))
+		}
+	}
+}
+
+// gather is a batch of what waits.
+func (d *Desk) gather(first *waiter) []*waiter {
+	all := []*waiter{first}
+	for len(all) < batch {
+		select {
+		case w := <-d.queue:
+			all = append(all, w)
+		default:
+			return all
+		}
+	}
+	return all
+}
+
+// flush stores some pings and answers all of them.
+func (d *Desk) flush(ctx context.Context, all []*waiter) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
+	defer cancel()
+	err := divide.Items[*waiter]{
+		Refused: monitor.Refused,
+		Send:    func(some []*waiter) error { return d.store.take(ctx, some) },
+		Alone: func(w *waiter, refused error) error {
+			d.log.ErrorContext(ctx, "a ping cannot be stored", "error", refused)
+			w.reply(Answer{err: fmt.Errorf("store a ping: %w", refused)})
+			return nil
+		},
+	}.All(all)
+	if err == nil {
+		err = errors.New("the ping was not stored")
+	}
+	failed := false
+	for _, w := range all {
+		failed = w.reply(Answer{err: fault.Wrap(fault.Unavailable, fault.CodeUnavailable, "the ping could not be stored: send it again", err)}) || failed
+	}
+	if failed {
+		d.lose()
+	}
+}
+
+// reply answers unless there is an answer.
+func (w *waiter) reply(a Answer) (first bool) {
+	select {
+	case w.answer <- a:
+		return true
+	default:
+		return false
+	}
+}
+
+// lose notes that a ping was refused now.
+func (d *Desk) lose() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := clock.Start()
+	if d.lost.to = &now; d.lost.from == nil {
+		d.lost.from = &now
+	}
+}
+
+// touch says that pings can be stored, and which could not. It answers when to do so next.
+func (d *Desk) touch(ctx context.Context) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, storing)
+	defer cancel()
+	d.mu.Lock()
+	lost := d.lost
+	d.lost = span{}
+	d.mu.Unlock()
+	quiet := silence
+	if !d.touched {
+		quiet = firstSilence
+	}
+	watched, err := d.store.touch(ctx, quiet, lost)
+	switch {
+	case err == nil && watched:
+		d.touched = true
+		return touchEvery
+	case err == nil:
+		d.touched = true
+		return idleEvery
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lost.from = lost.from; d.lost.to == nil {
+		d.lost.to = lost.to
+	}
+	return touchEvery // without a sign watch tells nobody late
+}

@@ -1,0 +1,137 @@
+// Package watch finds out which monitors are late.
+//
+// It owns the pass that looks at deadlines which passed, and the certainty that pings could
+// be stored at the time: while none could, it tells nobody late, and afterwards nobody is late
+// because of that time. It refuses to decide what a deadline means, which is package
+// monitor's, and to send anything, which is package notification's.
+package watch
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/lease"
+	"github.com/scheduler-service/scheduler/internal/loop"
+	"github.com/scheduler-service/scheduler/internal/monitor"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/divide"
+)
+
+const (
+	// every is the distance of two passes. While no deadline is near, the database is asked
+	// every idle only; no new deadline is
+	// nearer than the least grace, 10 s.
+	every, idle = time.Second, 2 * time.Second
+	// margin is how long after a deadline it has passed: a ping that came just before may
+	// still be on its way into the database.
+	margin = 500 * time.Millisecond
+	// stale is how old the last sign that pings can be stored may be.
+	stale = 6 * time.Second
+	// batch bounds one transaction, and maxBatches how many a pass does.
+	batch      = 500
+	maxBatches = 20
+	// countEvery is how often the monitors of each status are counted.
+	countEvery = 30 * time.Second
+)
+
+// Config is what a Watcher is made of.
+type Config struct {
+	DB  *postgres.DB // acting as postgres.Engine
+	Log *slog.Logger
+	// Tell tells notifications what monitors found, a bounded piece of it, and says whether
+	// something is left.
+	Tell func(ctx context.Context) (more bool, err error)
+}
+
+// Watcher finds out who is late. One goroutine at a time calls Pass.
+type Watcher struct {
+	c     Config
+	store store
+	asked clock.Mark    // when the database was asked last
+	rest  time.Duration // how long it need not be asked after that
+}
+
+// New makes one.
+func New(c Config) *Watcher { return &Watcher{c: c, store: store{c.DB}} }
+
+// Report is what a pass did.
+type Report struct {
+	Blind bool // pings cannot be stored, so nobody is told late
+	Seen  int  // monitors whose deadline had passed
+	Held  int  // of these, those that failed alone and were put off
+	More  bool // something is left
+}
+
+// has says whether there is anything to do. It asks the database at most so often as a
+// deadline could be near.
+func (w *Watcher) has(ctx context.Context) (bool, error) {
+	if w.rest > 0 && w.asked.Elapsed() < w.rest {
+		return false, nil
+	}
+	next, untold, err := w.store.see(ctx)
+	if err != nil {
+		return false, err
+	}
+	w.asked, w.rest = clock.Start(), min(idle, max(0, next))
+	return untold || next <= 0, nil
+}
+
+// Pass looks at the deadlines that have passed, and tells what was found. It is fenced by
+// the lease.
+func (w *Watcher) Pass(ctx context.Context, held lease.Lease) (r Report, err error) {
+	until, blind, err := w.store.until(ctx)
+	if err != nil {
+		return r, err
+	}
+	for r.Blind = blind; !blind && r.Seen < batch*maxBatches; {
+		n, put, err := w.step(ctx, held, until)
+		r.Seen, r.Held = r.Seen+n, r.Held+put
+		if err != nil {
+			return r, err
+		}
+		if r.More = n == batch; !r.More {
+			break
+		}
+	}
+	left, err := w.c.Tell(ctx)
+	r.More = r.More || left
+	return r, err
+}
+
+// step looks at one batch. One that the database refuses holds up none of the others.
+func (w *Watcher) step(ctx context.Context, held lease.Lease, until time.Time) (seen, put int, err error) {
+	due, err := w.store.due(ctx, until, batch)
+	if err != nil || len(due) == 0 {
+		return 0, 0, err
+	}
+	err = divide.Items[uuid.UUID]{
+		Refused: monitor.Refused,
+		Send:    func(some []uuid.UUID) error { return w.store.decide(ctx, held, until, some) },
+		Alone: func(one uuid.UUID, refused error) error {
+			put++
+			w.c.Log.ErrorContext(ctx, "nobody can tell whether a monitor is late; it is tried again in a minute", "monitor_id", one, "error", refused)
+			return w.store.putOff(ctx, one)
+		},
+	}.All(due)
+	return len(due), put, err
+}
+
+// Passes is what a process that watches does again and again.
+func (w *Watcher) Passes() []loop.Pass {
+	return []loop.Pass{
+		{Name: "watch-monitors", Every: every, Leased: true, Has: w.has, Do: func(ctx context.Context, turn *loop.Turn) error {
+			report, err := w.Pass(ctx, turn.Lease)
+			if report.More {
+				turn.Again(loop.Soon)
+			}
+			return err
+		}},
+		{Name: "count-monitors", Every: countEvery, Leased: true, Do: func(ctx context.Context, _ *loop.Turn) error {
+			return w.store.measure(ctx)
+		}},
+	}
+}
