@@ -3700,6 +3700,33 @@ type JobSelection struct {
 // JobSelectionTagMatch Whether a job must have `all` of `tags`, or `any` of them.
 type JobSelectionTagMatch string
 
+// JobSet A set, which files own.
+type JobSet struct {
+	// Jobs How many jobs it has.
+	//
+	// Example: 42
+	Jobs int64 `json:"jobs"`
+
+	// Name The name of the set.
+	//
+	// Example: billing
+	Name string `json:"name"`
+}
+
+// JobSetPage defines model for JobSetPage.
+type JobSetPage struct {
+	// HasMore Whether there is another page.
+	HasMore bool `json:"hasMore"`
+
+	// Items The sets of this page.
+	Items []JobSet `json:"items"`
+
+	// NextCursor For the next page; null on the last.
+	//
+	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
+	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+}
+
 // JobSpec The definition of a job. Exactly one of `cronExpression`, `interval`, `runAt` and `trigger` is given.
 type JobSpec struct {
 	// Calendars Calendars that each have to admit a scheduled time. An id that is not one of the tenant's calendars is refused.
@@ -7444,6 +7471,15 @@ type DeleteSecretParams struct {
 type PutSecretParams struct {
 	// IfMatch The `ETag` of what is changed as the caller knows it; the change is made only if it is still that. `*` and no header match every version. A list is not accepted.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListSetsParams defines parameters for ListSets.
+type ListSetsParams struct {
+	// Limit How many items a page has at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before; absent for the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListTenantsParams defines parameters for ListTenants.

@@ -325,6 +325,9 @@ type ServerInterface interface {
 	// PutSecret Store a secret, or replace its value
 	// (PUT /api/v1/scheduler/secrets/{name})
 	PutSecret(w http.ResponseWriter, r *http.Request, name SecretName, params PutSecretParams)
+	// ListSets List sets
+	// (GET /api/v1/scheduler/sets)
+	ListSets(w http.ResponseWriter, r *http.Request, params ListSetsParams)
 	// ApplySet Do what a plan of a section says
 	// (POST /api/v1/scheduler/sets/{name}/apply)
 	ApplySet(w http.ResponseWriter, r *http.Request, name SetName)
@@ -1042,6 +1045,12 @@ func (_ Unimplemented) GetSecret(w http.ResponseWriter, r *http.Request, name Se
 // PutSecret Store a secret, or replace its value
 // (PUT /api/v1/scheduler/secrets/{name})
 func (_ Unimplemented) PutSecret(w http.ResponseWriter, r *http.Request, name SecretName, params PutSecretParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListSets List sets
+// (GET /api/v1/scheduler/sets)
+func (_ Unimplemented) ListSets(w http.ResponseWriter, r *http.Request, params ListSetsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -5710,6 +5719,52 @@ func (siw *ServerInterfaceWrapper) PutSecret(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ListSets operation middleware
+func (siw *ServerInterfaceWrapper) ListSets(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSetsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSets(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ApplySet operation middleware
 func (siw *ServerInterfaceWrapper) ApplySet(w http.ResponseWriter, r *http.Request) {
 
@@ -7333,6 +7388,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Put(options.BaseURL+"/api/v1/scheduler/secrets/{name}", wrapper.PutSecret)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/sets", wrapper.ListSets)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/scheduler/sets/{name}/apply", wrapper.ApplySet)
@@ -26013,6 +26071,165 @@ func (response PutSecret503JSONResponse) VisitPutSecretResponse(w http.ResponseW
 	return err
 }
 
+type ListSetsRequestObject struct {
+	Params ListSetsParams
+}
+
+type ListSetsResponseObject interface {
+	VisitListSetsResponse(w http.ResponseWriter) error
+}
+
+type ListSets200JSONResponse JobSetPage
+
+func (response ListSets200JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSets304Response = NotModifiedResponse
+
+func (response ListSets304Response) VisitListSetsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
+type ListSets400JSONResponse struct{ InvalidJSONResponse }
+
+func (response ListSets400JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSets401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListSets401JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSets403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListSets403JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSets406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response ListSets406JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSets413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response ListSets413JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSets429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response ListSets429JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSets500JSONResponse struct{ InternalJSONResponse }
+
+func (response ListSets500JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSets503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListSets503JSONResponse) VisitListSetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ApplySetRequestObject struct {
 	Name SetName `json:"name"`
 	Body *ApplySetJSONRequestBody
@@ -31844,6 +32061,9 @@ type StrictServerInterface interface {
 	// PutSecret Store a secret, or replace its value
 	// (PUT /api/v1/scheduler/secrets/{name})
 	PutSecret(ctx context.Context, request PutSecretRequestObject) (PutSecretResponseObject, error)
+	// ListSets List sets
+	// (GET /api/v1/scheduler/sets)
+	ListSets(ctx context.Context, request ListSetsRequestObject) (ListSetsResponseObject, error)
 	// ApplySet Do what a plan of a section says
 	// (POST /api/v1/scheduler/sets/{name}/apply)
 	ApplySet(ctx context.Context, request ApplySetRequestObject) (ApplySetResponseObject, error)
@@ -34919,6 +35139,32 @@ func (sh *strictHandler) PutSecret(w http.ResponseWriter, r *http.Request, name 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PutSecretResponseObject); ok {
 		if err := validResponse.VisitPutSecretResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSets operation middleware
+func (sh *strictHandler) ListSets(w http.ResponseWriter, r *http.Request, params ListSetsParams) {
+	var request ListSetsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSets(ctx, request.(ListSetsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSets")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSetsResponseObject); ok {
+		if err := validResponse.VisitListSetsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

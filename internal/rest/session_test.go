@@ -39,7 +39,7 @@ func TestConsoleSignsInAndOut(t *testing.T) {
 	b := setup(t)
 	token := b.token(t, b.ours, identity.Viewer)
 	got, may, cookie := signedIn(t, b.send(fromConsole(http.MethodPost, map[string]string{"Authorization": "Bearer " + token})))
-	if want := []string{"executions:read", "jobs:read", "monitoring:read", "workers:read"}; got != token || !slices.Equal(may, want) {
+	if want := []string{"executions:read", "jobs:read", "monitoring:read", "monitors:read", "workers:read"}; got != token || !slices.Equal(may, want) {
 		t.Errorf("signed in with %v, want %v", may, want)
 	}
 	for _, part := range []string{"; Path=" + sessionPath, "; HttpOnly", "; SameSite=Strict"} {

@@ -76,15 +76,17 @@ var (
 	backfillColumns = []column{
 		{"ID", "id"}, {"STATUS", "status"}, {"FROM", "from"}, {"TO", "to"}, {"CREATED", "created"}, {"TOTAL", "total"}, {"BY", "createdBy"},
 	}
-	calendarColumns  = []column{{"ID", "id"}, {"NAME", "name"}, {"ZONE", "timezone"}, {"DAYS", "dayCount"}, {"UPDATED", "updatedAt"}}
-	secretColumns    = []column{{"NAME", "name"}, {"VERSION", "version"}, {"DESCRIPTION", "description"}, {"UPDATED", "updatedAt"}, {"BY", "updatedBy"}}
-	keyColumns       = []column{{"ID", "id"}, {"NAME", "name"}, {"PREFIX", "prefix"}, {"SCOPES", "scopes"}, {"EXPIRES", "expiresAt"}, {"LAST USED", "lastUsedAt"}}
-	tenantColumns    = []column{{"ID", "id"}, {"NAME", "name"}, {"STATUS", "status"}, {"REASON", "statusReason"}, {"CREATED", "createdAt"}}
-	auditColumns     = []column{{"AT", "at"}, {"ACTOR", "actor"}, {"ACTION", "action"}, {"OBJECT", "objectType"}, {"ID", "objectId"}, {"FROM", "address"}}
-	breakerColumns   = []column{{"ID", "id"}, {"HOST", "host"}, {"STATE", "state"}, {"FAILURES", "failures"}, {"NEXT PROBE", "retryAt"}, {"REASON", "reason"}}
-	objectiveColumns = []column{{"ID", "id"}, {"NAME", "name"}, {"KIND", "kind"}, {"TARGET", "target"}, {"DAYS", "windowDays"}, {"GOOD", "good"}, {"BAD", "bad"}, {"BUDGET LEFT", "budgetLeft"}, {"BURN 1 H", "burnRateHour"}, {"BURN 6 H", "burnRateSixHours"}}
-	settingColumns   = []column{{"NAME", "name"}, {"VALUE", "value"}, {"SOURCE", "source"}, {"DEFAULT", "default"}, {"UNIT", "unit"}, {"CHANGED", "changedAt"}, {"BY", "changedBy"}}
-	functionColumns  = []column{{"NAME", "name"}, {"VERSION", "version"}, {"BYTES", "sizeBytes"}, {"UPDATED", "updatedAt"}, {"BY", "updatedBy"}}
+	calendarColumns   = []column{{"ID", "id"}, {"NAME", "name"}, {"ZONE", "timezone"}, {"DAYS", "dayCount"}, {"UPDATED", "updatedAt"}}
+	secretColumns     = []column{{"NAME", "name"}, {"VERSION", "version"}, {"DESCRIPTION", "description"}, {"UPDATED", "updatedAt"}, {"BY", "updatedBy"}}
+	keyColumns        = []column{{"ID", "id"}, {"NAME", "name"}, {"PREFIX", "prefix"}, {"SCOPES", "scopes"}, {"EXPIRES", "expiresAt"}, {"LAST USED", "lastUsedAt"}}
+	tenantColumns     = []column{{"ID", "id"}, {"NAME", "name"}, {"STATUS", "status"}, {"REASON", "statusReason"}, {"CREATED", "createdAt"}}
+	auditColumns      = []column{{"AT", "at"}, {"ACTOR", "actor"}, {"ACTION", "action"}, {"OBJECT", "objectType"}, {"ID", "objectId"}, {"FROM", "address"}}
+	breakerColumns    = []column{{"ID", "id"}, {"HOST", "host"}, {"STATE", "state"}, {"FAILURES", "failures"}, {"NEXT PROBE", "retryAt"}, {"REASON", "reason"}}
+	monitorColumns    = []column{{"ID", "id"}, {"NAME", "name"}, {"STATUS", "status"}, {"REASON", "reason"}, {"EXPECTED", "expectedAt"}, {"LAST PING", "lastPingAt"}, {"PING URL", "pingUrl"}}
+	monitorRunColumns = []column{{"NUMBER", "number"}, {"OUTCOME", "outcome"}, {"REASON", "reason"}, {"EXPECTED", "expectedAt"}, {"STARTED", "startedAt"}, {"ENDED", "endedAt"}, {"EXIT", "exitCode"}}
+	objectiveColumns  = []column{{"ID", "id"}, {"NAME", "name"}, {"KIND", "kind"}, {"TARGET", "target"}, {"DAYS", "windowDays"}, {"GOOD", "good"}, {"BAD", "bad"}, {"BUDGET LEFT", "budgetLeft"}, {"BURN 1 H", "burnRateHour"}, {"BURN 6 H", "burnRateSixHours"}}
+	settingColumns    = []column{{"NAME", "name"}, {"VALUE", "value"}, {"SOURCE", "source"}, {"DEFAULT", "default"}, {"UNIT", "unit"}, {"CHANGED", "changedAt"}, {"BY", "changedBy"}}
+	functionColumns   = []column{{"NAME", "name"}, {"VERSION", "version"}, {"BYTES", "sizeBytes"}, {"UPDATED", "updatedAt"}, {"BY", "updatedBy"}}
 
 	deadLetterColumns      = []column{{"EXECUTION", "executionId"}, {"JOB", "jobName|jobId"}, {"FAILED", "failedAt"}, {"GROUP", "fingerprint"}, {"ERROR", "errorType"}, {"MESSAGE", "errorMessage"}}
 	replayColumns          = []column{{"ID", "id"}, {"STATUS", "status"}, {"TOTAL", "total"}, {"REPLAYED", "replayedCount"}, {"REFUSED", "refusedCount"}, {"A MINUTE", "ratePerMinute"}, {"CREATED", "createdAt"}, {"REASON", "reason"}}
@@ -210,6 +212,17 @@ var groups = []group{
 		{use: "create", about: "Create an objective from a file", method: http.MethodPost, path: "/objectives", file: true, columns: objectiveColumns},
 		{use: "update ID", about: "Change an objective's name, target and window from a file", method: http.MethodPut, path: "/objectives/{id}", file: true, columns: objectiveColumns},
 		{use: "delete ID", about: "Delete an objective", method: http.MethodDelete, path: "/objectives/{id}"},
+	}},
+	{"monitors", "Crons that run elsewhere", []call{
+		{use: "list", about: "List monitors with their statuses", method: http.MethodGet, path: "/monitors", items: true, query: []string{"tag", "status"}, columns: monitorColumns},
+		{use: "get ID", about: "Show a monitor", method: http.MethodGet, path: "/monitors/{id}", columns: monitorColumns},
+		{use: "create", about: "Create a monitor from a file", method: http.MethodPost, path: "/monitors", file: true, columns: monitorColumns},
+		{use: "replace ID", about: "Replace a monitor by that of a file", method: http.MethodPut, path: "/monitors/{id}", file: true, match: true, columns: monitorColumns},
+		{use: "pause ID", about: "Judge a monitor's pings no more", method: http.MethodPost, path: "/monitors/{id}/pause", columns: monitorColumns},
+		{use: "resume ID", about: "Expect a paused monitor's next run from now on", method: http.MethodPost, path: "/monitors/{id}/resume", columns: monitorColumns},
+		{use: "rotate-key ID", about: "Give a monitor another ping key", method: http.MethodPost, path: "/monitors/{id}/rotate-key", columns: monitorColumns},
+		{use: "runs ID", about: "List what a monitor's pings told, newest first", method: http.MethodGet, path: "/monitors/{id}/runs", items: true, columns: monitorRunColumns},
+		{use: "delete ID", about: "Delete a monitor with its runs", method: http.MethodDelete, path: "/monitors/{id}", match: true},
 	}},
 	{"breakers", "Circuit breakers of hosts that calls fail at", []call{
 		{use: "list", about: "List circuit breakers", method: http.MethodGet, path: "/circuit-breakers", items: true, columns: breakerColumns},
