@@ -11,7 +11,6 @@ import (
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/hint"
 	"github.com/scheduler-service/scheduler/internal/monitor/intake"
-	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/remote"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
@@ -59,14 +58,11 @@ func (p process) desks(ctx context.Context, c config.API, hints *queue.Publisher
 			listen: func(ctx context.Context) error { <-ctx.Done(); return nil },
 		}, nil
 	}
-	db, err := postgres.Open(ctx, postgres.Config{
-		URL: c.DatabaseURL.Reveal(), Role: postgres.Engine, Name: "scheduler-api-callbacks", MaxConns: callbackConns, RoundTrip: p.metrics.RoundTrip, Spans: p.traces != nil,
-	})
+	db, err := p.engine(ctx, c, "api-callbacks", callbackConns)
 	if err != nil {
 		closePings()
 		return desks{}, err
 	}
-	p.metrics.WatchPool("postgres", "scheduler-api-callbacks", connections(db))
 	callbacks := callback.New(callback.Config{
 		DB: db, Hints: hint.New(hint.Config{DB: db, Queue: hints, Log: p.log}), Metrics: p.metrics, Log: p.log,
 		TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING"), Keys: keys, Finished: finished,

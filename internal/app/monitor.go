@@ -11,12 +11,22 @@ import (
 // pings makes the desk that stores what monitors tell. A ping names its monitor by a key
 // alone, before any tenant is known, so it acts as postgres.Engine.
 func (p process) pings(ctx context.Context, c config.API) (desk *intake.Desk, closeDesk func(), err error) {
-	db, err := postgres.Open(ctx, postgres.Config{
-		URL: c.DatabaseURL.Reveal(), Role: postgres.Engine, Name: "scheduler-api-pings", MaxConns: pingConns, RoundTrip: p.metrics.RoundTrip, Spans: p.traces != nil,
-	})
+	db, err := p.engine(ctx, c, "api-pings", pingConns)
 	if err != nil {
 		return nil, nil, err
 	}
-	p.metrics.WatchPool("postgres", "scheduler-api-pings", connections(db))
 	return intake.New(db, p.log), db.Close, nil
+}
+
+// engine is a pool of an API process that acts as postgres.Engine.
+func (p process) engine(ctx context.Context, c config.API, name string, conns int) (*postgres.DB, error) {
+	name = "scheduler-" + name
+	db, err := postgres.Open(ctx, postgres.Config{
+		URL: c.Engine(), Pooled: c.Pooled(), Role: postgres.Engine, Name: name, MaxConns: conns, RoundTrip: p.metrics.RoundTrip, Spans: p.traces != nil,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.metrics.WatchPool("postgres", name, connections(db))
+	return db, nil
 }

@@ -20,6 +20,9 @@ func check(loaded any, found *problems) {
 	switch loaded := loaded.(type) {
 	case API:
 		checkBackend(loaded.Stores, found)
+		if loaded.Pooled() && loaded.EngineURL.IsZero() {
+			found.add("DATABASE_ENGINE_URL", "is not set; with DATABASE_POOL_MODE=transaction give the address with a login that acts as scheduler_engine (docs/run/databases.md)")
+		}
 		checkPorts(loaded, found)
 		checkTokens(loaded.Tokens, found)
 		checkSignIn(loaded, loaded.PublicURL.IsZero(), found)

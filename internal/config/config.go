@@ -102,6 +102,14 @@ const (
 	backendPostgres = "postgres"
 )
 
+// Engine is the address by which an API process acts as the engine.
+func (c API) Engine() string {
+	if c.EngineURL.IsZero() {
+		return c.DatabaseURL.Reveal()
+	}
+	return c.EngineURL.Reveal()
+}
+
 // Pooled says that each transaction may have another connection to PostgreSQL.
 func (s Stores) Pooled() bool { return s.DatabasePoolMode == "transaction" }
 
@@ -168,6 +176,7 @@ type API struct {
 	Tokens
 	signIn
 	Commands
+	EngineURL        URL            `env:"DATABASE_ENGINE_URL" scheme:"postgres,postgresql" default:"" doc:"the same PostgreSQL with a login that may act as scheduler_engine, by which the API stores pings of monitors and what targets report; empty: DATABASE_URL; needed with DATABASE_POOL_MODE=transaction, where a login acts as one role"`
 	SecretsKeys      Secret         `env:"SECRETS_KEYS" default:"" form:"keys" doc:"keys of secrets, of credentials in jobs and of what is secret in notifications, the first one encrypts; the same for API, worker and promoter; without any, these are refused; standalone makes one below DATA_DIR"`
 	PublicURL        URL            `env:"PUBLIC_URL" scheme:"https,http" default:"" doc:"address at which the targets of calls reach the API, such as https://scheduler.example.com; with SECRETS_KEYS it lets jobs complete by callback, and with OIDC_KEYS verify who calls; the same for API and worker; standalone: its own address where this is empty"`
 	OIDCKeys         Secret         `env:"OIDC_KEYS" default:"" form:"keys" doc:"keys of the tokens by which targets verify who calls (ES256), at most 4, the first one signs and all are published; needs PUBLIC_URL; the same for API and worker; without any, jobs with auth are refused; standalone makes one below DATA_DIR"`

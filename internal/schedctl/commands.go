@@ -210,7 +210,7 @@ var groups = []group{
 		{use: "list", about: "List objectives with what is left of their budgets", method: http.MethodGet, path: "/objectives", columns: objectiveColumns},
 		{use: "get ID", about: "Show an objective with its burn rates", method: http.MethodGet, path: "/objectives/{id}", columns: objectiveColumns},
 		{use: "create", about: "Create an objective from a file", method: http.MethodPost, path: "/objectives", file: true, columns: objectiveColumns},
-		{use: "update ID", about: "Change an objective's name, target and window from a file", method: http.MethodPut, path: "/objectives/{id}", file: true, columns: objectiveColumns},
+		{use: "update ID", about: "Change an objective's name, target and window from a file", method: http.MethodPut, path: "/objectives/{id}", file: true, match: true, columns: objectiveColumns},
 		{use: "delete ID", about: "Delete an objective", method: http.MethodDelete, path: "/objectives/{id}"},
 	}},
 	{"monitors", "Crons that run elsewhere", []call{

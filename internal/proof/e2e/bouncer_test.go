@@ -19,6 +19,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/devstack"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 )
 
 // documentedLogins makes the two logins that docs/run/databases.md describes for a pooler, under
@@ -92,7 +93,9 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 		u.RawQuery = query.Encode()
 		return u.String()
 	}
-	s := &installation{t: t, database: database, backend: polled, tenant: uuid.New(), env: []string{"DATABASE_POOL_MODE=transaction"}}
+	s := &installation{t: t, database: database, backend: polled, tenant: uuid.New(), env: []string{
+		"DATABASE_POOL_MODE=transaction", "DATABASE_ENGINE_URL=" + through("app_engine"), "SECRETS_KEYS=" + keyring.Generate("k1"),
+	}}
 	s.logins = map[string]string{"api": through("app_api"), "promoter": through("app_engine"), "worker": through("app_engine")}
 	s.migrate()
 	documentedLogins(t, database, rename)
