@@ -112,6 +112,6 @@ await filters('executions', ['status=failed', 'status=running', 'status=cancelle
 const token = { headers: { Authorization: `Bearer ${tokens.ADMIN_TOKEN}` } };
 const { items: [job] } = await (await fetch(`${tokens.API}/jobs?limit=1`, token)).json();
 const { items: [run] } = await (await fetch(`${tokens.API}/executions?limit=1`, token)).json();
-for (const path of ['', 'jobs', 'executions', `jobs/${job.id}`, `jobs/${job.id}?tab=runs`, `jobs/${job.id}?tab=versions`, `jobs/${job.id}?tab=backfills`, `executions/${run.id}`, 'calendars', 'notifications', 'functions', 'workers', 'tenant', 'audit', 'keys', 'secrets']) await requests(path);
+for (const path of ['', 'jobs', 'executions', `jobs/${job.id}`, `jobs/${job.id}?tab=runs`, `jobs/${job.id}?tab=versions`, `jobs/${job.id}?tab=backfills`, `executions/${run.id}`, 'calendars', 'monitors', 'notifications', 'functions', 'workers', 'tenant', 'audit', 'keys', 'secrets']) await requests(path);
 await browser.close();
 console.log(missed.length ? `\n${missed.length} bars are missed: ${missed.join('; ')}` : '\nall bars are held');

@@ -354,7 +354,7 @@ describe('screens', { skip: without }, () => {
 
   const routes = {
     overview: '', jobs: 'jobs', 'hostile jobs': 'jobs?tag=hostile', 'new job': 'jobs/new', job: 'jobs/JOB', runs: 'jobs/JOB?tab=runs', versions: 'jobs/JOB?tab=versions', backfills: 'jobs/JOB?tab=backfills',
-    'edit job': 'jobs/JOB/edit', executions: 'executions', execution: 'executions/RUN', 'failed execution': 'executions/FAILED', 'dead letters': 'dead-letters', replays: 'dead-letters?view=replays', objectives: 'objectives', calendars: 'calendars', notifications: 'notifications', notification: 'notifications/NOTIFICATION',
+    'edit job': 'jobs/JOB/edit', executions: 'executions', execution: 'executions/RUN', 'failed execution': 'executions/FAILED', 'dead letters': 'dead-letters', replays: 'dead-letters?view=replays', monitors: 'monitors', monitor: 'monitors/MONITOR', objectives: 'objectives', calendars: 'calendars', notifications: 'notifications', notification: 'notifications/NOTIFICATION',
     functions: 'functions', secrets: 'secrets', workers: 'workers', tenant: 'tenant', keys: 'keys', audit: 'audit', nowhere: 'nowhere',
     'run calendar': 'run-calendar', 'run calendar of a day': 'run-calendar?view=day', 'run calendar of a month': 'run-calendar?view=month',
   };
@@ -393,7 +393,9 @@ describe('screens', { skip: without }, () => {
     await api('POST', `/notifications/${notification}/test`);
     await api('POST', '/calendars', { name: hostile[0], description: hostile[1], timezone: 'Europe/Berlin', days: [{ start: '2026-12-24', name: hostile[2].slice(0, 90) }] });
     await api('POST', '/objectives', { name: hostile[0], kind: 'onTime', tag: hostile[0].slice(0, 50), thresholdMs: 5000, target: 0.999 });
+    const { id: monitor, pingUrl } = await api('POST', '/monitors', { name: hostile[2], tags: [hostile[0].slice(0, 50)], cronExpression: '0 2 * * *', timezone: 'Europe/Berlin' });
+    for (const signal of ['/start', '/1', '/start']) await fetch(new URL(pingUrl + signal, installation.base), { method: 'POST', body: `${hostile[2]}\n${script}` });
     const { id: tenant } = await api('GET', '/tenant');
-    return { TENANT: tenant, RUN: run.id, FAILED: failed.id, JOB: job.id, NOTIFICATION: notification };
+    return { MONITOR: monitor, TENANT: tenant, RUN: run.id, FAILED: failed.id, JOB: job.id, NOTIFICATION: notification };
   };
 });

@@ -3,10 +3,10 @@
 
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
-import cronstrue from 'cronstrue';
 import { useEffect, useId, useMemo, useRef, useState, type FormEvent } from 'react';
 import { api, must, newKey, SchedulerError, type Job, type Schemas } from './api';
 import { configOf, exampleOf, jobTypes, readContract, type Contract, type Schema } from './contract';
+import { cronInWords } from './cron-words';
 import { Occurrences } from './job';
 import { put, SchemaField, type FormContext } from './schema-field';
 import { can } from './session';
@@ -254,13 +254,10 @@ function localOf(at: unknown): string {
   return Number.isNaN(moment.getTime()) ? '' : new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
-/** An expression in words; without some where the words do not know it: the API's check decides. */
+/** An expression in words, and what its fields are. */
 function Sentence({ of }: { of: string }) {
-  try {
-    return <>{cronstrue.toString(of, { use24HourTimeFormat: true, verbose: true })}. Second, minute, hour, day of month, month, day of week.</>;
-  } catch {
-    return <>Second, minute, hour, day of month, month, day of week.</>;
-  }
+  const words = cronInWords(of);
+  return <>{words && `${words}. `}Second, minute, hour, day of month, month, day of week.</>;
 }
 
 /** What has to be given, then the rest. */

@@ -11,6 +11,7 @@ import { scheduleOf } from './schedule';
 import { can } from './session';
 import { Strip } from './strip';
 import { useStrips } from './strips';
+import { Typed } from './typed';
 import { Empty, Loading, Problem, Status, Time, Title } from './ui';
 import { Views } from './views';
 
@@ -82,18 +83,6 @@ function Search({ value, set }: { value: string | undefined; set: (value: string
     return () => clearTimeout(wait);
   }, [typed]);
   return <label>Name or description<input type="search" value={typed} maxLength={100} onChange={(event) => setTyped(event.target.value)} /></label>;
-}
-
-/** A field that counts once it is left, or Enter is pressed. */
-function Typed({ label, value, set, known }: { label: string; value: string | undefined; set: (value: string | undefined) => void; known: string[] }) {
-  return (
-    <label>{label}
-      <input key={value ?? ''} defaultValue={value ?? ''} size={10} maxLength={50} list={`known-${label}`}
-        onBlur={(event) => event.target.value !== (value ?? '') && set(event.target.value || undefined)}
-        onKeyDown={(event) => event.key === 'Enter' && set(event.currentTarget.value || undefined)} />
-      <datalist id={`known-${label}`}>{known.map((one) => <option key={one} value={one} />)}</datalist>
-    </label>
-  );
 }
 
 function Table({ jobs, total, filters, set, more, done }: { jobs: Job[]; total: number | null; filters: JobFilters; set: (change: JobFilters) => void; more: (() => void) | undefined; done: () => void }) {

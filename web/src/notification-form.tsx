@@ -18,6 +18,8 @@ const events: Record<string, string> = {
   'execution.missed': 'scheduled times did not run, after an outage or a pause',
   'execution.skipped': 'one did not run because another one still did',
   'execution.slow': 'an execution completes that took far longer than usual',
+  'monitor.down': 'a monitor goes down: a cron elsewhere failed, or did not run',
+  'monitor.recovered': 'a monitor that was down is ok again',
 };
 
 const lines = (form: FormData, name: string): string[] => String(form.get(name) ?? '').split('\n').map((line) => line.trim()).filter(Boolean);

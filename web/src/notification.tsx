@@ -143,7 +143,8 @@ function Delivery({ delivery, one }: { delivery: Schemas['NotificationDelivery']
       <td><Time at={delivery.createdAt} /></td>
       <td>
         <details>
-          <summary>{first?.type ?? 'no event'}{first?.jobName && <>: <bdi>{first.jobName}</bdi></>}{delivery.eventCount > 1 && ` and ${delivery.eventCount - 1} more`}</summary>
+          <summary>{first?.type ?? 'no event'}{(first?.jobName ?? first?.monitorName) && <>: <bdi>{first?.jobName ?? first?.monitorName}</bdi></>}{delivery.eventCount > 1 && ` and ${delivery.eventCount - 1} more`}</summary>
+          {first?.monitorId && <p><Link to="/monitors/$id" params={{ id: first.monitorId }}>See the monitor</Link></p>}
           {first?.executionId && <p><Link to="/executions/$id" params={{ id: first.executionId }}>See the execution</Link></p>}
           <Json label="Events as JSON" value={delivery.events} />
         </details>

@@ -90,6 +90,7 @@ function useCommands(typed: string): Command[] {
     ...(can('jobs:write') ? [{ name: 'New job', kind: 'action', act: go('/jobs/new') }] : []),
     ...(can('executions:read') ? (['failed', 'running', 'pending'] as const).map((status) => ({ name: `Executions that are ${status}`, kind: 'filter', act: () => void navigate({ to: '/executions', search: { status } }) })) : []),
     ...(can('jobs:read') ? (['paused', 'inactive'] as const).map((status) => ({ name: `Jobs that are ${status}`, kind: 'filter', act: () => void navigate({ to: '/jobs', search: { status } }) })) : []),
+    ...(can('monitors:read') ? (['down', 'late'] as const).map((status) => ({ name: `Monitors that are ${status}`, kind: 'filter', act: () => void navigate({ to: '/monitors', search: { status } }) })) : []),
     ...(['light', 'dark', 'system'] as const).map((theme) => ({ name: `Theme: ${theme}`, kind: 'view', act: () => prefer({ theme }) })),
     ...(['mine', 'job', 'utc'] as const).map((clock) => ({ name: `Times: ${clock === 'utc' ? 'UTC' : clock === 'job' ? 'the job’s zone' : 'my zone'}`, kind: 'view', act: () => prefer({ clock }) })),
     { name: 'Sign out', kind: 'action', act: () => { queries.clear(); void signOut(); } },

@@ -9,6 +9,7 @@ import { executionFilters } from './executions-filter';
 import { deadLetterFilters } from './dead-letters-filter';
 import { deliveryStatuses } from './delivery-status';
 import { jobFilters, textOf } from './jobs-filter';
+import { monitorFilters } from './monitors-filter';
 import { runCalendarFilters } from './run-calendar-days';
 import { can } from './session';
 import { Shell } from './shell';
@@ -37,6 +38,8 @@ const routes = [
   createRoute({ getParentRoute: () => root, path: '/executions', component: lazyRouteComponent(() => import('./executions'), 'Executions'), validateSearch: executionFilters }),
   createRoute({ getParentRoute: () => root, path: '/run-calendar', component: lazyRouteComponent(() => import('./run-calendar'), 'RunCalendar'), validateSearch: runCalendarFilters }),
   createRoute({ getParentRoute: () => root, path: '/dead-letters', component: lazyRouteComponent(() => import('./dead-letters'), 'DeadLetters'), validateSearch: deadLetterFilters }),
+  createRoute({ getParentRoute: () => root, path: '/monitors', component: lazyRouteComponent(() => import('./monitors'), 'Monitors'), validateSearch: monitorFilters }),
+  createRoute({ getParentRoute: () => root, path: '/monitors/$id', component: lazyRouteComponent(() => import('./monitor'), 'MonitorScreen') }),
   createRoute({ getParentRoute: () => root, path: '/objectives', component: lazyRouteComponent(() => import('./objectives'), 'Objectives') }),
   createRoute({ getParentRoute: () => root, path: '/calendars', component: lazyRouteComponent(() => import('./calendars'), 'Calendars') }),
   createRoute({ getParentRoute: () => root, path: '/notifications', component: lazyRouteComponent(() => import('./notifications'), 'Notifications') }),

@@ -6,6 +6,7 @@ export const screens = [
   { to: '/executions', name: 'Executions', needs: 'executions:read' },
   { to: '/run-calendar', name: 'Run calendar', needs: 'jobs:read' },
   { to: '/dead-letters', name: 'Dead letters', needs: 'executions:read' },
+  { to: '/monitors', name: 'Monitors', needs: 'monitors:read' },
   { to: '/objectives', name: 'Objectives', needs: 'monitoring:read' },
   { to: '/calendars', name: 'Calendars', needs: 'jobs:read' },
   { to: '/notifications', name: 'Notifications', needs: 'notifications:read' },

@@ -52,6 +52,17 @@ export function span(seconds: number): string {
   return second > 0 && first < 10 ? `${first} ${unit} ${second} ${next![1]}` : `${first} ${unit}`;
 }
 
+/** A number of seconds that somebody chose, with nothing left out: `1 d 2 h 5 s`. */
+export function exactly(seconds: number): string {
+  const parts: string[] = [];
+  let rest = seconds;
+  for (const [size, unit] of steps) {
+    if (rest >= size) parts.push(`${Math.floor(rest / size)} ${unit}`);
+    rest %= size;
+  }
+  return parts.join(' ') || '0 s';
+}
+
 /** `12.5 ms`, `3.2 s`, `2 min 4 s`. */
 export function duration(ms: number | null): string {
   if (ms === null) return '–';

@@ -26,6 +26,7 @@ const statuses: Record<string, [sign: string, tone: string]> = {
   running: ['◐', 'busy'], canary: ['◐', 'busy'], halted: ['✕', 'bad'], retrying: ['↻', 'warn'], degraded: ['△', 'warn'],
   pending: ['○', 'calm'], paused: ['‖', 'warn'], inactive: ['■', 'calm'],
   suspended: ['‖', 'warn'], deleting: ['✕', 'bad'], deleted: ['■', 'calm'],
+  ok: ['●', 'good'], late: ['△', 'warn'], down: ['✕', 'bad'], new: ['○', 'calm'], abandoned: ['⊘', 'calm'], unknown: ['△', 'calm'],
   skipped: ['⊘', 'calm'], missed: ['△', 'warn'], cancelled: ['■', 'calm'],
 };
 
@@ -162,6 +163,28 @@ export function FormDialog({ title, submit, danger, act, onClose, children }: { 
         </div>
       </form>
     </Dialog>
+  );
+}
+
+/** A text to paste elsewhere. Where the browser keeps the clipboard from the page, the text is selected instead. */
+export function Copyable({ label, text }: { label: string; text: string }) {
+  const ref = useRef<HTMLPreElement>(null);
+  const [said, setSaid] = useState('');
+  useEffect(() => setSaid(''), [text]);
+  async function copy(): Promise<void> {
+    try {
+      await navigator.clipboard.writeText(text);
+      setSaid('Copied');
+    } catch {
+      if (ref.current) getSelection()?.selectAllChildren(ref.current);
+      setSaid('Selected: copy it with Ctrl-C');
+    }
+  }
+  return (
+    <div>
+      <div className="bar"><span>{label}</span><button type="button" onClick={() => void copy()}>Copy<span className="unseen"> the line: {label}</span></button><span role="status" className="faint">{said}</span></div>
+      <pre ref={ref} tabIndex={0} role="region" aria-label={label}>{text}</pre>
+    </div>
   );
 }
 
