@@ -7,17 +7,20 @@ import (
 	"strings"
 
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/rest/contract"
 )
 
 // qvalue is the weight of a media range: RFC 9110, section 12.4.2.
 var qvalue = regexp.MustCompile(`^(0(\.[0-9]{0,3})?|1(\.0{0,3})?)$`)
 
 // negotiate refuses a request that could not read its answer, before
-// anything is done.
+// anything is done. Pings are taken all the same: a caller that reads no answer still says
+// that its run is done, and one that is refused makes a false alert.
 func (s *server) negotiate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		accept := r.Header.Values("Accept")
-		if callOf(r.Context()).follows() && admits(accept, eventStream) {
+		c := callOf(r.Context())
+		if c.operation.Permission == contract.Ping || c.follows() && admits(accept, eventStream) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -60,7 +60,7 @@ func TestPings(t *testing.T) {
 		{"POST", "?rid=" + strings.Repeat("x", 65), "", "", 400, "rid"},
 		{"PUT", "", "", "", 405, ""},
 	} {
-		got := b.do(t, request{method: step.method, path: "/ping/" + made.PingKey + step.path, body: step.body, header: map[string]string{"Content-Type": step.media}})
+		got := b.do(t, request{method: step.method, path: "/ping/" + made.PingKey + step.path, body: step.body, header: map[string]string{"Content-Type": step.media, "Accept": "text/html"}})
 		if got.status != step.status || !strings.Contains(got.body, step.want) {
 			t.Errorf("%s %s: %d %.300s, want %d %s", step.method, step.path, got.status, got.body, step.status, step.want)
 		}
