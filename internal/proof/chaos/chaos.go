@@ -95,7 +95,7 @@ func (s *stack) run(ctx context.Context, c Config, progress io.Writer) (*evidenc
 	defer stopWatching()
 	stopLoad := make(chan struct{})
 	var loading, watchers sync.WaitGroup
-	defer l.runRemote(watching, c.Seed, progress)()
+	defer l.runRemote(watching, c, progress)()
 	loading.Go(func() { l.run(ctx, c, stopLoad) })
 	watchers.Go(func() { s.sampleInvariants(watching, l, f) })
 	var err error

@@ -108,8 +108,10 @@ const (
 	// staleAnswer is how old the answer to a claim may be that a worker goes by. An older one counts
 	// as lost: a call that begins much later might outlast its lease.
 	staleAnswer = 3 * time.Second
-	// A worker is killed after leastLife to twice that.
-	leastLife = 6 * time.Second
+	// A worker is killed after leastLife to twice that, and in a long run after a lifePart of it: what
+	// a killed one ran waits for the end of its lease and takes its tenant's places meanwhile, which
+	// would otherwise measure these workers and not the product.
+	leastLife, lifePart = 6 * time.Second, 6
 )
 
 var errKilled = errors.New("the worker was killed")
@@ -119,6 +121,7 @@ var errKilled = errors.New("the worker was killed")
 // another takes their place.
 type remoteWorkers struct {
 	load *load
+	life time.Duration // the shortest
 	all  sync.WaitGroup
 
 	mu              sync.Mutex
@@ -127,8 +130,8 @@ type remoteWorkers struct {
 }
 
 // startRemote starts the workers of all tenants, and returns once their function is known.
-func (l *load) startRemote(ctx context.Context, seed uint64) *remoteWorkers {
-	w := &remoteWorkers{load: l, random: rand.New(rand.NewPCG(seed, 5))}
+func (l *load) startRemote(ctx context.Context, seed uint64, run time.Duration) *remoteWorkers {
+	w := &remoteWorkers{load: l, life: max(leastLife, run/lifePart), random: rand.New(rand.NewPCG(seed, 5))}
 	for tenant := range l.tenants {
 		first := make(chan struct{})
 		for n := range remoteEach {
@@ -152,12 +155,12 @@ func (l *load) startRemote(ctx context.Context, seed uint64) *remoteWorkers {
 
 // runRemote starts the workers of tenants, where they take part. The returned function ends
 // them, and says what they did.
-func (l *load) runRemote(ctx context.Context, seed uint64, progress io.Writer) (stop func()) {
+func (l *load) runRemote(ctx context.Context, c Config, progress io.Writer) (stop func()) {
 	if l.plain {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	w := l.startRemote(ctx, seed)
+	w := l.startRemote(ctx, c.Seed, c.Duration)
 	return func() {
 		cancel()
 		w.all.Wait()
@@ -197,7 +200,7 @@ func (w *remoteWorkers) live(ctx context.Context, tenant, n int, known <-chan st
 	if id == uuid.Nil {
 		return
 	}
-	life, kill := context.WithTimeoutCause(ctx, leastLife+time.Duration(w.draw(int(leastLife.Milliseconds())))*time.Millisecond, errKilled)
+	life, kill := context.WithTimeoutCause(ctx, w.life+time.Duration(w.draw(int(w.life.Milliseconds())))*time.Millisecond, errKilled)
 	defer kill()
 	r := &remoteRuns{ends: map[string]context.CancelCauseFunc{}, seen: map[string]bool{}}
 	r.all.Go(func() { w.beat(life, tenant, id, r) })
