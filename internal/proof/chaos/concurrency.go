@@ -66,6 +66,9 @@ func (e *evidence) ownedThroughout(r row, c call) bool {
 	if c.end.IsZero() || !r.finished() {
 		return false
 	}
+	if c.reported && c.aborted { // its report was refused, so the attempt had ended before
+		return false
+	}
 	if c.attempt == r.attempt {
 		return !c.end.After(*r.completedAt)
 	}
