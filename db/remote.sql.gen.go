@@ -24,7 +24,7 @@ type ForgetRemoteClaimParams struct {
 	ClaimID  uuid.UUID
 }
 
-// Of which nothing runs any more: the id is free again.
+// Deletes a claim when none of its executions still runs. Its id can then be used again.
 func (q *Queries) ForgetRemoteClaim(ctx context.Context, arg ForgetRemoteClaimParams) (int64, error) {
 	result, err := q.db.Exec(ctx, ForgetRemoteClaim, arg.TenantID, arg.WorkerID, arg.ClaimID)
 	if err != nil {

@@ -113,7 +113,7 @@ RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_
           e.started_at::timestamptz AS started_at, coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS repeated_at;
 
 -- name: ForgetRemoteClaim :execrows
--- Of which nothing runs any more: the id is free again.
+-- Deletes a claim when none of its executions still runs. Its id can then be used again.
 DELETE FROM remote_claims c WHERE c.tenant_id = @tenant_id AND c.worker_id = @worker_id AND c.claim_id = @claim_id
   AND NOT EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = @tenant_id AND e.id = ANY (c.execution_ids) AND e.lease_token = c.lease_token AND e.status = 'running');
 

@@ -88,7 +88,7 @@ func checkTokens(tokens Tokens, found *problems) {
 	}
 }
 
-// checkSignIn wants all that a sign-in at an issuer needs, or nothing of it.
+// checkSignIn wants either all settings of a sign-in at an issuer or none.
 func checkSignIn(api API, nowhere bool, found *problems) {
 	issuer := api.SignInIssuer.Reveal()
 	if issuer == "" {

@@ -43,7 +43,8 @@ const limitedFirst = 4
 // and sweep end them. After an error it returns those that it claimed before, without the error.
 //
 // A claim with an id that brought something before brings the same again, as far as it still
-// runs, with the time that is left; repeated says so. The id is free once nothing of it runs.
+// runs, with the time that is left; repeated says so. When none of them runs, the id can be used
+// again.
 func (s *Store) ClaimRemote(ctx context.Context, c RemoteClaim) (won []Claimed, repeated bool, err error) {
 	if c.ID == uuid.Nil {
 		won, err = s.claimRemote(ctx, c)

@@ -210,7 +210,7 @@ func (j *Machine) endOther(p Ping, open Open) {
 	j.record(Record{N: open.N, At: open.StartedAt, StartedAt: open.StartedAt, EndedAt: p.At, Outcome: outcome, Reason: reason, Exit: p.Exit, RunID: p.RunID, Log: p.Log})
 }
 
-// bare takes an end without a start: a run of which only the end is told.
+// bare takes the end of a run whose start was not pinged.
 func (j *Machine) bare(p Ping) {
 	s := &j.m.State
 	if p.RunID == "" && s.LastBare == p.Signal && p.At.Sub(s.LastEndAt) < repeated {

@@ -46,7 +46,7 @@ type wanted struct {
 	since time.Time
 }
 
-// deadlined says whether a deadline has passed of which somebody wants to be told.
+// deadlined says whether a deadline has passed and somebody asked to be told.
 func (d *Deriver) deadlined(ctx context.Context) (bool, error) {
 	has, err := d.store.deadlined(ctx)
 	if err == nil && !has {

@@ -52,7 +52,7 @@ func (b *bundle) checkDeadlines() derive.Report {
 	return report
 }
 
-// A scheduled time that was not completed in time is told, whatever became of it, and once.
+// A scheduled time that was not completed in time is told once, for any reason.
 func TestWhatDidNotRunInTimeIsToldOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -344,7 +344,7 @@ func TestReceiversThatMisbehave(t *testing.T) {
 	}
 }
 
-// Addresses on the inside are refused when they are called, whatever was checked before.
+// Addresses on the inside are refused at the moment of the call, even if an earlier check let them pass.
 func TestForbiddenTargetsAreNotReached(t *testing.T) {
 	t.Parallel()
 	guarded, err := egress.New(egress.Config{})

@@ -17,9 +17,9 @@ import (
 const (
 	// every is the distance of two passes.
 	every = 30 * time.Second
-	// intervalRows bounds the executions that one transaction reads, and intervalPairs how often it
-	// judges one by an objective: a tenant with a hundred of them makes the intervals shorter, in each
-	// of which everybody's executions count. maxIntervals is how many a pass does.
+	// One transaction reads at most intervalRows executions and judges at most intervalPairs pairs of
+	// an execution and an objective. A tenant with a hundred objectives makes the intervals shorter;
+	// each interval still counts the executions of all tenants. A pass does maxIntervals of them.
 	intervalRows  = 20_000
 	intervalPairs = 50_000
 	maxIntervals  = 20

@@ -259,8 +259,8 @@ func TestCountsBeginWithTheObjective(t *testing.T) {
 	}
 }
 
-// A tenant with as many objectives as it may have, all of which its executions concern, does not keep
-// another's from being counted: a pass does a bounded part of both, as they ended.
+// One tenant has as many objectives as it may, and each of its executions counts for all of them.
+// Another tenant's executions are counted beside it: a pass takes both in the order in which they ended.
 func TestManyObjectivesLeaveTurnsToOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
