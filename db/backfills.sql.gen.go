@@ -449,7 +449,7 @@ FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS backfill_id, unnest
              unnest($9::text[]) AS concurrency_key) u
 JOIN backfills b ON b.id = u.backfill_id JOIN scheduled_jobs j ON j.id = b.job_id
 CROSS JOIN (SELECT $10::timestamptz AS at) n
-WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.id = u.id AND h.scheduled_at = u.scheduled_at)
+WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.tenant_id = b.tenant_id AND h.job_id = b.job_id AND h.id = u.id AND h.scheduled_at = u.scheduled_at OFFSET 0)
 ON CONFLICT (id) DO NOTHING
 `
 

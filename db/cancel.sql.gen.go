@@ -62,7 +62,7 @@ const CancelExecutionsOfBackfill = `-- name: CancelExecutionsOfBackfill :exec
 WITH locked AS MATERIALIZED (
     SELECT e.id, e.status, e.cancel_requested_at FROM active_executions e
     WHERE e.tenant_id = $4 AND e.job_id = $5 AND e.backfill_id = $6
-    ORDER BY e.id FOR UPDATE
+    ORDER BY uuid_send(e.id) FOR UPDATE
 ),
 asked AS (
     UPDATE active_executions e SET cancel_requested_at = $3::timestamptz, cancel_reason = $1::text, cancelled_by = $2::text
@@ -97,7 +97,7 @@ const CancelExecutionsOfJobs = `-- name: CancelExecutionsOfJobs :exec
 WITH locked AS MATERIALIZED (
     SELECT e.id, e.status, e.backfill_id, e.cancel_requested_at FROM active_executions e
     WHERE e.tenant_id = $5 AND e.job_id = ANY ($6::uuid[])
-    ORDER BY e.id FOR UPDATE
+    ORDER BY uuid_send(e.id) FOR UPDATE
 ),
 asked AS (
     UPDATE active_executions e SET cancel_requested_at = $4::timestamptz, cancel_reason = $2::text, cancelled_by = $3::text
@@ -255,7 +255,7 @@ WITH done AS (
       AND NOT EXISTS (SELECT 1 FROM active_executions e
                       WHERE e.job_id = o.job_id AND e.generation <= o.generation
                         AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL)
-                        AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
+                        AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL) OFFSET 0)
     RETURNING o.tenant_id
 )
 UPDATE running_counts c SET cancelling = c.cancelling - 1 FROM done d WHERE c.tenant_id = d.tenant_id
@@ -387,7 +387,7 @@ func (q *Queries) FindPieceOfTenant(ctx context.Context, arg FindPieceOfTenantPa
 const ListCancellations = `-- name: ListCancellations :many
 SELECT o.tenant_id, o.job_id, o.generation, o.spare_backfills, o.reason, o.cancelled_by
 FROM cancellations o
-WHERE NOT EXISTS (SELECT 1 FROM cancellations b WHERE b.job_id = o.job_id AND b.generation < o.generation)
+WHERE NOT EXISTS (SELECT 1 FROM cancellations b WHERE b.job_id = o.job_id AND b.generation < o.generation OFFSET 0)
 ORDER BY row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.requested_at), random() LIMIT $1
 `
 
@@ -431,7 +431,7 @@ func (q *Queries) ListCancellations(ctx context.Context, batchSize int32) ([]Lis
 const ListSuspendedTenants = `-- name: ListSuspendedTenants :many
 SELECT t.id FROM tenants t
 WHERE t.status IN ('suspended', 'deleting')
-  AND EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL))
+  AND EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL) OFFSET 0)
 ORDER BY random() LIMIT $1
 `
 
@@ -458,12 +458,13 @@ func (q *Queries) ListSuspendedTenants(ctx context.Context, batchSize int32) ([]
 }
 
 const LockExecutionsOfJobs = `-- name: LockExecutionsOfJobs :exec
-SELECT id FROM active_executions WHERE job_id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE
+SELECT id FROM active_executions WHERE job_id = ANY ($1::uuid[]) ORDER BY uuid_send(id) FOR UPDATE
 `
 
 // Cross-tenant: the promoter, for jobs whose rows it holds, before it cancels the
 // active executions of several of them: job by job it would lock out of order, and wait
-// in a circle with a completion, which locks executions of many jobs in id order.
+// in a circle with a completion, which locks executions of many jobs in id order. uuid_send sorts
+// like the id, and no plan walks all ids for it.
 func (q *Queries) LockExecutionsOfJobs(ctx context.Context, jobIds []uuid.UUID) error {
 	_, err := q.db.Exec(ctx, LockExecutionsOfJobs, jobIds)
 	return err

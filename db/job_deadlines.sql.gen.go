@@ -79,7 +79,7 @@ type CheckDeadlinesRow struct {
 // Cross-tenant: the pass that finds what did not run in time, for rows that it holds locked. Of each job: the
 // scheduled times whose deadline has passed since the last check and that were not completed by then, with the first of
 // them. One statement, so that an execution that moves to the history is in one of the two. It reads up to
-// so many records of a job (to_at is how far it came) and goes by active_executions_job and
+// so many records of a job (to_at is how far it came) and goes by active_executions_by_job and
 // job_executions_job. Not told are times before the job was last activated, and those that the
 // notification is too young for. A job that became inactive by itself, because its schedule is finished, is told of. A repeated execution counts with its repetition.
 func (q *Queries) CheckDeadlines(ctx context.Context, arg CheckDeadlinesParams) ([]CheckDeadlinesRow, error) {

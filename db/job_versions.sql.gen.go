@@ -25,7 +25,7 @@ WITH page AS MATERIALIZED (
 gone AS (
     DELETE FROM job_versions v USING page p
     WHERE v.job_id = p.job_id AND v.version BETWEEN CASE WHEN p.newest THEN 1 ELSE p.version - 1 END AND p.version - 1
-      AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = v.job_id AND a.job_version = v.version)
+      AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = v.job_id AND a.job_version = v.version OFFSET 0)
       AND NOT EXISTS (SELECT 1 FROM backfills b WHERE b.job_id = v.job_id AND b.job_version = v.version AND b.tenant_id = v.tenant_id AND b.status = 'running')
     RETURNING 1
 ),

@@ -73,7 +73,7 @@ lost AS MATERIALIZED (
     WHERE e.sweep_at BETWEEN '-infinity' AND (SELECT at FROM clock) + interval '5 seconds' AND e.status = 'running'
       AND (w.id IS NULL OR w.dead OR e.deadline_at < clock.at)
       AND ($3::uuid[] IS NULL OR e.id = ANY ($3::uuid[]))
-    ORDER BY e.id
+    ORDER BY uuid_send(e.id)
     LIMIT $4
     FOR UPDATE OF e SKIP LOCKED
 ),

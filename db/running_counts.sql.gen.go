@@ -37,7 +37,7 @@ FROM counted c FULL JOIN ran r ON r.tenant_id = c.tenant_id AND r.job_type = c.j
 WHERE coalesce(c.running, 0) <> coalesce(r.running, 0)
 UNION
 SELECT k.tenant_id FROM running_keys k
-WHERE NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.id = k.execution_id AND a.status = 'running')
+WHERE NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.id = k.execution_id AND a.status = 'running' OFFSET 0)
 UNION
 SELECT t.id FROM tenants t
 WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = t.id) OR NOT EXISTS (SELECT 1 FROM running_shards s WHERE s.tenant_id = t.id)
@@ -97,7 +97,7 @@ func (q *Queries) LockRunningCount(ctx context.Context, tenant uuid.UUID) ([]int
 const ReconcileRunning = `-- name: ReconcileRunning :exec
 WITH freed AS (
     DELETE FROM running_keys k
-    WHERE k.tenant_id = $1 AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.id = k.execution_id AND a.status = 'running')
+    WHERE k.tenant_id = $1 AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.id = k.execution_id AND a.status = 'running' OFFSET 0)
 ),
 old AS (
     UPDATE running_counts c SET running = 0, running_by_type = '{}' WHERE c.tenant_id = $1 AND (c.running <> 0 OR c.running_by_type <> '{}')

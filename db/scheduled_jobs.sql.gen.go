@@ -125,7 +125,7 @@ oldest AS MATERIALIZED (
 ),
 due AS MATERIALIZED (SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars, max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count, misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation, concurrency_key, name, config FROM chosen UNION ALL SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars, max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count, misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation, concurrency_key, name, config FROM oldest)
 SELECT d.id, d.tenant_id, d.version, d.job_type, d.priority, d.max_attempts, d.timeout_seconds, d.cron_expression, d.timezone, d.interval_ms, d.run_at, d.anchor_at, d.start_date, d.end_date, d.jitter_seconds, d.dst_gap, d.dst_overlap, d.calendars, d.max_concurrent, d.overlap_policy, d.overlap_queue_limit, d.max_executions, d.execution_count, d.misfire_policy, d.misfire_limit, d.misfire_grace_seconds, d.resume_policy, d.next_execution_at, d.catch_up_until, d.generation, d.concurrency_key, d.name, d.config, coalesce(p.taken, 0)::bigint AS taken, coalesce(p.waiting, 0)::bigint AS waiting,
-       (d.overlap_policy = 'cancel_running' AND EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = d.id))::boolean AS cancelling,
+       (d.overlap_policy = 'cancel_running' AND EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = d.id OFFSET 0))::boolean AS cancelling,
        (CASE WHEN $1::boolean THEN d.tenant_id = ANY (ARRAY(
            SELECT l.tenant_id FROM backlogs l WHERE EXISTS (
                SELECT 1 FROM active_executions e
@@ -377,7 +377,7 @@ func (q *Queries) DeleteJobs(ctx context.Context, arg DeleteJobsParams) error {
 const DeleteOldJobs = `-- name: DeleteOldJobs :execrows
 DELETE FROM scheduled_jobs j USING (
     SELECT o.id FROM scheduled_jobs o
-    WHERE o.deleted_at < $1::timestamptz AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = o.id)
+    WHERE o.deleted_at < $1::timestamptz AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.job_id = o.id OFFSET 0)
     ORDER BY o.deleted_at OFFSET $2 LIMIT $3 FOR UPDATE SKIP LOCKED
 ) old WHERE j.id = old.id
 `

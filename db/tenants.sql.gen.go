@@ -326,7 +326,7 @@ func (q *Queries) ListDailyBounds(ctx context.Context) ([]ListDailyBoundsRow, er
 const ListDeletingTenants = `-- name: ListDeletingTenants :many
 SELECT t.id FROM tenants t
 WHERE t.status = 'deleting' AND t.updated_at < now() - interval '30 seconds'
-  AND NOT EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id)
+  AND NOT EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id OFFSET 0)
 ORDER BY random() LIMIT $1
 `
 

@@ -10,8 +10,9 @@ ORDER BY few.executions, j.id;
 -- name: LockExecutionsOfJobs :exec
 -- Cross-tenant: the promoter, for jobs whose rows it holds, before it cancels the
 -- active executions of several of them: job by job it would lock out of order, and wait
--- in a circle with a completion, which locks executions of many jobs in id order.
-SELECT id FROM active_executions WHERE job_id = ANY (@job_ids::uuid[]) ORDER BY id FOR UPDATE;
+-- in a circle with a completion, which locks executions of many jobs in id order. uuid_send sorts
+-- like the id, and no plan walks all ids for it.
+SELECT id FROM active_executions WHERE job_id = ANY (@job_ids::uuid[]) ORDER BY uuid_send(id) FOR UPDATE;
 
 -- name: CancelExecutionsOfJobs :exec
 -- Cancels the waiting executions of jobs, or with spare_backfills those that no
@@ -24,7 +25,7 @@ SELECT id FROM active_executions WHERE job_id = ANY (@job_ids::uuid[]) ORDER BY 
 WITH locked AS MATERIALIZED (
     SELECT e.id, e.status, e.backfill_id, e.cancel_requested_at FROM active_executions e
     WHERE e.tenant_id = @tenant_id AND e.job_id = ANY (@job_ids::uuid[])
-    ORDER BY e.id FOR UPDATE
+    ORDER BY uuid_send(e.id) FOR UPDATE
 ),
 asked AS (
     UPDATE active_executions e SET cancel_requested_at = @now::timestamptz, cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
@@ -38,7 +39,7 @@ SELECT cancel_waiting(ARRAY(SELECT l.id FROM locked l WHERE l.backfill_id IS NUL
 WITH locked AS MATERIALIZED (
     SELECT e.id, e.status, e.cancel_requested_at FROM active_executions e
     WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id AND e.backfill_id = @backfill_id
-    ORDER BY e.id FOR UPDATE
+    ORDER BY uuid_send(e.id) FOR UPDATE
 ),
 asked AS (
     UPDATE active_executions e SET cancel_requested_at = @now::timestamptz, cancel_reason = @reason::text, cancelled_by = @cancelled_by::text
@@ -86,7 +87,7 @@ FROM (SELECT o.tenant_id, count(*) AS orders FROM job o GROUP BY o.tenant_id) j 
 -- Cross-tenant: maintenance. The oldest order of each job, tenants in turns.
 SELECT o.tenant_id, o.job_id, o.generation, o.spare_backfills, o.reason, o.cancelled_by
 FROM cancellations o
-WHERE NOT EXISTS (SELECT 1 FROM cancellations b WHERE b.job_id = o.job_id AND b.generation < o.generation)
+WHERE NOT EXISTS (SELECT 1 FROM cancellations b WHERE b.job_id = o.job_id AND b.generation < o.generation OFFSET 0)
 ORDER BY row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.requested_at), random() LIMIT @batch_size;
 
 -- name: CancelPieceOfJob :one
@@ -134,7 +135,7 @@ WITH done AS (
       AND NOT EXISTS (SELECT 1 FROM active_executions e
                       WHERE e.job_id = o.job_id AND e.generation <= o.generation
                         AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL)
-                        AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
+                        AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL) OFFSET 0)
     RETURNING o.tenant_id
 )
 UPDATE running_counts c SET cancelling = c.cancelling - 1 FROM done d WHERE c.tenant_id = d.tenant_id;
@@ -144,7 +145,7 @@ UPDATE running_counts c SET cancelling = c.cancelling - 1 FROM done d WHERE c.te
 -- which something waits, or runs and is not asked to end.
 SELECT t.id FROM tenants t
 WHERE t.status IN ('suspended', 'deleting')
-  AND EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL))
+  AND EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id AND (e.status IN ('pending', 'retrying') OR e.cancel_requested_at IS NULL) OFFSET 0)
 ORDER BY random() LIMIT @batch_size;
 
 -- name: CancelPieceOfTenant :one

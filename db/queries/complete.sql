@@ -53,7 +53,7 @@ recorded AS (
            CASE WHEN l.verdict = 'failed' THEN nullif(l.error_message, '') END, CASE WHEN l.verdict = 'failed' THEN nullif(l.error_stack, '') END,
            nullif(l.memory_mb, 0), nullif(l.cpu_ms, 0), CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancelled_by, '') ELSE '' END, l.created_at
     FROM locked l, clock WHERE l.verdict <> 'retrying'
-      AND (SELECT h.id FROM job_executions h WHERE h.id = l.id AND h.scheduled_at = l.scheduled_at) IS NULL
+      AND (SELECT h.id FROM job_executions h WHERE h.tenant_id = l.tenant_id AND h.job_id = l.job_id AND h.id = l.id AND h.scheduled_at = l.scheduled_at) IS NULL
     RETURNING id
 ),
 again AS (
@@ -81,7 +81,7 @@ SELECT l.id, l.verdict::text AS verdict, l.job_type, l.tenant_id, l.concurrency_
        coalesce(n.backlogged_since > clock.at - interval '2 minutes', false)::boolean AS backlogged,
        -- The next in line, in the row of a job's first end: one execution for each
        -- concurrency slot that its ends free.
-       (CASE WHEN l.nth_of_job = 1 AND EXISTS (SELECT 1 FROM active_executions w WHERE w.job_id = l.job_id AND w.awaits_slot)
+       (CASE WHEN l.nth_of_job = 1 AND EXISTS (SELECT 1 FROM active_executions w WHERE w.job_id = l.job_id AND w.awaits_slot OFFSET 0)
              THEN ARRAY(SELECT s.id FROM next_for_slot(l.job_id, @left_types::text[], clock.at, l.slots, 64) s)
              ELSE '{}' END)::uuid[] AS next_ids
 FROM (SELECT o.id, o.verdict, o.job_type, o.tenant_id, o.job_id, o.concurrency_key,

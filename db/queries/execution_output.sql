@@ -6,7 +6,7 @@ INSERT INTO execution_output (execution_id, attempt, last_line, tenant_id, lines
 SELECT w.id, w.attempt, w.last_line, e.tenant_id, w.lines, coalesce(sqlc.narg(now)::timestamptz, now())
 FROM (SELECT unnest(@execution_ids::uuid[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@lease_tokens::uuid[]) AS lease_token,
              unnest(@last_lines::int[]) AS last_line, unnest(@lines::text[]) AS lines) w
-JOIN active_executions e ON e.id = w.id AND e.attempt = w.attempt AND e.lease_token = w.lease_token
+JOIN active_executions e ON e.id = ANY (@execution_ids::uuid[]) AND e.id = w.id AND e.attempt = w.attempt AND e.lease_token = w.lease_token
 ON CONFLICT DO NOTHING;
 
 -- name: StoreProgress :exec
@@ -25,7 +25,7 @@ locked AS MATERIALIZED (
     ) e
 ),
 moved AS (
-    UPDATE active_executions e SET progress = l.percent FROM locked l WHERE e.id = l.id
+    UPDATE active_executions e SET progress = l.percent FROM locked l WHERE e.id = ANY (ARRAY(SELECT k.id FROM locked k)) AND e.id = l.id
 )
 INSERT INTO execution_progress (execution_id, tenant_id, message, begun_at)
 SELECT l.id, l.tenant_id, l.message, coalesce(sqlc.narg(now)::timestamptz, now()) FROM locked l

@@ -17,7 +17,7 @@ SELECT
      OR EXISTS (SELECT 1 FROM active_executions e WHERE e.cancel_requested_at <= coalesce(sqlc.narg(now)::timestamptz, now()) AND e.awaited_until IS NOT NULL))::boolean AS end_awaited,
     (EXISTS (SELECT 1 FROM cancellations)
      OR EXISTS (SELECT 1 FROM tenants t WHERE t.status IN ('suspended', 'deleting')
-                AND EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id)))::boolean AS cancel,
+                AND EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id OFFSET 0)))::boolean AS cancel,
     (EXISTS (SELECT 1 FROM tenants t WHERE t.status IN ('suspended', 'deleting')
              AND (t.status = 'deleting' OR EXISTS (SELECT 1 FROM scheduled_jobs j WHERE j.tenant_id = t.id AND j.status = 'active' AND j.deleted_at IS NULL)))
      OR EXISTS (SELECT 1 FROM held h JOIN tenants t ON t.id = h.tenant_id WHERE t.status = 'active'))::boolean AS suspend,

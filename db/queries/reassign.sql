@@ -26,7 +26,7 @@ lost AS MATERIALIZED (
     WHERE e.sweep_at BETWEEN '-infinity' AND (SELECT at FROM clock) + interval '5 seconds' AND e.status = 'running'
       AND (w.id IS NULL OR w.dead OR e.deadline_at < clock.at)
       AND (sqlc.narg(ids)::uuid[] IS NULL OR e.id = ANY (sqlc.narg(ids)::uuid[]))
-    ORDER BY e.id
+    ORDER BY uuid_send(e.id)
     LIMIT @batch_size
     FOR UPDATE OF e SKIP LOCKED
 ),

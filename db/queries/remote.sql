@@ -69,9 +69,9 @@ FROM (SELECT row_number() OVER () AS nth, p.tenant_id, p.name
       FROM (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@functions::text[]) AS name) p) g
 WHERE EXISTS (SELECT 1 FROM active_executions e
               WHERE e.pooled AND e.remote_function IS NOT NULL AND e.tenant_id = g.tenant_id AND e.remote_function = g.name
-                AND e.available_at <= coalesce(sqlc.narg(now)::timestamptz, now()))
+                AND e.available_at <= coalesce(sqlc.narg(now)::timestamptz, now()) OFFSET 0)
    OR EXISTS (SELECT 1 FROM active_executions e
-              WHERE e.awaits_turn AND e.remote_function IS NOT NULL AND e.tenant_id = g.tenant_id AND e.remote_function = g.name);
+              WHERE e.awaits_turn AND e.remote_function IS NOT NULL AND e.tenant_id = g.tenant_id AND e.remote_function = g.name OFFSET 0);
 
 -- name: ShortenAwaited :exec
 -- Cross-tenant: claims of tenants' workers. Attempts whose executions have less time left than

@@ -17,7 +17,7 @@ FROM counted c FULL JOIN ran r ON r.tenant_id = c.tenant_id AND r.job_type = c.j
 WHERE coalesce(c.running, 0) <> coalesce(r.running, 0)
 UNION
 SELECT k.tenant_id FROM running_keys k
-WHERE NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.id = k.execution_id AND a.status = 'running')
+WHERE NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.id = k.execution_id AND a.status = 'running' OFFSET 0)
 UNION
 SELECT t.id FROM tenants t
 WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = t.id) OR NOT EXISTS (SELECT 1 FROM running_shards s WHERE s.tenant_id = t.id)
@@ -37,7 +37,7 @@ SELECT shard FROM running_shards WHERE tenant_id = @tenant ORDER BY shard FOR UP
 -- Cross-tenant: reconciling, for a tenant whose counts are held locked.
 WITH freed AS (
     DELETE FROM running_keys k
-    WHERE k.tenant_id = @tenant AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.id = k.execution_id AND a.status = 'running')
+    WHERE k.tenant_id = @tenant AND NOT EXISTS (SELECT 1 FROM active_executions a WHERE a.id = k.execution_id AND a.status = 'running' OFFSET 0)
 ),
 old AS (
     UPDATE running_counts c SET running = 0, running_by_type = '{}' WHERE c.tenant_id = @tenant AND (c.running <> 0 OR c.running_by_type <> '{}')

@@ -165,7 +165,7 @@ WHERE j.id IN (
 -- before the others for ever.
 SELECT t.id FROM tenants t
 WHERE t.status = 'deleting' AND t.updated_at < now() - interval '30 seconds'
-  AND NOT EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id)
+  AND NOT EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id OFFSET 0)
 ORDER BY random() LIMIT @batch_size;
 
 -- name: PurgeHistory :execrows
