@@ -40,6 +40,7 @@ type Config struct {
 	First       []string      // kinds of faults that come once at the beginning, whatever is drawn
 	Apart       time.Duration // between the end of a fault and the next one; zero: several at once
 	Earlier     string        // commit whose processes are replaced under load, instead of faults; empty: none
+	Back        bool          // and are put back in the same run, while the schema stays
 	Stock       bool          // PostgreSQL has its own defaults
 	Drops       bool          // some targets break the connection off instead of answering
 }
@@ -70,6 +71,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.BoolVar(&c.Drops, "drops", false, "some targets break the connection off instead of answering")
 	set.BoolVar(&c.Stock, "stock", false, "leave PostgreSQL with its own defaults, as a server that nobody has tuned")
 	set.StringVar(&c.Earlier, "upgrade-from", "", "instead of faults: begin with the processes of this commit, migrate, and replace them one by one; needs git")
+	set.BoolVar(&c.Back, "back", false, "with -upgrade-from: then put the processes of that commit back, one by one, on the schema as it is")
 	if err := set.Parse(args); err != nil {
 		return Config{}, err
 	}
@@ -105,6 +107,9 @@ func (c Config) check() error {
 	}
 	if c.Duration < 20*time.Second || c.Jobs < 1 || c.Tenants < 2 || c.Burst < 0 || c.Apart < 0 {
 		return errors.New("-duration must be 20s or more, -jobs 1, -tenants 2, and -burst and -apart 0 or more")
+	}
+	if c.Back && c.Earlier == "" {
+		return errors.New("-back needs -upgrade-from: it goes back to the processes of that commit")
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 	}
 	e.printViolations(out, f)
 	if c.Out != "" && c.Earlier != "" {
-		if err := figures.Write(c.Out, figures.Table{Name: "the upgrade", Text: upgradeSentence(c, e, sum)}); err != nil {
+		if err := figures.Write(c.Out, figures.Table{Name: upgradeTable(c), Text: upgradeSentence(c, e, sum)}); err != nil {
 			return err
 		}
 	}
@@ -257,19 +257,36 @@ func list(values []string) string {
 	return strings.Join(values[:len(values)-1], ", ") + " and " + values[len(values)-1]
 }
 
-// upgradeSentence is what an upgrade under load came to.
+// upgradeTable is where a page has the sentence.
+func upgradeTable(c Config) string {
+	if c.Back {
+		return "the way back from " + c.Earlier
+	}
+	return "the upgrade"
+}
+
+// upgradeSentence is what an upgrade under load came to, and the way back, where it was gone.
 func upgradeSentence(c Config, e *evidence, sum summary) string {
-	replaced, migrated := 0, 0.0
-	first, last := e.faults[0].begun, e.faults[0].healed
+	migrated := 0.0
+	steps, lasted := map[string]int{}, map[string]time.Duration{}
+	var since time.Time // the end of the step before, where it was of the same kind
+	before := ""
 	for _, f := range e.faults {
+		if f.kind != before {
+			since, before = f.begun, f.kind
+		}
 		if f.kind == "migrate" {
 			migrated = f.lasts.Seconds()
-			first = f.healed
-			continue
 		}
-		replaced, last = replaced+1, f.healed
+		steps[f.kind]++
+		lasted[f.kind] += f.healed.Sub(since)
+		since = f.healed
 	}
-	return fmt.Sprintf("`go run ./cmd/chaos -seed %d -duration %v -upgrade-from %s`: the migrations took %.1f s, %d processes were replaced in %.0f s; "+
+	flag, back := "", ""
+	if c.Back {
+		flag, back = " -back", fmt.Sprintf(", and put back in %.0f s on the schema as it was then", lasted[kindBack].Seconds())
+	}
+	return fmt.Sprintf("`go run ./cmd/chaos -seed %d -duration %v -upgrade-from %s%s`: the migrations took %.1f s, %d processes were replaced in %.0f s%s; "+
 		"%d calls, %d executions that succeeded at their target, %d of them more than once, %d violations.\n",
-		c.Seed, c.Duration, c.Earlier, migrated, replaced, last.Sub(first).Seconds(), sum.Calls, sum.Succeeded, sum.Repeated, len(sum.Violations))
+		c.Seed, c.Duration, c.Earlier, flag, migrated, steps[kindReplace], lasted[kindReplace].Seconds(), back, sum.Calls, sum.Succeeded, sum.Repeated, len(sum.Violations))
 }

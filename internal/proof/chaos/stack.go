@@ -70,7 +70,7 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 	if err := s.stores(ctx, c, devstack.Options{Confirm: devstack.Say(progress), Stock: c.Stock}); err != nil {
 		return s, err
 	}
-	first := s.migrate
+	first := func(ctx context.Context) error { return s.migrate(ctx, slog.New(slog.DiscardHandler)) }
 	if c.Earlier != "" {
 		first = s.migrateEarlier
 	}
@@ -141,7 +141,8 @@ func (s *stack) build(ctx context.Context, c Config) error {
 	return s.buildEarlier(ctx, c.Earlier)
 }
 
-func (s *stack) migrate(ctx context.Context) error {
+// migrate applies today's migrations, and tells the log what waits for what.
+func (s *stack) migrate(ctx context.Context, log *slog.Logger) error {
 	if err := postgres.EnsureDatabase(ctx, s.servers.url("postgres", "postgres"), database, schemaOwner); err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (s *stack) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return app.Migrate(ctx, c, slog.New(slog.DiscardHandler))
+	return app.Migrate(ctx, c, log)
 }
 
 // startProcesses makes the processes, each with its own ways to the stores, and waits

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,12 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+// Steps of an upgrade, as reports name them.
+const (
+	kindReplace = "replace"
+	kindBack    = "go back"
 )
 
 // buildEarlier makes the processes of an earlier commit, from what git has of
@@ -57,7 +64,8 @@ func (s *stack) migrateEarlier(ctx context.Context) error {
 
 // upgrade does what an operator does, under load: the schema first, while all
 // processes are of the earlier commit, and then one process after the other,
-// of any kind first. It answers what it did as if it were faults.
+// of any kind first; and with Back all of them again, on the schema as it is now.
+// It answers what it did as if it were faults.
 func (s *stack) upgrade(ctx context.Context, c Config, progress io.Writer) (done []fault, err error) {
 	mark := clock.Start()
 	step := func(kind, who string, do func() error) {
@@ -71,18 +79,36 @@ func (s *stack) upgrade(ctx context.Context, c Config, progress io.Writer) (done
 		done = append(done, f)
 		fmt.Fprintln(progress, f)
 	}
-	sleep(ctx, c.Quiet)
-	step("migrate", "", func() error { return s.migrate(ctx) })
-	sleep(ctx, c.Quiet) // all are of the earlier commit, and the schema is not
-	for _, i := range newRand(c.Seed).Perm(len(s.members)) {
-		m := s.members[i]
-		step("replace", m.name, func() error {
-			m.end(syscall.SIGTERM)
-			m.mu.Lock()
-			m.program = s.program(m.role)
-			m.mu.Unlock()
-			return errors.Join(m.start(ctx), s.waitForReady(ctx, 30*time.Second))
-		})
+	random := newRand(c.Seed)
+	replace := func(kind string, program func(role string) []string) {
+		for _, i := range random.Perm(len(s.members)) {
+			m := s.members[i]
+			step(kind, m.name, func() error {
+				m.end(syscall.SIGTERM)
+				m.mu.Lock()
+				m.program = program(m.role)
+				m.mu.Unlock()
+				return errors.Join(m.start(ctx), s.waitForReady(ctx, 30*time.Second))
+			})
+		}
 	}
-	return done, errors.Join(err, ctx.Err())
+	sleep(ctx, c.Quiet)
+	step("migrate", "", func() error {
+		return s.migrate(ctx, slog.New(slog.NewTextHandler(progress, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	})
+	sleep(ctx, c.Quiet) // all are of the earlier commit, and the schema is not
+	replace(kindReplace, s.program)
+	if c.Back {
+		sleep(ctx, c.Quiet) // all are of this tree: what they write, the earlier ones find
+		replace(kindBack, func(role string) []string { return []string{s.earlier(role)} })
+	}
+	return done, errors.Join(err, ctx.Err(), underLoad(c, mark.Elapsed()))
+}
+
+// underLoad refuses an upgrade that went on after the load had ended: it would show nothing.
+func underLoad(c Config, took time.Duration) error {
+	if took <= c.Duration {
+		return nil
+	}
+	return fmt.Errorf("the load of %v ended before the last process was replaced, after %v: give a longer -duration", c.Duration, took.Round(time.Second))
 }
