@@ -848,6 +848,13 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/scheduler/metrics/history (the `ListMetrics` operationId).
 	ListMetrics(ctx context.Context, params *ListMetricsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CountMonitorRuns Count the runs of monitors
+	//
+	// How many runs of all monitors finished, and how many of them failed, by hour or day. A run counts at the time at which it was first told of, or at which it was found that it did not come. Each monitor has its last 1,000 runs, no older than executions are kept. It reads 100,000 runs, the newest ones: where there are more, `truncated` is true, and no run from `completeFrom` on is missing.
+	//
+	// Corresponds with GET /api/v1/scheduler/monitor-runs (the `CountMonitorRuns` operationId).
+	CountMonitorRuns(ctx context.Context, params *CountMonitorRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListMonitors List monitors
 	//
 	// The tenant's monitors, newest first. Filters that are given all have to fit.
@@ -1380,7 +1387,7 @@ type ClientInterface interface {
 
 	// ListUpcomingRuns Count the runs to come
 	//
-	// How many runs the schedules of all active jobs will make, by minute, hour or day, and the first jobs of each by name. It goes by the definitions and calendars as they are now; limits, overlap policies, pauses and edits may keep a run from starting. It looks at 5,000 jobs, those that are due first, and computes for 200 ms: where that is not enough, `truncated` is true, and no run before `completeUntil` is missing.
+	// How many runs the schedules of all active jobs will make, and how many all monitors expect elsewhere, by minute, hour or day, with the first jobs and monitors of each by name. It goes by the definitions and calendars as they are now; limits, overlap policies, pauses and edits may keep a run from starting, and an interval of a monitor counts from the end of each run. It looks at 5,000 jobs and monitors together, those that are due first, and computes for 200 ms: where that is not enough, `truncated` is true, and no run before `completeUntil` is missing. Monitors count where the caller has `monitors:read`, too.
 	//
 	// Corresponds with GET /api/v1/scheduler/upcoming-runs (the `ListUpcomingRuns` operationId).
 	ListUpcomingRuns(ctx context.Context, params *ListUpcomingRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3298,6 +3305,23 @@ func (c *Client) ListMetrics(ctx context.Context, params *ListMetricsParams, req
 	return c.Client.Do(req)
 }
 
+// CountMonitorRuns Count the runs of monitors
+//
+// How many runs of all monitors finished, and how many of them failed, by hour or day. A run counts at the time at which it was first told of, or at which it was found that it did not come. Each monitor has its last 1,000 runs, no older than executions are kept. It reads 100,000 runs, the newest ones: where there are more, `truncated` is true, and no run from `completeFrom` on is missing.
+//
+// Corresponds with GET /api/v1/scheduler/monitor-runs (the `CountMonitorRuns` operationId).
+func (c *Client) CountMonitorRuns(ctx context.Context, params *CountMonitorRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCountMonitorRunsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListMonitors List monitors
 //
 // The tenant's monitors, newest first. Filters that are given all have to fit.
@@ -4490,7 +4514,7 @@ func (c *Client) SuspendTenant(ctx context.Context, id TenantID, body SuspendTen
 
 // ListUpcomingRuns Count the runs to come
 //
-// How many runs the schedules of all active jobs will make, by minute, hour or day, and the first jobs of each by name. It goes by the definitions and calendars as they are now; limits, overlap policies, pauses and edits may keep a run from starting. It looks at 5,000 jobs, those that are due first, and computes for 200 ms: where that is not enough, `truncated` is true, and no run before `completeUntil` is missing.
+// How many runs the schedules of all active jobs will make, and how many all monitors expect elsewhere, by minute, hour or day, with the first jobs and monitors of each by name. It goes by the definitions and calendars as they are now; limits, overlap policies, pauses and edits may keep a run from starting, and an interval of a monitor counts from the end of each run. It looks at 5,000 jobs and monitors together, those that are due first, and computes for 200 ms: where that is not enough, `truncated` is true, and no run before `completeUntil` is missing. Monitors count where the caller has `monitors:read`, too.
 //
 // Corresponds with GET /api/v1/scheduler/upcoming-runs (the `ListUpcomingRuns` operationId).
 func (c *Client) ListUpcomingRuns(ctx context.Context, params *ListUpcomingRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9243,6 +9267,96 @@ func NewListMetricsRequest(server string, params *ListMetricsParams) (*http.Requ
 	return req, nil
 }
 
+// NewCountMonitorRunsRequest constructs an http.Request for the CountMonitorRuns method
+func NewCountMonitorRunsRequest(server string, params *CountMonitorRunsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/monitor-runs")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Bucket != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "bucket", *params.Bucket, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timezone != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timezone", *params.Timezone, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListMonitorsRequest constructs an http.Request for the ListMonitors method
 func NewListMonitorsRequest(server string, params *ListMonitorsParams) (*http.Request, error) {
 	var err error
@@ -11541,6 +11655,18 @@ func NewListUpcomingRunsRequest(server string, params *ListUpcomingRunsParams) (
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.From != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
@@ -13434,6 +13560,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/scheduler/metrics/history (the `ListMetrics` operationId).
 	ListMetricsWithResponse(ctx context.Context, params *ListMetricsParams, reqEditors ...RequestEditorFn) (*ListMetricsResponse, error)
 
+	// CountMonitorRunsWithResponse Count the runs of monitors
+	//
+	// How many runs of all monitors finished, and how many of them failed, by hour or day. A run counts at the time at which it was first told of, or at which it was found that it did not come. Each monitor has its last 1,000 runs, no older than executions are kept. It reads 100,000 runs, the newest ones: where there are more, `truncated` is true, and no run from `completeFrom` on is missing.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/scheduler/monitor-runs (the `CountMonitorRuns` operationId).
+	CountMonitorRunsWithResponse(ctx context.Context, params *CountMonitorRunsParams, reqEditors ...RequestEditorFn) (*CountMonitorRunsResponse, error)
+
 	// ListMonitorsWithResponse List monitors
 	//
 	// The tenant's monitors, newest first. Filters that are given all have to fit.
@@ -14030,7 +14165,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListUpcomingRunsWithResponse Count the runs to come
 	//
-	// How many runs the schedules of all active jobs will make, by minute, hour or day, and the first jobs of each by name. It goes by the definitions and calendars as they are now; limits, overlap policies, pauses and edits may keep a run from starting. It looks at 5,000 jobs, those that are due first, and computes for 200 ms: where that is not enough, `truncated` is true, and no run before `completeUntil` is missing.
+	// How many runs the schedules of all active jobs will make, and how many all monitors expect elsewhere, by minute, hour or day, with the first jobs and monitors of each by name. It goes by the definitions and calendars as they are now; limits, overlap policies, pauses and edits may keep a run from starting, and an interval of a monitor counts from the end of each run. It looks at 5,000 jobs and monitors together, those that are due first, and computes for 200 ms: where that is not enough, `truncated` is true, and no run before `completeUntil` is missing. Monitors count where the caller has `monitors:read`, too.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -23518,6 +23653,133 @@ func (r ListMetricsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListMetricsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CountMonitorRunsResponse304Headers the declared response headers of an HTTP 304 response for CountMonitorRuns
+type CountMonitorRunsResponse304Headers struct {
+	ETag *string
+}
+
+// CountMonitorRunsResponse401Headers the declared response headers of an HTTP 401 response for CountMonitorRuns
+type CountMonitorRunsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// CountMonitorRunsResponse429Headers the declared response headers of an HTTP 429 response for CountMonitorRuns
+type CountMonitorRunsResponse429Headers struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int
+}
+
+// CountMonitorRunsResponse503Headers the declared response headers of an HTTP 503 response for CountMonitorRuns
+type CountMonitorRunsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type CountMonitorRunsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *MonitorRunCounts
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *RateLimited
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *CountMonitorRunsResponse304Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CountMonitorRunsResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CountMonitorRunsResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *CountMonitorRunsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CountMonitorRunsResponse) GetJSON200() *MonitorRunCounts {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CountMonitorRunsResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CountMonitorRunsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CountMonitorRunsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r CountMonitorRunsResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r CountMonitorRunsResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r CountMonitorRunsResponse) GetJSON429() *RateLimited {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r CountMonitorRunsResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CountMonitorRunsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r CountMonitorRunsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CountMonitorRunsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CountMonitorRunsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CountMonitorRunsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -33856,6 +34118,21 @@ func (c *ClientWithResponses) ListMetricsWithResponse(ctx context.Context, param
 	return ParseListMetricsResponse(rsp)
 }
 
+// CountMonitorRunsWithResponse Count the runs of monitors
+//
+// How many runs of all monitors finished, and how many of them failed, by hour or day. A run counts at the time at which it was first told of, or at which it was found that it did not come. Each monitor has its last 1,000 runs, no older than executions are kept. It reads 100,000 runs, the newest ones: where there are more, `truncated` is true, and no run from `completeFrom` on is missing.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/scheduler/monitor-runs (the `CountMonitorRuns` operationId).
+func (c *ClientWithResponses) CountMonitorRunsWithResponse(ctx context.Context, params *CountMonitorRunsParams, reqEditors ...RequestEditorFn) (*CountMonitorRunsResponse, error) {
+	rsp, err := c.CountMonitorRuns(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCountMonitorRunsResponse(rsp)
+}
+
 // ListMonitorsWithResponse List monitors
 //
 // The tenant's monitors, newest first. Filters that are given all have to fit.
@@ -34848,7 +35125,7 @@ func (c *ClientWithResponses) SuspendTenantWithResponse(ctx context.Context, id 
 
 // ListUpcomingRunsWithResponse Count the runs to come
 //
-// How many runs the schedules of all active jobs will make, by minute, hour or day, and the first jobs of each by name. It goes by the definitions and calendars as they are now; limits, overlap policies, pauses and edits may keep a run from starting. It looks at 5,000 jobs, those that are due first, and computes for 200 ms: where that is not enough, `truncated` is true, and no run before `completeUntil` is missing.
+// How many runs the schedules of all active jobs will make, and how many all monitors expect elsewhere, by minute, hour or day, with the first jobs and monitors of each by name. It goes by the definitions and calendars as they are now; limits, overlap policies, pauses and edits may keep a run from starting, and an interval of a monitor counts from the end of each run. It looks at 5,000 jobs and monitors together, those that are due first, and computes for 200 ms: where that is not enough, `truncated` is true, and no run before `completeUntil` is missing. Monitors count where the caller has `monitors:read`, too.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -45447,6 +45724,148 @@ func ParseListMetricsResponse(rsp *http.Response) (*ListMetricsResponse, error) 
 		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers ListMetricsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCountMonitorRunsResponse parses an HTTP response from a CountMonitorRunsWithResponse call
+func ParseCountMonitorRunsResponse(rsp *http.Response) (*CountMonitorRunsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CountMonitorRunsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest MonitorRunCounts
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 304:
+		var headers CountMonitorRunsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
+	case rsp.StatusCode == 401:
+		var headers CountMonitorRunsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers CountMonitorRunsResponse429Headers
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers CountMonitorRunsResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -1240,6 +1240,24 @@ func (e UpcomingBucketUnit) Valid() bool {
 	}
 }
 
+// Defines values for UpcomingKind.
+const (
+	UpcomingKindJob     UpcomingKind = "job"
+	UpcomingKindMonitor UpcomingKind = "monitor"
+)
+
+// Valid indicates whether the value is a known member of the UpcomingKind enum.
+func (e UpcomingKind) Valid() bool {
+	switch e {
+	case UpcomingKindJob:
+		return true
+	case UpcomingKindMonitor:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WaitReason.
 const (
 	WaitReasonCallback       WaitReason = "callback"
@@ -1501,6 +1519,24 @@ func (e ListMetricsParamsScope) Valid() bool {
 	case ListMetricsParamsScopeService:
 		return true
 	case ListMetricsParamsScopeTenant:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CountMonitorRunsParamsBucket.
+const (
+	CountMonitorRunsParamsBucketDay  CountMonitorRunsParamsBucket = "day"
+	CountMonitorRunsParamsBucketHour CountMonitorRunsParamsBucket = "hour"
+)
+
+// Valid indicates whether the value is a known member of the CountMonitorRunsParamsBucket enum.
+func (e CountMonitorRunsParamsBucket) Valid() bool {
+	switch e {
+	case CountMonitorRunsParamsBucketDay:
+		return true
+	case CountMonitorRunsParamsBucketHour:
 		return true
 	default:
 		return false
@@ -4428,6 +4464,45 @@ type MonitorRun struct {
 	StartedAt nullable.Nullable[time.Time] `json:"startedAt"`
 }
 
+// MonitorRunBucket defines model for MonitorRunBucket.
+type MonitorRunBucket struct {
+	// Count Runs that finished.
+	//
+	// Example: 24
+	Count int64 `json:"count"`
+
+	// Failed Those of them that failed, did not come, or were too slow, too fast or too often.
+	//
+	// Example: 1
+	Failed int64 `json:"failed"`
+
+	// StartAt When it begins, with the offset of the zone; of the first one, that may be before `from`.
+	StartAt time.Time `json:"startAt"`
+}
+
+// MonitorRunCounts defines model for MonitorRunCounts.
+type MonitorRunCounts struct {
+	// Buckets Those that have a run, in order of time.
+	Buckets []MonitorRunBucket `json:"buckets"`
+
+	// CompleteFrom No run from this time on is missing; `from`, unless `truncated` is true.
+	CompleteFrom time.Time `json:"completeFrom"`
+
+	// From The first time that counts.
+	From time.Time `json:"from"`
+
+	// Timezone The zone in whose hours and days the buckets are.
+	//
+	// Example: Europe/Berlin
+	Timezone string `json:"timezone"`
+
+	// To The first time that does not count any more.
+	To time.Time `json:"to"`
+
+	// Truncated There were more runs than are read.
+	Truncated bool `json:"truncated"`
+}
+
 // MonitorRunOutcome `running`: it goes on; `completed`; `failed`: it said so, or was too fast; `missed`: it did not start in time; `abandoned`: another began, and its end was not told; `unknown`: its ping may have been lost by a fault of this service, so nobody is told; `logged`: a log outside of a run.
 type MonitorRunOutcome string
 
@@ -6418,7 +6493,7 @@ type TriggerType string
 
 // UpcomingBucket defines model for UpcomingBucket.
 type UpcomingBucket struct {
-	// Count Runs that were counted.
+	// Count Runs of jobs and monitors that were counted.
 	//
 	// Example: 61
 	Count int64 `json:"count"`
@@ -6430,6 +6505,14 @@ type UpcomingBucket struct {
 
 	// Jobs The first of these jobs by name.
 	Jobs []UpcomingJob `json:"jobs"`
+
+	// MonitorCount Monitors that expect a run in it.
+	//
+	// Example: 1
+	MonitorCount int `json:"monitorCount"`
+
+	// Monitors The first of these monitors by name.
+	Monitors []UpcomingMonitor `json:"monitors"`
 
 	// StartAt When it begins, with the offset of the zone; of the first one, that may be before `from`.
 	StartAt time.Time `json:"startAt"`
@@ -6455,6 +6538,34 @@ type UpcomingJob struct {
 	//
 	// Example: nightly report
 	JobName string `json:"jobName"`
+
+	// Kind Whether a run to come is one of a job, or one that a monitor expects elsewhere.
+	Kind UpcomingKind `json:"kind"`
+}
+
+// UpcomingKind Whether a run to come is one of a job, or one that a monitor expects elsewhere.
+type UpcomingKind string
+
+// UpcomingMonitor defines model for UpcomingMonitor.
+type UpcomingMonitor struct {
+	// Count The runs that it expects in the bucket.
+	//
+	// Example: 1
+	Count int64 `json:"count"`
+
+	// FirstAt When the first of them should start.
+	FirstAt time.Time `json:"firstAt"`
+
+	// Kind Whether a run to come is one of a job, or one that a monitor expects elsewhere.
+	Kind UpcomingKind `json:"kind"`
+
+	// MonitorID The monitor.
+	MonitorID openapi_types.UUID `json:"monitorId"`
+
+	// MonitorName Its name.
+	//
+	// Example: backup
+	MonitorName string `json:"monitorName"`
 }
 
 // UpcomingRuns defines model for UpcomingRuns.
@@ -6476,6 +6587,11 @@ type UpcomingRuns struct {
 	// Example: 120
 	Jobs int `json:"jobs"`
 
+	// Monitors How many monitors were looked at.
+	//
+	// Example: 8
+	Monitors int `json:"monitors"`
+
 	// Timezone The zone in whose hours and days the buckets are.
 	//
 	// Example: Europe/Berlin
@@ -6489,7 +6605,7 @@ type UpcomingRuns struct {
 	// Example: 1440
 	Total int64 `json:"total"`
 
-	// Truncated There were more jobs than could be looked at.
+	// Truncated There were more jobs and monitors than could be looked at.
 	Truncated bool `json:"truncated"`
 }
 
@@ -7368,6 +7484,24 @@ type ListMetricsParams struct {
 // ListMetricsParamsScope defines parameters for ListMetrics.
 type ListMetricsParamsScope string
 
+// CountMonitorRunsParams defines parameters for CountMonitorRuns.
+type CountMonitorRunsParams struct {
+	// From The first time that counts; 24 hours before `to`, where it is left out.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The first time that does not count any more, at most 31 days after `from`; now, where it is left out.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Bucket What runs are counted by.
+	Bucket *CountMonitorRunsParamsBucket `form:"bucket,omitempty" json:"bucket,omitempty"`
+
+	// Timezone IANA name of the zone on whose clock hours and days begin.
+	Timezone *string `form:"timezone,omitempty" json:"timezone,omitempty"`
+}
+
+// CountMonitorRunsParamsBucket defines parameters for CountMonitorRuns.
+type CountMonitorRunsParamsBucket string
+
 // ListMonitorsParams defines parameters for ListMonitors.
 type ListMonitorsParams struct {
 	// Tag Only those with this tag.
@@ -7508,6 +7642,9 @@ type UpdateTenantParams struct {
 
 // ListUpcomingRunsParams defines parameters for ListUpcomingRuns.
 type ListUpcomingRunsParams struct {
+	// Kind Only runs of jobs, or only those that monitors expect, which needs `monitors:read`, too; both, where it is left out.
+	Kind *UpcomingKind `form:"kind,omitempty" json:"kind,omitempty"`
+
 	// From The first time that counts; now, where it is left out or has passed.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
@@ -7520,7 +7657,7 @@ type ListUpcomingRunsParams struct {
 	// Timezone IANA name of the zone on whose clock hours and days begin.
 	Timezone *string `form:"timezone,omitempty" json:"timezone,omitempty"`
 
-	// Named How many jobs of each bucket to name.
+	// Named How many jobs, and how many monitors, of each bucket to name.
 	Named *int `form:"named,omitempty" json:"named,omitempty"`
 }
 

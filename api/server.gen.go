@@ -223,6 +223,9 @@ type ServerInterface interface {
 	// ListMetrics The numbers as they were
 	// (GET /api/v1/scheduler/metrics/history)
 	ListMetrics(w http.ResponseWriter, r *http.Request, params ListMetricsParams)
+	// CountMonitorRuns Count the runs of monitors
+	// (GET /api/v1/scheduler/monitor-runs)
+	CountMonitorRuns(w http.ResponseWriter, r *http.Request, params CountMonitorRunsParams)
 	// ListMonitors List monitors
 	// (GET /api/v1/scheduler/monitors)
 	ListMonitors(w http.ResponseWriter, r *http.Request, params ListMonitorsParams)
@@ -841,6 +844,12 @@ func (_ Unimplemented) GetMetrics(w http.ResponseWriter, r *http.Request, params
 // ListMetrics The numbers as they were
 // (GET /api/v1/scheduler/metrics/history)
 func (_ Unimplemented) ListMetrics(w http.ResponseWriter, r *http.Request, params ListMetricsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CountMonitorRuns Count the runs of monitors
+// (GET /api/v1/scheduler/monitor-runs)
+func (_ Unimplemented) CountMonitorRuns(w http.ResponseWriter, r *http.Request, params CountMonitorRunsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -4565,6 +4574,78 @@ func (siw *ServerInterfaceWrapper) ListMetrics(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// CountMonitorRuns operation middleware
+func (siw *ServerInterfaceWrapper) CountMonitorRuns(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CountMonitorRunsParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "bucket" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "bucket", r.URL.Query(), &params.Bucket, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "bucket"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "bucket", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "timezone" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timezone", r.URL.Query(), &params.Timezone, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "timezone"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "timezone", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CountMonitorRuns(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListMonitors operation middleware
 func (siw *ServerInterfaceWrapper) ListMonitors(w http.ResponseWriter, r *http.Request) {
 
@@ -6171,6 +6252,19 @@ func (siw *ServerInterfaceWrapper) ListUpcomingRuns(w http.ResponseWriter, r *ht
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ListUpcomingRunsParams
 
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", r.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kind"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kind", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "from" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
@@ -7286,6 +7380,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/metrics/history", wrapper.ListMetrics)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/monitor-runs", wrapper.CountMonitorRuns)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/monitors", wrapper.ListMonitors)
@@ -19965,6 +20062,165 @@ func (response ListMetrics503JSONResponse) VisitListMetricsResponse(w http.Respo
 	return err
 }
 
+type CountMonitorRunsRequestObject struct {
+	Params CountMonitorRunsParams
+}
+
+type CountMonitorRunsResponseObject interface {
+	VisitCountMonitorRunsResponse(w http.ResponseWriter) error
+}
+
+type CountMonitorRuns200JSONResponse MonitorRunCounts
+
+func (response CountMonitorRuns200JSONResponse) VisitCountMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CountMonitorRuns304Response = NotModifiedResponse
+
+func (response CountMonitorRuns304Response) VisitCountMonitorRunsResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
+type CountMonitorRuns400JSONResponse struct{ InvalidJSONResponse }
+
+func (response CountMonitorRuns400JSONResponse) VisitCountMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CountMonitorRuns401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response CountMonitorRuns401JSONResponse) VisitCountMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CountMonitorRuns403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response CountMonitorRuns403JSONResponse) VisitCountMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CountMonitorRuns406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response CountMonitorRuns406JSONResponse) VisitCountMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CountMonitorRuns413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response CountMonitorRuns413JSONResponse) VisitCountMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CountMonitorRuns429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response CountMonitorRuns429JSONResponse) VisitCountMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CountMonitorRuns500JSONResponse struct{ InternalJSONResponse }
+
+func (response CountMonitorRuns500JSONResponse) VisitCountMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CountMonitorRuns503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response CountMonitorRuns503JSONResponse) VisitCountMonitorRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListMonitorsRequestObject struct {
 	Params ListMonitorsParams
 }
@@ -31959,6 +32215,9 @@ type StrictServerInterface interface {
 	// ListMetrics The numbers as they were
 	// (GET /api/v1/scheduler/metrics/history)
 	ListMetrics(ctx context.Context, request ListMetricsRequestObject) (ListMetricsResponseObject, error)
+	// CountMonitorRuns Count the runs of monitors
+	// (GET /api/v1/scheduler/monitor-runs)
+	CountMonitorRuns(ctx context.Context, request CountMonitorRunsRequestObject) (CountMonitorRunsResponseObject, error)
 	// ListMonitors List monitors
 	// (GET /api/v1/scheduler/monitors)
 	ListMonitors(ctx context.Context, request ListMonitorsRequestObject) (ListMonitorsResponseObject, error)
@@ -34179,6 +34438,32 @@ func (sh *strictHandler) ListMetrics(w http.ResponseWriter, r *http.Request, par
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListMetricsResponseObject); ok {
 		if err := validResponse.VisitListMetricsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CountMonitorRuns operation middleware
+func (sh *strictHandler) CountMonitorRuns(w http.ResponseWriter, r *http.Request, params CountMonitorRunsParams) {
+	var request CountMonitorRunsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CountMonitorRuns(ctx, request.(CountMonitorRunsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CountMonitorRuns")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CountMonitorRunsResponseObject); ok {
+		if err := validResponse.VisitCountMonitorRunsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

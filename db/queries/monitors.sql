@@ -26,6 +26,15 @@ WHERE tenant_id = @tenant_id AND (created_at, id) < (@before_created_at::timesta
         WHEN expected_at < now() THEN 'late' ELSE 'ok' END)
 ORDER BY created_at DESC, id DESC LIMIT @page_size;
 
+-- name: ListUpcomingMonitors :many
+-- The schedules of a tenant's monitors that expect a run before a time, those that expect it first. It reads all
+-- monitors of the tenant, of which there are 10,000 at most, by monitors_list: an index by expected_at would cost every ping.
+SELECT m.id, m.name, coalesce(m.cron_expression, '')::text AS cron_expression, m.timezone, coalesce(m.interval_seconds, 0)::int AS interval_seconds,
+       coalesce(m.expected_at, '9999-01-01 00:00:00+00')::timestamptz AS expected_at
+FROM monitors m
+WHERE m.tenant_id = @tenant_id AND NOT m.paused AND m.expected_at < @to_at::timestamptz
+ORDER BY m.expected_at, m.id LIMIT @most;
+
 -- name: UpdateMonitor :one
 -- For a row that the caller holds locked.
 UPDATE monitors SET name = @name, tags = @tags, cron_expression = sqlc.narg(cron_expression), timezone = @timezone, interval_seconds = sqlc.narg(interval_seconds),
@@ -43,6 +52,18 @@ DELETE FROM monitors WHERE tenant_id = @tenant_id AND id = @id;
 -- name: ListMonitorRuns :many
 -- Newest first, of the 1,000 of a monitor that are kept.
 SELECT * FROM monitor_runs WHERE tenant_id = @tenant_id AND monitor_id = @monitor_id AND n < @before_n ORDER BY n DESC LIMIT @page_size;
+
+-- name: CountMonitorRuns :many
+-- The finished ones of a tenant and a range, by quarter of an hour: hours and days of every zone's clock begin with one. It reads
+-- the newest rows alone, as many as it may; walks monitor_runs_times.
+WITH newest AS (
+    SELECT r.at, r.outcome, r.reason FROM monitor_runs r
+    WHERE r.tenant_id = @tenant_id AND r.at >= @from_at::timestamptz AND r.at < @to_at::timestamptz ORDER BY r.at DESC LIMIT @most
+)
+SELECT date_bin('15 minutes', n.at, '2000-01-01 00:00:00+00')::timestamptz AS quarter, min(n.at)::timestamptz AS first_at, count(*) AS read_rows,
+       count(*) FILTER (WHERE n.outcome NOT IN ('running', 'logged')) AS runs,
+       count(*) FILTER (WHERE n.outcome NOT IN ('running', 'logged') AND n.reason NOT IN ('', 'outage')) AS failed
+FROM newest n GROUP BY 1 ORDER BY 1;
 
 -- name: LockMonitorsByKeys :many
 -- Cross-tenant: pings, which name their monitor by its key alone. In id order, so that no two statements

@@ -42,6 +42,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/live"
 	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/monitor"
+	"github.com/scheduler-service/scheduler/internal/monitor/past"
 	"github.com/scheduler-service/scheduler/internal/notification"
 	"github.com/scheduler-service/scheduler/internal/objective"
 	"github.com/scheduler-service/scheduler/internal/output"
@@ -144,7 +145,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, o
 		Monitor: statistics.NewStore(db), Numbers: collect.NewStore(db), Forecasts: forecast.NewStore(db),
 		Buckets: buckets, Limits: p.defaultLimits(), Origins: c.CORSOrigins, TrustedProxies: c.TrustedProxies, FailuresPerMinute: p.live.Int("AUTH_FAILURES_PER_MINUTE"),
 		Services:  identity.NewPeerTokens(peers(c)...),
-		Callbacks: desks.callbacks, Breakers: breaker.NewStore(db), Settings: live.NewStore(db, p.live), Objectives: objective.NewStore(db), Monitors: monitor.NewStore(db), Pings: desks.pings, PublicURL: strings.TrimSuffix(c.PublicURL.Reveal(), "/"), Claims: desks.claims, Remote: workers,
+		Callbacks: desks.callbacks, Breakers: breaker.NewStore(db), Settings: live.NewStore(db, p.live), Objectives: objective.NewStore(db), Monitors: monitor.NewStore(db), PastRuns: past.NewStore(db), Pings: desks.pings, PublicURL: strings.TrimSuffix(c.PublicURL.Reveal(), "/"), Claims: desks.claims, Remote: workers,
 		Keys: programs, Authenticate: programs.Before(tokens.Authenticate), SignIn: open.signIn, Issuer: issuer, SignInURL: atConsole(c, console.SignIn), CheckConfig: executors.Validate, CheckParameters: executors.ValidateParameters,
 		CheckUse: checkUse(uploaded, workers), CheckModule: executors.modules.CheckModule, Functions: uploaded, HostOf: executors.HostOf, WellKnown: executors.documents,
 		Hint: hintOne(hints, p.log), CallPromoters: caller(hints, queue.CallDue), Vitals: vitals{db: db, hints: hints, fleet: fleet.NewStore(db), locks: p.leases(db, c.LockTTL), advice: p.advice},

@@ -1,8 +1,8 @@
-// Package forecast counts the runs that the schedules of a tenant's jobs will make, by
-// minute, hour or day.
+// Package forecast counts the runs that the schedules of a tenant's jobs will make, and
+// those that its monitors expect elsewhere, by minute, hour or day.
 //
-// It owns the bounds of such a count: how many jobs it looks at, how long it computes, and
-// up to when it is complete. It refuses to guess what comes later of a run: limits,
+// It owns the bounds of such a count: how many jobs and monitors it looks at, how long it
+// computes, and up to when it is complete. It refuses to guess what comes later of a run: limits,
 // overlap policies, pauses and edits may keep it from starting.
 package forecast
 
@@ -33,29 +33,36 @@ type Query struct {
 	From, To time.Time // To excluded
 	Unit     Unit
 	Zone     *time.Location // on whose clock hours and days begin
-	Named    int            // how many jobs of each bucket are named
+	Named    int            // how many jobs, and how many monitors, of each bucket are named
+	Jobs     bool           // whether runs of jobs count
+	Monitors bool           // whether those that monitors expect do
 }
 
 // Forecast is what was counted.
 type Forecast struct {
 	Buckets []Bucket // those that have a run, in order of time
 	Total   int64    // runs
-	Jobs    int      // how many jobs were looked at
+	// Jobs and Monitors are how many were looked at.
+	Jobs, Monitors int
 	// CompleteUntil is the time before which no run is missing: To, unless there were
-	// more jobs than could be looked at.
+	// more jobs and monitors than could be looked at.
 	CompleteUntil time.Time
 	Truncated     bool
 }
 
 // Bucket is a minute, an hour or a day.
 type Bucket struct {
-	At    time.Time // where it begins, which may lie before From
-	Runs  int64
-	Jobs  int     // how many jobs run in it
-	Named []Share // the first ones by name
+	At   time.Time // where it begins, which may lie before From
+	Runs int64
+	// Jobs are how many jobs run in it, and Named the first of them by name.
+	Jobs  int
+	Named []Share
+	// Monitors are how many monitors expect a run in it, and Watched the first of them by name.
+	Monitors int
+	Watched  []Share
 }
 
-// Share is what one job has of a bucket.
+// Share is what one job or monitor has of a bucket.
 type Share struct {
 	ID    uuid.UUID
 	Name  string
@@ -65,13 +72,13 @@ type Share struct {
 	key string // by which shares are sorted
 }
 
-// counter gathers the runs of one job after the other.
+// counter gathers the runs of one job or monitor after the other.
 type counter struct {
-	query  Query
-	starts []time.Time // of the buckets
-	cells  []Bucket
-	total  int64
-	jobs   int
+	query          Query
+	starts         []time.Time // of the buckets
+	cells          []Bucket
+	total          int64
+	jobs, monitors int
 }
 
 func newCounter(q Query) *counter {
@@ -118,10 +125,14 @@ type runs struct {
 	first  time.Time
 }
 
-// add counts the runs of a job; most bounds them (below zero: nothing does).
-func (c *counter) add(id uuid.UUID, name string, all []runs, most int64) {
-	c.jobs++
-	key := strings.ToLower(name)
+// add counts the runs of a job or monitor; most bounds them (below zero: nothing does).
+func (c *counter) add(of planned, all []runs, most int64) {
+	if of.monitor {
+		c.monitors++
+	} else {
+		c.jobs++
+	}
+	key := strings.ToLower(of.name)
 	for _, r := range all {
 		if most == 0 {
 			return
@@ -132,22 +143,27 @@ func (c *counter) add(id uuid.UUID, name string, all []runs, most int64) {
 			most -= n
 		}
 		cell := &c.cells[r.bucket]
-		cell.Runs, cell.Jobs, c.total = cell.Runs+n, cell.Jobs+1, c.total+n
-		c.name(cell, Share{ID: id, Name: name, Runs: n, First: r.first, key: key})
+		cell.Runs, c.total = cell.Runs+n, c.total+n
+		share := Share{ID: of.id, Name: of.name, Runs: n, First: r.first, key: key}
+		if of.monitor {
+			cell.Monitors, cell.Watched = cell.Monitors+1, c.name(cell.Watched, share)
+		} else {
+			cell.Jobs, cell.Named = cell.Jobs+1, c.name(cell.Named, share)
+		}
 	}
 }
 
-// name keeps the first shares of a bucket by name.
-func (c *counter) name(cell *Bucket, one Share) {
-	full := len(cell.Named) >= c.query.Named
-	if full && (c.query.Named == 0 || order(one, cell.Named[len(cell.Named)-1]) >= 0) {
-		return
+// name keeps the first shares by name.
+func (c *counter) name(list []Share, one Share) []Share {
+	full := len(list) >= c.query.Named
+	if full && (c.query.Named == 0 || order(one, list[len(list)-1]) >= 0) {
+		return list
 	}
-	at, _ := slices.BinarySearchFunc(cell.Named, one, order)
+	at, _ := slices.BinarySearchFunc(list, one, order)
 	if full {
-		cell.Named = cell.Named[:len(cell.Named)-1]
+		list = list[:len(list)-1]
 	}
-	cell.Named = slices.Insert(cell.Named, at, one)
+	return slices.Insert(list, at, one)
 }
 
 func order(a, b Share) int {
@@ -155,9 +171,9 @@ func order(a, b Share) int {
 }
 
 func (c *counter) forecast() Forecast {
-	f := Forecast{Total: c.total, Jobs: c.jobs, CompleteUntil: c.query.To}
+	f := Forecast{Total: c.total, Jobs: c.jobs, Monitors: c.monitors, CompleteUntil: c.query.To}
 	for _, cell := range c.cells {
-		if cell.Jobs > 0 {
+		if cell.Jobs+cell.Monitors > 0 {
 			f.Buckets = append(f.Buckets, cell)
 		}
 	}

@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -138,7 +139,7 @@ func TestAJobBeginsAtItsNextTime(t *testing.T) {
 }
 
 // upcoming is a tenant with jobs, the n-th of them due n minutes after ten, once an hour.
-func upcoming(t *testing.T, jobs int) (*Store, tenant.Actor) {
+func upcoming(t *testing.T, jobs int) (*Store, *pgx.Conn, tenant.Actor) {
 	t.Helper()
 	database := pgtest.New(t)
 	admin, err := pgx.Connect(t.Context(), database.AdminURL)
@@ -164,15 +165,15 @@ func upcoming(t *testing.T, jobs int) (*Store, tenant.Actor) {
 		t.Fatal(err)
 	}
 	t.Cleanup(opened.Close)
-	return NewStore(opened), who
+	return NewStore(opened), admin, who
 }
 
 // A forecast of more jobs than it looks at, or than it has time for, says up to when no run is
 // missing; it counts active jobs of its own tenant.
 func TestAForecastSaysUpToWhenItIsComplete(t *testing.T) {
 	t.Parallel()
-	s, who := upcoming(t, 40)
-	q := Query{From: at(28, 10, 0), To: at(28, 12, 0), Unit: Minute, Zone: time.UTC, Named: 3}
+	s, _, who := upcoming(t, 40)
+	q := Query{From: at(28, 10, 0), To: at(28, 12, 0), Unit: Minute, Zone: time.UTC, Named: 3, Jobs: true}
 	for _, test := range []struct {
 		name     string
 		maxJobs  int32
@@ -196,6 +197,70 @@ func TestAForecastSaysUpToWhenItIsComplete(t *testing.T) {
 		if f.Jobs != test.jobs || f.Total != int64(2*test.jobs) || f.Truncated != (test.jobs < 40) || !f.CompleteUntil.Equal(test.complete) {
 			t.Errorf("%s: %d jobs, %d runs, truncated: %v, complete until %v", test.name, f.Jobs, f.Total, f.Truncated, f.CompleteUntil)
 		}
+	}
+}
+
+// Monitors of its own tenant that expect runs stand beside the jobs, each kind can be left out, and
+// both together are as many as a forecast looks at.
+func TestMonitorsStandBesideJobs(t *testing.T) {
+	t.Parallel()
+	s, admin, who := upcoming(t, 3) // due at 10:01, 10:02 and 10:03, and an hour later
+	for _, m := range []struct {
+		name, tenant, schedule, expected string
+		paused                           bool
+	}{
+		{"hourly", who.TenantID.String(), "15 * * * *", "2026-03-28 10:15Z", false},
+		{"late", who.TenantID.String(), "30 * * * *", "2026-03-28 09:30Z", false},
+		{"interval", who.TenantID.String(), "", "2026-03-28 10:02Z", false},
+		{"new", who.TenantID.String(), "15 * * * *", "", false},
+		{"paused", who.TenantID.String(), "15 * * * *", "2026-03-28 10:15Z", true},
+		{"later", who.TenantID.String(), "0 12 * * *", "2026-03-28 12:00Z", false},
+	} {
+		_, err := admin.Exec(t.Context(), `INSERT INTO monitors (id, tenant_id, name, cron_expression, interval_seconds, start_grace_seconds, completion_grace_seconds, ping_key, created_by, paused, expected_at)
+			VALUES (gen_random_uuid(), $1, $2, nullif($3, ''), CASE WHEN $3 = '' THEN 2400 END, 60, 60, $2, 'ada', $4, nullif($5, '')::timestamptz)`, m.tenant, m.name, m.schedule, m.paused, m.expected)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := admin.Exec(t.Context(), `INSERT INTO monitors (id, tenant_id, name, cron_expression, start_grace_seconds, completion_grace_seconds, ping_key, created_by, expected_at)
+		SELECT gen_random_uuid(), id, 'theirs', '* * * * *', 60, 60, 'theirs', 'x', $2 FROM tenants WHERE id <> $1`, who.TenantID, at(28, 10, 0)); err != nil {
+		t.Fatal(err)
+	}
+	count := func(change func(*Query)) Forecast {
+		q := Query{From: at(28, 10, 0), To: at(28, 12, 0), Unit: Hour, Zone: time.UTC, Named: 9, Jobs: true, Monitors: true}
+		change(&q)
+		f, err := s.Count(t.Context(), who, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	text := func(f Forecast) (text string) {
+		for _, b := range f.Buckets {
+			text += fmt.Sprintf("%s %d jobs", b.At.Format("15h"), b.Jobs)
+			for _, m := range b.Watched {
+				text += fmt.Sprintf(" %s %d×%s", m.Name, m.Runs, m.First.Format("15:04"))
+			}
+			text += fmt.Sprintf(" = %d; ", b.Runs)
+		}
+		return text
+	}
+	both := count(func(*Query) {})
+	if got, want := text(both), "10h 3 jobs hourly 1×10:15 interval 2×10:02 late 1×10:30 = 7; 11h 3 jobs hourly 1×11:15 interval 1×11:22 late 1×11:30 = 6; "; got != want {
+		t.Errorf("both: %s\nwant  %s", got, want)
+	}
+	if both.Jobs != 3 || both.Monitors != 3 || both.Total != 13 || both.Truncated {
+		t.Errorf("both: %+v", both)
+	}
+	if f := count(func(q *Query) { q.Monitors = false }); f.Total != 6 || f.Monitors != 0 || f.Jobs != 3 {
+		t.Errorf("jobs alone: %+v", f)
+	}
+	if f := count(func(q *Query) { q.Jobs = false }); f.Total != 7 || f.Monitors != 3 || f.Jobs != 0 {
+		t.Errorf("monitors alone: %+v", f)
+	}
+	s.maxJobs = 3 // late, then the first job, then one that is due at 10:02
+	if f := count(func(q *Query) { q.Unit = Minute }); f.Jobs+f.Monitors != 3 || !f.Truncated || !f.CompleteUntil.Equal(at(28, 10, 2)) {
+		t.Errorf("too many: %d jobs, %d monitors, complete until %v", f.Jobs, f.Monitors, f.CompleteUntil)
 	}
 }
 

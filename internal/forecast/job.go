@@ -11,21 +11,30 @@ import (
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
-// planned is an active job and where its schedule is.
+// planned is an active job, or a monitor that expects runs, and where its schedule is.
 type planned struct {
-	id     uuid.UUID
-	name   string
-	policy job.Policy
-	anchor time.Time
-	next   time.Time // the first time that is not promoted yet
-	runs   int64     // that its schedule made so far
+	id      uuid.UUID
+	name    string
+	monitor bool
+	policy  job.Policy
+	anchor  time.Time
+	next    time.Time // the first time that is not promoted yet
+	runs    int64     // that its schedule made so far
 }
 
 // few is how many runs of a bucket are listed rather than counted by their range, which
 // costs more where there are few.
 const few = 4
 
-// book counts the runs of jobs. Jobs with the same times are computed once.
+// key seeds what a schedule draws; that of a monitor draws nothing.
+func (p planned) key() string {
+	if p.monitor {
+		return ""
+	}
+	return p.id.String()
+}
+
+// book counts the runs of jobs and monitors. Those with the same times are computed once.
 type book struct {
 	*counter
 	calendars map[uuid.UUID]schedule.Calendar
@@ -39,7 +48,7 @@ type timetable struct {
 	runs     []runs
 }
 
-// count adds the runs of a job. It is false where the time was over before they were
+// count adds the runs of a job or monitor. It is false where the time was over before they were
 // known, and then adds none.
 func (b *book) count(one planned) (bool, error) {
 	sets := make([]schedule.Calendar, len(one.policy.Calendars))
@@ -50,9 +59,9 @@ func (b *book) count(one planned) (bool, error) {
 	text := times(one)
 	table, known := b.known[text]
 	if !known {
-		compiled, err := schedule.Compile(one.policy.Definition(one.id.String(), one.anchor, sets))
+		compiled, err := schedule.Compile(one.policy.Definition(one.key(), one.anchor, sets))
 		if err != nil {
-			return false, fmt.Errorf("compile the schedule of job %s: %w", one.id, err)
+			return false, fmt.Errorf("compile the schedule of %s: %w", one.id, err)
 		}
 		table.schedule = compiled
 		var complete bool
@@ -71,7 +80,7 @@ func (b *book) count(one planned) (bool, error) {
 			return false, nil
 		}
 	}
-	b.add(one.id, one.name, all, b.left(one, table.schedule))
+	b.add(one, all, b.left(one, table.schedule))
 	return true, nil
 }
 

@@ -3,6 +3,7 @@ package forecast
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,13 +11,14 @@ import (
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/calendar"
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 const (
-	// maxJobs is how many jobs a forecast looks at, those that are due first.
+	// maxJobs is how many jobs and monitors a forecast looks at, those that are due first.
 	maxJobs = 5_000
 	// budget is how long it computes.
 	budget = 200 * time.Millisecond
@@ -37,15 +39,22 @@ func NewStore(db *postgres.DB) *Store {
 	}}
 }
 
-// Count counts the runs of a tenant's active jobs by their schedules. Jobs that are
-// due first come first, so that a forecast of too many jobs is complete up to some time.
+// Count counts the runs of a tenant's active jobs and monitors by their schedules. Those that are
+// due first come first, so that a forecast of too many of them is complete up to some time.
 func (s *Store) Count(ctx context.Context, who tenant.Actor, q Query) (f Forecast, err error) {
-	var rows []db.ListUpcomingJobsRow
 	var found map[uuid.UUID]schedule.Calendar
-	var jobs []planned
+	var jobs, monitors []planned
 	// The connection is given back before the computing begins.
 	err = s.db.InSnapshot(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		rows, err = tx.ListUpcomingJobs(ctx, db.ListUpcomingJobsParams{TenantID: who.TenantID, ToAt: q.To, Most: s.maxJobs + 1})
+		if q.Monitors {
+			if monitors, err = s.listMonitors(ctx, tx, who, q); err != nil {
+				return err
+			}
+		}
+		if !q.Jobs {
+			return nil
+		}
+		rows, err := tx.ListUpcomingJobs(ctx, db.ListUpcomingJobsParams{TenantID: who.TenantID, ToAt: q.To, Most: s.maxJobs + 1})
 		if err != nil {
 			return fmt.Errorf("list jobs that are due: %w", err)
 		}
@@ -59,6 +68,8 @@ func (s *Store) Count(ctx context.Context, who tenant.Actor, q Query) (f Forecas
 	if err != nil {
 		return Forecast{}, err
 	}
+	jobs = append(jobs, monitors...)
+	slices.SortStableFunc(jobs, func(a, b planned) int { return a.next.Compare(b.next) })
 	b := &book{counter: newCounter(q), calendars: found, known: map[string]timetable{}, spent: s.budget()}
 	for i, one := range jobs {
 		done := i < int(s.maxJobs)
@@ -74,6 +85,24 @@ func (s *Store) Count(ctx context.Context, who tenant.Actor, q Query) (f Forecas
 		}
 	}
 	return b.forecast(), nil
+}
+
+// listMonitors lists monitors whose next run is expected before the end of a query. The runs of
+// an interval are those that it expects if each takes no time: it counts from the end of a run.
+func (s *Store) listMonitors(ctx context.Context, tx *postgres.Tx, who tenant.Actor, q Query) ([]planned, error) {
+	rows, err := tx.ListUpcomingMonitors(ctx, db.ListUpcomingMonitorsParams{TenantID: who.TenantID, ToAt: q.To, Most: s.maxJobs + 1})
+	if err != nil {
+		return nil, fmt.Errorf("list monitors that expect a run: %w", err)
+	}
+	list := make([]planned, len(rows))
+	for i, row := range rows {
+		one := planned{id: row.ID, name: row.Name, monitor: true, next: row.ExpectedAt.UTC()}
+		interval := time.Duration(row.IntervalSeconds) * time.Second
+		one.policy = job.Policy{CronExpression: row.CronExpression, Timezone: row.Timezone, Interval: job.Duration(interval)}
+		one.anchor = one.next.Add(-interval)
+		list[i] = one
+	}
+	return list, nil
 }
 
 // plannedOf reads the jobs of rows, and the ids of the calendars that they name.

@@ -109,6 +109,7 @@ var samples = map[string]request{
 
 	"listCircuitBreakers": {method: "GET", path: base + "/circuit-breakers"},
 	"listMonitors":        {method: "GET", path: base + "/monitors"},
+	"countMonitorRuns":    {method: "GET", path: base + "/monitor-runs?bucket=day"},
 	"createMonitor":       {method: "POST", path: base + "/monitors", body: `{"name":"{new}","cronExpression":"0 2 * * *"}`},
 	"getMonitor":          {method: "GET", path: base + "/monitors/{id}"},
 	"updateMonitor":       {method: "PUT", path: base + "/monitors/{id}", body: `{"name":"{new}","intervalSeconds":60}`},

@@ -11,6 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/monitor"
+	"github.com/scheduler-service/scheduler/internal/monitor/past"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
 )
 
@@ -117,6 +118,27 @@ func (s *server) RotateMonitorKey(ctx context.Context, request api.RotateMonitor
 		return nil, err
 	}
 	return api.RotateMonitorKey200JSONResponse{Body: s.viewMonitor(ctx, m), Headers: api.RotateMonitorKey200ResponseHeaders{ETag: etag(m.Version)}}, nil
+}
+
+// CountMonitorRuns is GET /monitor-runs.
+func (s *server) CountMonitorRuns(ctx context.Context, request api.CountMonitorRunsRequestObject) (api.CountMonitorRunsResponseObject, error) {
+	p := request.Params
+	span, err := s.statsQuery(api.GetExecutionStatsParams{From: p.From, To: p.To, Timezone: p.Timezone})
+	if err != nil {
+		return nil, err
+	}
+	seen, err := s.PastRuns.Count(ctx, callOf(ctx).who.Actor, past.Query{From: span.From, To: span.To, Zone: span.Zone, Daily: orZero(p.Bucket) == api.CountMonitorRunsParamsBucketDay})
+	if err != nil {
+		return nil, err
+	}
+	answer := api.CountMonitorRuns200JSONResponse{
+		From: span.From.UTC(), To: span.To.UTC(), Timezone: span.Zone.String(), Truncated: seen.Truncated, CompleteFrom: seen.CompleteFrom.UTC(),
+		Buckets: make([]api.MonitorRunBucket, len(seen.Buckets)),
+	}
+	for i, b := range seen.Buckets {
+		answer.Buckets[i] = api.MonitorRunBucket{StartAt: b.At.In(span.Zone), Count: b.Runs, Failed: b.Failed}
+	}
+	return answer, nil
 }
 
 // ListMonitorRuns is GET /monitors/{id}/runs. A cursor holds the number of a run where others

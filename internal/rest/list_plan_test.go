@@ -133,6 +133,10 @@ func TestListsReadAPage(t *testing.T) {
 			_, err := q.ListMonitorRuns(ctx, db.ListMonitorRunsParams{TenantID: tenantID, MonitorID: jobID, BeforeN: 200, PageSize: page})
 			return err
 		}},
+		{"runs of monitors", page, func(ctx context.Context, q *db.Queries) error {
+			_, err := q.CountMonitorRuns(ctx, db.CountMonitorRunsParams{TenantID: tenantID, FromAt: time.Unix(0, 0), ToAt: far, Most: page})
+			return err
+		}},
 		{"deliveries", page, func(ctx context.Context, q *db.Queries) error {
 			_, err := q.ListNotificationDeliveries(ctx, db.ListNotificationDeliveriesParams{TenantID: tenantID, NotificationID: jobID, BeforeCreatedAt: far, PageSize: page})
 			return err

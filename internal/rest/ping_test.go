@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/monitor/intake"
@@ -204,4 +205,35 @@ func newDesk(t testing.TB, engine *postgres.DB) *intake.Desk {
 		}
 	})
 	return desk
+}
+
+// The runs of a tenant's monitors are counted by hour or day, for callers who may see them.
+func TestMonitorRunsAreCounted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ours, theirs := b.makeMonitor(t, b.ours), b.makeMonitor(t, b.theirs)
+	for _, path := range []string{"/ping/" + ours.PingKey, "/ping/" + ours.PingKey + "/fail", "/ping/" + theirs.PingKey} {
+		if got := b.do(t, request{method: "POST", path: path}); got.status != http.StatusOK {
+			t.Fatalf("%s is answered %d %s", path, got.status, got.body)
+		}
+	}
+	token := b.token(t, b.ours, identity.Viewer)
+	// The database's clock is real, so the runs are of now, whatever the API's clock says.
+	span := "?from=" + clock.Now().UTC().Add(-24*time.Hour).Format(time.RFC3339) + "&to=" + clock.Now().UTC().Add(24*time.Hour).Format(time.RFC3339)
+	for _, bucket := range []string{"hour", "day"} {
+		seen := read[api.MonitorRunCounts](t, b.do(t, request{method: "GET", path: base + "/monitor-runs" + span + "&timezone=Asia/Kolkata&bucket=" + bucket, token: token}), http.StatusOK)
+		if len(seen.Buckets) == 0 || seen.Timezone != "Asia/Kolkata" || seen.Truncated {
+			t.Fatalf("by %s: %+v", bucket, seen)
+		}
+		var runs, failed int64
+		for _, one := range seen.Buckets {
+			runs, failed = runs+one.Count, failed+one.Failed
+		}
+		if runs != 2 || failed != 1 {
+			t.Errorf("by %s: %d runs, %d failed", bucket, runs, failed)
+		}
+	}
+	if got := b.do(t, request{method: "GET", path: base + "/monitor-runs?from=2026-01-01T00:00:00Z&to=2026-03-01T00:00:00Z", token: token}); got.status != http.StatusBadRequest {
+		t.Errorf("two months are answered %d %s", got.status, got.body)
+	}
 }

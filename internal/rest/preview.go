@@ -145,18 +145,26 @@ func (s *server) ListUpcomingRuns(ctx context.Context, request api.ListUpcomingR
 	if err != nil {
 		return nil, err
 	}
+	if !callOf(ctx).who.May("monitors:read") {
+		if query.Monitors = false; !query.Jobs {
+			return nil, fault.New(fault.Forbidden, fault.CodeForbidden, "runs that monitors expect need the permission monitors:read, which no role of the token and no scope of the key grants")
+		}
+	}
 	seen, err := s.Forecasts.Count(ctx, callOf(ctx).who.Actor, query)
 	if err != nil {
 		return nil, err
 	}
 	answer := api.ListUpcomingRuns200JSONResponse{
-		From: query.From.UTC(), To: query.To.UTC(), Bucket: api.UpcomingBucketUnit(query.Unit), Timezone: query.Zone.String(), Total: seen.Total, Jobs: seen.Jobs,
+		From: query.From.UTC(), To: query.To.UTC(), Bucket: api.UpcomingBucketUnit(query.Unit), Timezone: query.Zone.String(), Total: seen.Total, Jobs: seen.Jobs, Monitors: seen.Monitors,
 		Truncated: seen.Truncated, CompleteUntil: seen.CompleteUntil.UTC(), Buckets: make([]api.UpcomingBucket, len(seen.Buckets)),
 	}
 	for i, b := range seen.Buckets {
-		view := api.UpcomingBucket{StartAt: b.At.In(query.Zone), Count: b.Runs, JobCount: b.Jobs, Jobs: make([]api.UpcomingJob, len(b.Named))}
+		view := api.UpcomingBucket{StartAt: b.At.In(query.Zone), Count: b.Runs, JobCount: b.Jobs, Jobs: make([]api.UpcomingJob, len(b.Named)), MonitorCount: b.Monitors, Monitors: make([]api.UpcomingMonitor, len(b.Watched))}
+		for k, one := range b.Watched {
+			view.Monitors[k] = api.UpcomingMonitor{Kind: api.UpcomingKindMonitor, MonitorID: one.ID, MonitorName: one.Name, Count: one.Runs, FirstAt: one.First}
+		}
 		for k, one := range b.Named {
-			view.Jobs[k] = api.UpcomingJob{JobID: one.ID, JobName: one.Name, Count: one.Runs, FirstAt: one.First}
+			view.Jobs[k] = api.UpcomingJob{Kind: api.UpcomingKindJob, JobID: one.ID, JobName: one.Name, Count: one.Runs, FirstAt: one.First}
 		}
 		answer.Buckets[i] = view
 	}
@@ -171,6 +179,7 @@ func (s *server) forecastQuery(p api.ListUpcomingRunsParams) (forecast.Query, er
 	query.To = query.From.Add(time.Hour)
 	override(&query.To, p.To)
 	override(&query.Named, p.Named)
+	query.Jobs, query.Monitors = p.Kind == nil || *p.Kind == api.UpcomingKindJob, p.Kind == nil || *p.Kind == api.UpcomingKindMonitor
 	if p.Bucket != nil {
 		query.Unit = forecast.Unit(*p.Bucket)
 	}

@@ -258,6 +258,27 @@ func TestUpcomingRuns(t *testing.T) {
 	if sum != 10 || seen.Total != 10 || seen.Jobs != 1 || seen.Timezone != "Asia/Kolkata" || !seen.CompleteUntil.Equal(seen.To) {
 		t.Errorf("%d runs: %+v", sum, seen)
 	}
+	watched := b.makeMonitor(t, b.ours)
+	b.makeMonitor(t, b.theirs)
+	if _, err := b.engine.Pool().Exec(t.Context(), "UPDATE monitors SET expected_at = $1", due); err != nil {
+		t.Fatal(err)
+	}
+	to := "&to=" + due.Add(time.Minute).Format(time.RFC3339)
+	both := read[api.UpcomingRuns](t, get("?bucket=hour"+to), http.StatusOK)
+	if both.Total != 2 || both.Monitors != 1 || len(both.Buckets) != 1 || len(both.Buckets[0].Jobs) != 1 || both.Buckets[0].Jobs[0].Kind != api.UpcomingKindJob ||
+		len(both.Buckets[0].Monitors) != 1 || both.Buckets[0].Monitors[0].MonitorID != watched.ID || both.Buckets[0].Monitors[0].Kind != api.UpcomingKindMonitor {
+		t.Errorf("a job and a monitor are %+v", both)
+	}
+	if alone := read[api.UpcomingRuns](t, get("?bucket=hour&kind=monitor"+to), http.StatusOK); alone.Total != 1 || alone.Jobs != 0 || alone.Monitors != 1 {
+		t.Errorf("monitors alone are %+v", alone)
+	}
+	_, blind := b.makeKey(t, b.ours, "jobs:read")
+	if without := read[api.UpcomingRuns](t, b.do(t, request{method: "GET", path: base + "/upcoming-runs?bucket=hour" + to, token: blind}), http.StatusOK); without.Total != 1 || without.Monitors != 0 {
+		t.Errorf("without monitors:read: %+v", without)
+	}
+	if got := b.do(t, request{method: "GET", path: base + "/upcoming-runs?kind=monitor" + to, token: blind}); got.status != http.StatusForbidden {
+		t.Errorf("monitors alone without monitors:read are answered %d %s", got.status, got.body)
+	}
 	for query, field := range map[string]string{
 		"?to=" + b.now.Add(-time.Minute).Format(time.RFC3339):             "to",
 		"?bucket=hour&to=" + b.now.AddDate(0, 0, 32).Format(time.RFC3339): "to",

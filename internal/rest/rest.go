@@ -41,6 +41,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/live"
 	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/monitor/intake"
+	"github.com/scheduler-service/scheduler/internal/monitor/past"
 	"github.com/scheduler-service/scheduler/internal/notification"
 	"github.com/scheduler-service/scheduler/internal/objective"
 	"github.com/scheduler-service/scheduler/internal/output"
@@ -86,6 +87,7 @@ type Deps struct {
 	Settings   *live.Store // of the installation
 	Objectives *objective.Store
 	Monitors   *monitor.Store // crons that run elsewhere
+	PastRuns   *past.Store    // of monitors
 	Pings      *intake.Desk   // and what they tell
 	// PublicURL is the address at which the API is reached, without a slash at its end;
 	// empty: it is not known.

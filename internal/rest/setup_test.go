@@ -48,6 +48,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/live"
 	"github.com/scheduler-service/scheduler/internal/monitor"
+	"github.com/scheduler-service/scheduler/internal/monitor/past"
 	"github.com/scheduler-service/scheduler/internal/notification"
 	"github.com/scheduler-service/scheduler/internal/objective"
 	"github.com/scheduler-service/scheduler/internal/output"
@@ -170,7 +171,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 			}
 			return nil
 		},
-		Authenticate: keys.Before(tokens.Authenticate), CheckConfig: checkConfig, CheckUse: usesNothing, CheckModule: anyModule, Functions: function.NewStore(b.db), Breakers: breaker.NewStore(b.db), Objectives: objective.NewStore(b.db), Monitors: monitor.NewStore(b.db), Pings: newDesk(t, b.engine), PublicURL: "https://scheduler.example.com", Settings: live.NewStore(b.db, live.New(config.Settings(config.API{}), slog.New(slog.DiscardHandler))),
+		Authenticate: keys.Before(tokens.Authenticate), CheckConfig: checkConfig, CheckUse: usesNothing, CheckModule: anyModule, Functions: function.NewStore(b.db), Breakers: breaker.NewStore(b.db), Objectives: objective.NewStore(b.db), Monitors: monitor.NewStore(b.db), PastRuns: past.NewStore(b.db), Pings: newDesk(t, b.engine), PublicURL: "https://scheduler.example.com", Settings: live.NewStore(b.db, live.New(config.Settings(config.API{}), slog.New(slog.DiscardHandler))),
 		CheckParameters: func(string, json.RawMessage, json.RawMessage) []fault.Field { return b.refuse },
 		HostOf:          func(string, json.RawMessage) string { return "" },
 		Hint: func(ctx context.Context, _ int, id uuid.UUID) {

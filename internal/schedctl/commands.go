@@ -123,7 +123,7 @@ var groups = []group{
 		{use: "delete ID", about: "Delete a job; what runs is cancelled first", method: http.MethodDelete, path: "/jobs/{id}", query: []string{"reason"}, match: true},
 		{use: "validate", about: "Say what is wrong with the job of a file, and when it would run", method: http.MethodPost, path: "/jobs/validate", file: true},
 		{use: "next ID", about: "Show the next scheduled times of a job", method: http.MethodGet, path: "/jobs/{id}/schedule", query: []string{"count", "from"}},
-		{use: "upcoming", about: "Count the runs to come of all jobs", method: http.MethodGet, path: "/upcoming-runs", query: []string{"from", "to", "bucket", "timezone", "named"}},
+		{use: "upcoming", about: "Count the runs to come of all jobs and monitors", method: http.MethodGet, path: "/upcoming-runs", query: []string{"kind", "from", "to", "bucket", "timezone", "named"}},
 		{use: "pause ID", about: "Stop new scheduled runs; what runs goes on", method: http.MethodPost, path: "/jobs/{id}/pause", fields: []string{"reason", "until"}, columns: jobColumns},
 		{use: "resume ID", about: "Let the schedule of a job go on", method: http.MethodPost, path: "/jobs/{id}/resume", fields: []string{"misfirePolicy"}, columns: jobColumns},
 		{use: "stop ID", about: "Cancel what runs or waits and make the job inactive", method: http.MethodPost, path: "/jobs/{id}/stop", fields: []string{"reason"}, columns: jobColumns},
@@ -222,6 +222,7 @@ var groups = []group{
 		{use: "resume ID", about: "Expect a paused monitor's next run from now on", method: http.MethodPost, path: "/monitors/{id}/resume", columns: monitorColumns},
 		{use: "rotate-key ID", about: "Give a monitor another ping key", method: http.MethodPost, path: "/monitors/{id}/rotate-key", columns: monitorColumns},
 		{use: "runs ID", about: "List what a monitor's pings told, newest first", method: http.MethodGet, path: "/monitors/{id}/runs", items: true, columns: monitorRunColumns},
+		{use: "count", about: "Count the runs of all monitors by hour or day", method: http.MethodGet, path: "/monitor-runs", query: []string{"from", "to", "bucket", "timezone"}},
 		{use: "delete ID", about: "Delete a monitor with its runs", method: http.MethodDelete, path: "/monitors/{id}", match: true},
 	}},
 	{"breakers", "Circuit breakers of hosts that calls fail at", []call{

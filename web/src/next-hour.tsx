@@ -13,7 +13,7 @@ export function NextHour() {
     queryKey: ['next-hour'],
     queryFn: ({ signal }) => {
       const from = Math.floor(Date.now() / 60_000) * 60_000;
-      return must(api.GET('/api/v1/scheduler/upcoming-runs', { signal, params: { query: { to: new Date(from + 3600_000).toISOString(), bucket: 'minute', named: 3 } } }));
+      return must(api.GET('/api/v1/scheduler/upcoming-runs', { signal, params: { query: { to: new Date(from + 3600_000).toISOString(), bucket: 'minute', named: 3, kind: 'job' } } }));
     },
     ...every(60),
   });

@@ -3,15 +3,19 @@
 export const views = ['day', 'week', 'month'] as const;
 export type View = (typeof views)[number];
 
+export const kinds = ['job', 'monitor'] as const;
+
 export interface RunCalendarFilters {
   view?: View | undefined;
   /** A date that is shown, `2026-03-29`; today where there is none. */
   date?: string | undefined;
+  /** Runs of jobs alone, or of monitors; both where there is none. */
+  kind?: (typeof kinds)[number] | undefined;
 }
 
 export function runCalendarFilters(search: Record<string, unknown>): RunCalendarFilters {
   const date = typeof search['date'] === 'string' && /^\d{4}-\d{2}-\d{2}$/.test(search['date']) && !Number.isNaN(Date.parse(search['date'])) ? search['date'] : undefined;
-  return { view: views.find((one) => one === search['view']), date };
+  return { view: views.find((one) => one === search['view']), date, kind: kinds.find((one) => one === search['kind']) };
 }
 
 /** A date so many days later. */

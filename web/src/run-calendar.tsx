@@ -1,4 +1,4 @@
-// What ran and what will run, of all jobs, by hour or day: a day, a week or a month.
+// What ran and what will run, of all jobs and monitors, by hour or day: a day, a week or a month.
 
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link } from '@tanstack/react-router';
@@ -6,7 +6,7 @@ import type { KeyboardEvent, ReactNode } from 'react';
 import { api, every, must, type Schemas } from './api';
 import { brief, shade } from './heat';
 import { usePreferences } from './preferences';
-import { beginOf, dateOf, longName, plus, rangeOf, shortName, step, titleOf, views, weeksOf, type RunCalendarFilters } from './run-calendar-days';
+import { beginOf, dateOf, kinds, longName, plus, rangeOf, shortName, step, titleOf, views, weeksOf, type RunCalendarFilters } from './run-calendar-days';
 import { can } from './session';
 import { absolute, myZone } from './time';
 import { Empty, Loading, Problem, Title } from './ui';
@@ -16,10 +16,13 @@ const route = getRouteApi('/run-calendar');
 /** An hour or a day: what finished in it, and what is to come. */
 interface Cell {
   done: number;
+  executions: number; // of done: those of jobs, which the list of executions shows
   failed: number;
   due: number;
   jobCount: number;
   jobs: Schemas['UpcomingJob'][];
+  monitorCount: number;
+  monitors: Schemas['UpcomingMonitor'][];
 }
 
 export function RunCalendar() {
@@ -33,7 +36,7 @@ export function RunCalendar() {
   const date = filters.date ?? today;
   const { first, end } = rangeOf(view, date);
   const go = (change: RunCalendarFilters): void => void navigate({ search: (before) => ({ ...before, ...change }) });
-  const { cells, query, upcoming } = useCells(first, end, view === 'month' ? 'day' : 'hour', utc, zone);
+  const { cells, query, told, upcoming } = useCells(first, end, view === 'month' ? 'day' : 'hour', utc, zone, filters.kind);
   const total = [...cells.values()].reduce((sum, cell) => sum + cell.done + cell.due, 0);
   const keys = (event: KeyboardEvent): void => {
     if (event.key !== 'PageUp' && event.key !== 'PageDown') return moveFocus(event);
@@ -53,16 +56,25 @@ export function RunCalendar() {
             {views.map((one) => <option key={one} value={one}>{`A ${one}`}</option>)}
           </select>
         </label>
+        {can('monitors:read') && (
+          <label>Of
+            <select value={filters.kind ?? ''} onChange={(event) => go({ kind: kinds.find((one) => one === event.target.value) })}>
+              <option value="">Jobs and monitors</option>
+              {kinds.map((one) => <option key={one} value={one}>{one === 'job' ? 'Jobs' : 'Monitors'}</option>)}
+            </select>
+          </label>
+        )}
       </div>
       <h2 aria-live="polite">{titleOf(view, first, end)} <span className="faint">({zone})</span></h2>
       {query.error && <Problem error={query.error} again={query.again} />}
       {query.pending && <Loading what="the runs" />}
       {upcoming?.truncated && (
-        <p className="note">Only the {upcoming.jobs.toLocaleString('en')} jobs that are due first could be counted: from {absolute(upcoming.completeUntil, zone)} on, runs are missing.</p>
+        <p className="note">Only the {(upcoming.jobs + upcoming.monitors).toLocaleString('en')} jobs and monitors that are due first could be counted: from {absolute(upcoming.completeUntil, zone)} on, runs are missing.</p>
       )}
+      {told?.truncated && <p className="note">Of monitors, only the newest 100,000 runs could be counted: before {absolute(told.completeFrom, zone)}, runs are missing.</p>}
       {!query.pending && !query.error && total === 0 && (
         <Empty title={`Nothing runs in this ${view}.`}>
-          <p>Jobs with a schedule stand here with the times at which they run.</p>
+          <p>Jobs with a schedule stand here with the times at which they run, and monitors with those at which they expect a run.</p>
           {can('jobs:write') && <p><Link className="button main" to="/jobs/new" search={{}}>New job</Link></p>}
         </Empty>
       )}
@@ -78,10 +90,11 @@ export function RunCalendar() {
   );
 }
 
-/** Two questions: what finished, to the statistics, and what is due. Each only where its time is shown. */
-function useCells(first: string, end: string, unit: 'hour' | 'day', utc: boolean, zone: string) {
+/** Three questions: what finished of jobs, what of monitors, and what is due. Each only where its time is shown. */
+function useCells(first: string, end: string, unit: 'hour' | 'day', utc: boolean, zone: string, kind: RunCalendarFilters['kind']) {
   const [from, to, now] = [beginOf(first, utc), beginOf(end, utc), Date.now()];
-  const [knowsPast, knowsComing] = [can('executions:read') && from < now, to > now];
+  const [ofJobs, ofMonitors] = [kind !== 'monitor', kind !== 'job' && can('monitors:read')];
+  const [knowsPast, knowsTold, knowsComing] = [ofJobs && can('executions:read') && from < now, ofMonitors && from < now, to > now];
   const text = (at: number): string => new Date(at).toISOString();
   const stats = useQuery({
     queryKey: ['calendar-past', first, end, unit, zone],
@@ -89,34 +102,48 @@ function useCells(first: string, end: string, unit: 'hour' | 'day', utc: boolean
     queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/executions/stats', { signal, params: { query: { from: text(from), to: text(to), groupBy: unit, timezone: zone } } })),
     ...every(60),
   });
+  const told = useQuery({
+    queryKey: ['calendar-told', first, end, unit, zone],
+    enabled: knowsTold,
+    queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/monitor-runs', { signal, params: { query: { from: text(from), to: text(to), bucket: unit, timezone: zone } } })),
+    ...every(60),
+  });
   const coming = useQuery({
-    queryKey: ['calendar-coming', first, end, unit, zone],
+    queryKey: ['calendar-coming', first, end, unit, zone, kind],
     enabled: knowsComing,
-    queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/upcoming-runs', { signal, params: { query: { ...(from > Date.now() && { from: text(from) }), to: text(to), bucket: unit, timezone: zone, named: unit === 'day' ? 3 : 10 } } })),
+    queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/upcoming-runs', { signal, params: { query: { ...(from > Date.now() && { from: text(from) }), to: text(to), bucket: unit, timezone: zone, named: unit === 'day' ? 3 : 10, ...(kind && { kind }) } } })),
     ...every(60),
   });
   const cells = new Map<string, Cell>();
   const cell = (key: string): Cell => {
     const place = key.slice(0, unit === 'day' ? 10 : 13); // an hour that comes twice is one
     let found = cells.get(place);
-    if (!found) cells.set(place, (found = { done: 0, failed: 0, due: 0, jobCount: 0, jobs: [] }));
+    if (!found) cells.set(place, (found = { done: 0, executions: 0, failed: 0, due: 0, jobCount: 0, jobs: [], monitorCount: 0, monitors: [] }));
     return found;
   };
   for (const group of (knowsPast && stats.data?.groups) || []) {
     const at = cell(group.key);
     at.done += group.count;
+    at.executions += group.count;
     at.failed += group.failed;
+  }
+  for (const bucket of (knowsTold && told.data?.buckets) || []) {
+    const at = cell(bucket.startAt);
+    at.done += bucket.count;
+    at.failed += bucket.failed;
   }
   for (const bucket of (knowsComing && coming.data?.buckets) || []) {
     const at = cell(bucket.startAt);
     at.due += bucket.count;
     at.jobCount = Math.max(at.jobCount, bucket.jobCount);
     at.jobs = [...at.jobs, ...bucket.jobs.filter((job) => !at.jobs.some((one) => one.jobId === job.jobId))];
+    at.monitorCount = Math.max(at.monitorCount, bucket.monitorCount);
+    at.monitors = [...at.monitors, ...bucket.monitors.filter((monitor) => !at.monitors.some((one) => one.monitorId === monitor.monitorId))];
   }
-  const again = (): void => { void stats.refetch(); void coming.refetch(); };
+  const again = (): void => { void stats.refetch(); void told.refetch(); void coming.refetch(); };
   return {
-    cells, upcoming: knowsComing ? coming.data : undefined,
-    query: { error: stats.error ?? coming.error, pending: (knowsPast && stats.isPending) || (knowsComing && coming.isPending), again },
+    cells, upcoming: knowsComing ? coming.data : undefined, told: knowsTold ? told.data : undefined,
+    query: { error: stats.error ?? told.error ?? coming.error, pending: (knowsPast && stats.isPending) || (knowsTold && told.isPending) || (knowsComing && coming.isPending), again },
   };
 }
 
@@ -158,7 +185,7 @@ function Day({ date, cells, utc, zone }: { date: string; cells: Map<string, Cell
             return (
               <tr key={hour}>
                 <th scope="row">{hour}:00</th>
-                <td className={shadeOf(cell, top)}>{cell && cell.done > 0 && plain && can('executions:read') ? <Past from={at} to={at + 3600_000}><Counts of={cell} /></Past> : <Counts of={cell} />}</td>
+                <td className={shadeOf(cell, top)}>{cell && cell.executions > 0 && plain && can('executions:read') ? <Past from={at} to={at + 3600_000}><Counts of={cell} /></Past> : <Counts of={cell} />}</td>
                 <td>{cell && <Jobs of={cell} zone={zone} />}</td>
               </tr>
             );
@@ -171,6 +198,7 @@ function Day({ date, cells, utc, zone }: { date: string; cells: Map<string, Cell
 
 function Jobs({ of, zone }: { of: Cell; zone: string }) {
   const more = of.jobCount - of.jobs.length;
+  const others = of.monitorCount - of.monitors.length;
   return (
     <ul className="runs-due">
       {of.jobs.map((job) => (
@@ -179,6 +207,12 @@ function Jobs({ of, zone }: { of: Cell; zone: string }) {
         </li>
       ))}
       {more > 0 && <li className="faint">and {more.toLocaleString('en')} more {more === 1 ? 'job' : 'jobs'}</li>}
+      {of.monitors.map((one) => (
+        <li key={one.monitorId}>
+          <span className="faint">{absolute(one.firstAt, zone).slice(11, 19)} monitor</span> <Link to="/monitors/$id" params={{ id: one.monitorId }}><bdi>{one.monitorName}</bdi></Link>{one.count > 1 && <span className="faint"> {one.count.toLocaleString('en')}×</span>}
+        </li>
+      ))}
+      {others > 0 && <li className="faint">and {others.toLocaleString('en')} more {others === 1 ? 'monitor' : 'monitors'}</li>}
     </ul>
   );
 }
@@ -230,7 +264,7 @@ function Month({ first, end, cells, today }: { first: string; end: string; cells
                   <td key={date} className={shadeOf(cell, top)} aria-current={date === today ? 'date' : undefined}>
                     <Link to="/run-calendar" search={{ view: 'day', date }} aria-label={longName(date)}>{Number(date.slice(8))}</Link>
                     <div><Counts of={cell} /></div>
-                    {cell && cell.jobs.length > 0 && <div className="wide names">{cell.jobs.map((job) => job.jobName).join(', ')}{cell.jobCount > cell.jobs.length && ', …'}</div>}
+                    {cell && cell.jobs.length + cell.monitors.length > 0 && <div className="wide names">{[...cell.jobs.map((job) => job.jobName), ...cell.monitors.map((one) => one.monitorName)].join(', ')}{cell.jobCount + cell.monitorCount > cell.jobs.length + cell.monitors.length && ', …'}</div>}
                   </td>
                 ) : <td key={day} />;
               })}

@@ -82,6 +82,7 @@ notification         | db:store.go fault postgres postgres/columns schedule secr
 notification/derive  | db:store.go lease loop notification postgres postgres/columns postgres/divide settled telemetry |  |  |
 monitor              | db:store.go fault notification postgres postgres/columns schedule tenant |  |  |
 monitor/intake       | clock db:store.go fault monitor postgres postgres/columns postgres/divide |  |  |
+monitor/past         | clock db:store.go period postgres tenant |  |  |
 monitor/watch        | clock db:store.go fleet lease loop monitor postgres postgres/divide |  |  |
 secret               | db:store.go fault notification postgres postgres/columns secret/keyring tenant |  |  |
 output               | clock db:store.go executor fault loop postgres postgres/divide secret telemetry tenant |  |  |
@@ -132,9 +133,9 @@ rest/contract/responses |  |  |  |
 rest/asset           |  |  |  |
 rest/reference       | rest/asset | swgui |  |
 rest/console         | rest/asset |  |  |
-rest                 | api apikey audit backfill breaker calendar callback clock deadletter deadletter/replay dispatch execution executor fault fault/suggest forecast function idempotency identity identity/signin job live monitor monitor/intake notification objective output ratelimit remote rest/console rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace turn version web | chi oapi sync | jwt kin-openapi |
+rest                 | api apikey audit backfill breaker calendar callback clock deadletter deadletter/replay dispatch execution executor fault fault/suggest forecast function idempotency identity identity/signin job live monitor monitor/intake monitor/past notification objective output ratelimit remote rest/console rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace turn version web | chi oapi sync | jwt kin-openapi |
 # wiring, and the programs
-app                  | apikey audit backfill breaker calendar callback catalogue certificate clock config deadletter deadletter/collect deadletter/replay devstack dispatch egress execution executor executor/command executor/function executor/httpcall executor/javascript executor/remote executor/runner executor/sandbox executor/wasm fault fleet forecast function hint identity identity/jwks identity/oidc identity/signin job lease live loop maintenance monitor monitor/intake monitor/watch notification notification/derive notification/send objective objective/count output partition postgres promoter queue ratelimit remote rest rest/console retention secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace trace/root version worker | sync |  |
+app                  | apikey audit backfill breaker calendar callback catalogue certificate clock config deadletter deadletter/collect deadletter/replay devstack dispatch egress execution executor executor/command executor/function executor/httpcall executor/javascript executor/remote executor/runner executor/sandbox executor/wasm fault fleet forecast function hint identity identity/jwks identity/oidc identity/signin job lease live loop maintenance monitor monitor/intake monitor/past monitor/watch notification notification/derive notification/send objective objective/count output partition postgres promoter queue ratelimit remote rest rest/console retention secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace trace/root version worker | sync |  |
 importer             | schedule | sigs-yaml | robfig |
 schedctl/setfile     |  | yaml3 |  |
 schedctl             | api api/client clock importer schedctl/setfile version | cobra ojg sigs-yaml sync | kin-openapi |
