@@ -946,6 +946,27 @@ func (e OverlapPolicy) Valid() bool {
 	}
 }
 
+// Defines values for OverviewPart.
+const (
+	OverviewPartDay      OverviewPart = "day"
+	OverviewPartFailures OverviewPart = "failures"
+	OverviewPartNextHour OverviewPart = "nextHour"
+)
+
+// Valid indicates whether the value is a known member of the OverviewPart enum.
+func (e OverviewPart) Valid() bool {
+	switch e {
+	case OverviewPartDay:
+		return true
+	case OverviewPartFailures:
+		return true
+	case OverviewPartNextHour:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for QueuesBackend.
 const (
 	QueuesBackendPostgres QueuesBackend = "postgres"
@@ -5225,6 +5246,27 @@ type OutputReport struct {
 
 // OverlapPolicy What happens to a scheduled time that comes while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
 type OverlapPolicy string
+
+// Overview defines model for Overview.
+type Overview struct {
+	// Day What finished in the last 24 hours by hour of UTC.
+	Day *ExecutionStats `json:"day,omitempty"`
+
+	// Failures The newest executions with the status `failed` of `day`, without results.
+	Failures *[]Execution `json:"failures,omitempty"`
+
+	// NextHour The runs of this minute and the 59 after it, with three jobs of each minute.
+	NextHour *UpcomingRuns `json:"nextHour,omitempty"`
+
+	// Status As of `GET /status`.
+	Status Status `json:"status"`
+
+	// Unavailable The parts that could not be computed in time.
+	Unavailable []OverviewPart `json:"unavailable"`
+}
+
+// OverviewPart A part of the overview.
+type OverviewPart string
 
 // PauseRequest defines model for PauseRequest.
 type PauseRequest struct {

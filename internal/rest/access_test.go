@@ -146,6 +146,7 @@ var samples = map[string]request{
 	"planSet":              {method: "POST", path: base + "/sets/{new}/plan", body: `{"jobs":[` + webhook + `]}`},
 	"applySet":             {method: "POST", path: base + "/sets/{new}/apply", body: `{"jobs":[` + webhook + `]}`},
 	"getStatus":            {method: "GET", path: base + "/status"},
+	"getOverview":          {method: "GET", path: base + "/overview"},
 	"listQueues":           {method: "GET", path: base + "/queues"},
 	"listWorkers":          {method: "GET", path: base + "/workers"},
 	"patchJob":             {method: "PATCH", path: base + "/jobs/{id}", body: `{"name":"{new}"}`, header: map[string]string{"Content-Type": mergePatch}},

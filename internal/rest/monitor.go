@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -10,7 +11,9 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/breaker"
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/forecast"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/rest/cursor"
 	"github.com/scheduler-service/scheduler/internal/schedule"
@@ -23,6 +26,9 @@ const (
 	defaultStats = 24 * time.Hour
 	// maxStats bounds the range, and with it the roll-ups that are read.
 	maxStats = 31 * 24 * time.Hour
+	// maxFailures and maxNamed bound what an overview shows of failures, and of the jobs of a minute.
+	maxFailures = 20
+	maxNamed    = 3
 )
 
 // GetExecutionStats is GET /executions/stats.
@@ -32,11 +38,19 @@ func (s *server) GetExecutionStats(ctx context.Context, request api.GetExecution
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.Monitor.Statistics(ctx, callOf(ctx).who.Actor, query)
+	answer, err := s.stats(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	answer := api.GetExecutionStats200JSONResponse{
+	return api.GetExecutionStats200JSONResponse(answer), nil
+}
+
+func (s *server) stats(ctx context.Context, query statistics.Query) (api.ExecutionStats, error) {
+	found, err := s.Monitor.Statistics(ctx, callOf(ctx).who.Actor, query)
+	if err != nil {
+		return api.ExecutionStats{}, err
+	}
+	answer := api.ExecutionStats{
 		From: query.From.UTC(), To: query.To.UTC(), GroupBy: textOrNull(string(query.Group)), Timezone: query.Zone.String(),
 		Total: viewSummaryOf(found.Whole), Groups: make([]api.ExecutionGroup, len(found.Groups)), Truncated: found.Truncated,
 	}
@@ -110,17 +124,25 @@ func viewSummaryOf(s statistics.Summary) api.ExecutionSummary {
 
 // GetStatus is GET /status.
 func (s *server) GetStatus(ctx context.Context, _ api.GetStatusRequestObject) (api.GetStatusResponseObject, error) {
+	answer, err := s.status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetStatus200JSONResponse(answer), nil
+}
+
+func (s *server) status(ctx context.Context) (api.Status, error) {
 	who := callOf(ctx).who.Actor
 	seen, err := s.Monitor.Overview(ctx, who)
 	if err != nil {
-		return nil, err
+		return api.Status{}, err
 	}
 	members, err := s.Monitor.Members(ctx, who)
 	if err != nil {
-		return nil, err
+		return api.Status{}, err
 	}
 	h := s.health.get(ctx, s.Vitals.Health)
-	answer := api.GetStatus200JSONResponse{
+	answer := api.Status{
 		Status: string(statusOf(h)), Version: version.String(),
 		StartedAt: s.started.UTC(), UptimeSeconds: s.running.Elapsed().Seconds(), Time: s.Clock().UTC(),
 		PromotionLagSeconds: seen.Lag.Seconds(), ActiveWorkers: len(members),
@@ -134,6 +156,70 @@ func (s *server) GetStatus(ctx context.Context, _ api.GetStatusRequestObject) (a
 		answer.Executions.OldestWaitingSeconds = max(answer.Executions.OldestWaitingSeconds, lane.Oldest.Seconds())
 	}
 	return answer, nil
+}
+
+// GetOverview is GET /overview. A part that the caller may not read is left out.
+func (s *server) GetOverview(ctx context.Context, _ api.GetOverviewRequestObject) (api.GetOverviewResponseObject, error) {
+	who, now := callOf(ctx).who, s.Clock()
+	status, err := s.status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answer := api.Overview{Status: status, Unavailable: []api.OverviewPart{}}
+	if who.May("executions:read") {
+		if err := s.addDay(ctx, &answer, now); err != nil {
+			return nil, err
+		}
+	}
+	if who.May("jobs:read") {
+		query := forecast.Query{From: now, To: now.Truncate(time.Minute).Add(time.Hour), Unit: forecast.Minute, Zone: time.UTC, Named: maxNamed, Jobs: true}
+		hour, err := s.upcoming(ctx, query)
+		if missing(&answer, api.OverviewPartNextHour, err) {
+			return nil, err
+		}
+		if err == nil {
+			answer.NextHour = &hour
+		}
+	}
+	return api.GetOverview200JSONResponse(answer), nil
+}
+
+// addDay adds what finished in the last 24 hours. Failures are looked for only if the statistics have some.
+func (s *server) addDay(ctx context.Context, answer *api.Overview, now time.Time) error {
+	query := statistics.Query{From: now.Add(-defaultStats), To: now, Group: statistics.ByHour, Zone: time.UTC}
+	day, err := s.stats(ctx, query)
+	if err != nil {
+		if missing(answer, api.OverviewPartDay, err) {
+			return err
+		}
+		missing(answer, api.OverviewPartFailures, err)
+		return nil
+	}
+	answer.Day, answer.Failures = &day, &[]api.Execution{}
+	if day.Total.Failed == 0 {
+		return nil
+	}
+	limit := maxFailures
+	page, err := s.listExecutions(ctx, execution.Filter{Statuses: []execution.Status{execution.Failed}, From: &query.From}, list{limit: &limit})
+	if missing(answer, api.OverviewPartFailures, err) {
+		return err
+	}
+	answer.Failures = nil
+	if err == nil {
+		answer.Failures = &page.Items
+	}
+	return nil
+}
+
+// missing names a part that could not be computed in time. It reports whether the error is another
+// one, which fails the whole answer.
+func missing(answer *api.Overview, part api.OverviewPart, err error) (fails bool) {
+	var known *fault.Error
+	if errors.As(err, &known) && (known.Kind == fault.Unavailable || known.Code == fault.CodeStatsRangeTooLarge) {
+		answer.Unavailable = append(answer.Unavailable, part)
+		return false
+	}
+	return err != nil
 }
 
 // ListQueues is GET /queues.

@@ -150,11 +150,19 @@ func (s *server) ListUpcomingRuns(ctx context.Context, request api.ListUpcomingR
 			return nil, fault.New(fault.Forbidden, fault.CodeForbidden, "runs that monitors expect need the permission monitors:read, which no role of the token and no scope of the key grants")
 		}
 	}
-	seen, err := s.Forecasts.Count(ctx, callOf(ctx).who.Actor, query)
+	answer, err := s.upcoming(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	answer := api.ListUpcomingRuns200JSONResponse{
+	return api.ListUpcomingRuns200JSONResponse(answer), nil
+}
+
+func (s *server) upcoming(ctx context.Context, query forecast.Query) (api.UpcomingRuns, error) {
+	seen, err := s.Forecasts.Count(ctx, callOf(ctx).who.Actor, query)
+	if err != nil {
+		return api.UpcomingRuns{}, err
+	}
+	answer := api.UpcomingRuns{
 		From: query.From.UTC(), To: query.To.UTC(), Bucket: api.UpcomingBucketUnit(query.Unit), Timezone: query.Zone.String(), Total: seen.Total, Jobs: seen.Jobs, Monitors: seen.Monitors,
 		Truncated: seen.Truncated, CompleteUntil: seen.CompleteUntil.UTC(), Buckets: make([]api.UpcomingBucket, len(seen.Buckets)),
 	}

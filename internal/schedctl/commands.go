@@ -256,6 +256,7 @@ var groups = []group{
 	}},
 	{"status", "How the service is", []call{
 		{use: "show", about: "Show what runs, what waits and how late it is", method: http.MethodGet, path: "/status"},
+		{use: "overview", about: "Show the same with the last 24 hours, the newest failures and the next hour", method: http.MethodGet, path: "/overview"},
 		{use: "metrics", about: "Show the numbers of the last half minute", method: http.MethodGet, path: "/metrics", query: []string{"scope"}},
 		{use: "queues", about: "Show what waits, by type and priority", method: http.MethodGet, path: "/queues"},
 		{use: "workers", about: "List workers", method: http.MethodGet, path: "/workers", columns: workerColumns},
