@@ -168,11 +168,17 @@ func (s *server) keptToken(r *http.Request) (string, ticket, error) {
 	return "", t, fault.Wrap(fault.Unauthenticated, fault.CodeUnauthorized, "your session at the issuer has ended: sign in again", err)
 }
 
-// signOut ends a session here, and says where to end the issuer's.
+// signOut ends a session here, ends its refresh token at the issuer if that answers in time, and says
+// where to end the issuer's session.
 func (s *server) signOut(w http.ResponseWriter, r *http.Request) {
 	var t ticket
 	s.endSession(w, r)
 	if s.Issuer != nil && s.Issuer.Open(ticketCookie, cookieOf(r, ticketCookie), &t) == nil {
+		if t.Refresh != "" {
+			if err := s.Issuer.Revoke(r.Context(), t.Refresh); err != nil {
+				s.Log.WarnContext(r.Context(), "a session that ended here could not be revoked at the issuer", "problem", string(signin.ProblemOf(err)), "error", err)
+			}
+		}
 		if address := s.Issuer.SignOutURL(r.Context()); address != "" {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusOK)

@@ -51,6 +51,9 @@ type provider struct {
 	Challenges    []string `json:"code_challenge_methods_supported"`
 	Methods       []string `json:"token_endpoint_auth_methods_supported"`
 	NamesItself   bool     `json:"authorization_response_iss_parameter_supported"`
+	// Revocation may be empty. RevocationMethods is nil if the issuer does not say.
+	Revocation        string   `json:"revocation_endpoint"`
+	RevocationMethods []string `json:"revocation_endpoint_auth_methods_supported"`
 }
 
 // discovery keeps the metadata of the issuer.
@@ -136,13 +139,11 @@ func (p *provider) check(issuer string) error {
 	if p.Challenges != nil && !slices.Contains(p.Challenges, "S256") {
 		return failed(Refused, "the issuer does not support PKCE with S256")
 	}
-	encrypted := strings.HasPrefix(issuer, "https://")
 	for name, address := range map[string]string{"authorization_endpoint": p.Authorization, "token_endpoint": p.Token, "end_session_endpoint": p.EndSession} {
 		if address == "" && name == "end_session_endpoint" {
 			continue
 		}
-		parsed, err := url.Parse(address)
-		if err != nil || parsed.Host == "" || parsed.User != nil || parsed.Fragment != "" || parsed.Scheme != "https" && (encrypted || parsed.Scheme != "http") {
+		if !mayAsk(issuer, address) {
 			return failed(Refused, "the metadata's %s is no address that a sign-in may use", name)
 		}
 	}
@@ -161,26 +162,14 @@ type answer struct {
 
 // request asks the token endpoint.
 func (c *Client) request(ctx context.Context, p *provider, form url.Values) (got answer, err error) {
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return got, failed(Unreachable, "wait for other sign-ins: %w", ctx.Err())
-	}
-	basic := c.ClientSecret != "" && (p.Methods == nil || slices.Contains(p.Methods, "client_secret_basic"))
-	if !basic {
-		form.Set("client_id", c.ClientID)
-	}
-	if !basic && c.ClientSecret != "" {
-		form.Set("client_secret", c.ClientSecret)
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.Token, strings.NewReader(form.Encode()))
+	give, err := c.turn(ctx)
 	if err != nil {
-		return got, failed(Refused, "the token endpoint does not parse")
+		return got, err
 	}
-	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	if basic {
-		request.SetBasicAuth(url.QueryEscape(c.ClientID), url.QueryEscape(c.ClientSecret))
+	defer give()
+	request, err := c.form(ctx, p.Token, p.Methods, form)
+	if err != nil {
+		return got, err
 	}
 	status, err := c.do(request, &got)
 	switch {
@@ -197,7 +186,7 @@ func (c *Client) request(ctx context.Context, p *provider, form url.Values) (got
 }
 
 // do makes a request and reads the answer, which is JSON of a bounded size. Of an answer that is no
-// success, the status is enough.
+// success, the status is enough; with nowhere to read it into, of every answer.
 func (c *Client) do(request *http.Request, into any) (status int, err error) {
 	request.Header.Set("Accept", "application/json")
 	response, err := c.http.Do(request)
@@ -211,6 +200,9 @@ func (c *Client) do(request *http.Request, into any) (status int, err error) {
 		return response.StatusCode, fmt.Errorf("read the answer: %w", err)
 	case len(text) > maxAnswer:
 		return response.StatusCode, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	if into == nil {
+		return response.StatusCode, nil
 	}
 	if err := json.Unmarshal(text, into); err != nil && response.StatusCode == http.StatusOK {
 		return response.StatusCode, errors.New("the answer is no JSON")

@@ -38,6 +38,8 @@ type Issuer struct {
 	Sign func(id string, key *ecdsa.PrivateKey, claims jwt.MapClaims) string
 	// Answer answers a request for a token instead; nil: nobody does.
 	Answer http.HandlerFunc
+	// AnswerRevocation answers a request to revoke a token instead; nil: nobody does.
+	AnswerRevocation http.HandlerFunc
 	// NoRefresh leaves out refresh tokens.
 	NoRefresh bool
 
@@ -59,6 +61,7 @@ func New(t testing.TB, now func() time.Time, person map[string]any) *Issuer {
 	mux.HandleFunc("GET /keys", i.keys)
 	mux.HandleFunc("GET /authorize", i.authorize)
 	mux.HandleFunc("POST /token", i.token)
+	mux.HandleFunc("POST /revoke", i.revoke)
 	i.Server = httptest.NewServer(mux)
 	t.Cleanup(i.Close)
 	if err := i.Rotate("k1"); err != nil {
@@ -93,9 +96,34 @@ func (i *Issuer) Revoke() {
 	i.refresh = ""
 }
 
+// Good says whether there is a refresh token that is good.
+func (i *Issuer) Good() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.refresh != ""
+}
+
+// revoke ends the refresh token that a client sends (RFC 7009).
+func (i *Issuer) revoke(w http.ResponseWriter, r *http.Request) {
+	if i.AnswerRevocation != nil {
+		i.AnswerRevocation(w, r)
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if id, secret, _ := r.BasicAuth(); id != ClientID || secret != ClientSecret {
+		send(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
+		return
+	}
+	if r.PostFormValue("token_type_hint") == "refresh_token" && r.PostFormValue("token") == i.refresh {
+		i.refresh = ""
+	}
+	w.WriteHeader(http.StatusOK) // also for a token that is unknown, without a body
+}
+
 func (i *Issuer) metadata(w http.ResponseWriter, _ *http.Request) {
 	says := map[string]any{
-		"issuer": i.URL, "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token", "jwks_uri": i.URL + "/keys", "end_session_endpoint": i.URL + "/logout",
+		"issuer": i.URL, "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token", "jwks_uri": i.URL + "/keys", "revocation_endpoint": i.URL + "/revoke", "end_session_endpoint": i.URL + "/logout",
 		"code_challenge_methods_supported": []string{"S256"}, "authorization_response_iss_parameter_supported": true,
 	}
 	if i.Metadata != nil {
