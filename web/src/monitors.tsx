@@ -11,6 +11,7 @@ import { usePages } from './pages';
 import { can } from './session';
 import { Typed } from './typed';
 import { Empty, Loading, More, Problem, Rows, Status, Time, Title } from './ui';
+import { Views } from './views';
 
 const route = getRouteApi('/monitors');
 
@@ -35,6 +36,7 @@ export function Monitors() {
         </label>
         <Typed label="Tag" value={tag} set={(next) => set({ tag: next })} known={[...new Set(items.flatMap((one) => one.tags))]} />
       </search>
+      <Views screen="/monitors" search={{ status, tag }} />
       {query.error && <Problem error={query.error} again={() => void query.refetch()} />}
       {query.isPending && <Loading what="monitors" />}
       {query.data && items.length === 0 && (filtered ? (

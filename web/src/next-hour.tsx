@@ -1,28 +1,16 @@
 // The load of the next hour, minute by minute: the runs that all schedules will make.
 
-import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { api, every, must, type Schemas } from './api';
+import type { Schemas } from './api';
 import { brief, shade } from './heat';
 import { usePreferences } from './preferences';
 import { absolute, myZone } from './time';
-import { Problem } from './ui';
 
-export function NextHour() {
-  const query = useQuery({
-    queryKey: ['next-hour'],
-    queryFn: ({ signal }) => {
-      const from = Math.floor(Date.now() / 60_000) * 60_000;
-      return must(api.GET('/api/v1/scheduler/upcoming-runs', { signal, params: { query: { to: new Date(from + 3600_000).toISOString(), bucket: 'minute', named: 3, kind: 'job' } } }));
-    },
-    ...every(60),
-  });
-  if (query.error) return <Problem error={query.error} />;
-  if (!query.data) return null;
+export function NextHour({ runs }: { runs: Schemas['UpcomingRuns'] }) {
   return (
     <section aria-labelledby="next-hour">
       <h2 id="next-hour">The next hour</h2>
-      <Minutes of={query.data} />
+      <Minutes of={runs} />
     </section>
   );
 }

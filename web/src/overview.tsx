@@ -12,28 +12,37 @@ import { Empty, Loading, Problem, Status, Time, Title } from './ui';
 /** Seconds from which something is late: beyond what a scheduled time takes to become a run in ordinary times. */
 const late = 5;
 
+/** All of the screen in one request, and between two of those, the state alone. */
 export function Overview() {
-  const status = useQuery({ queryKey: ['status'], queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/status', { signal })), ...every(5) });
-  const stats = useQuery({
-    queryKey: ['stats', 'hour'],
-    enabled: can('executions:read'),
-    queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/executions/stats', { signal, params: { query: { groupBy: 'hour' } } })),
-    ...every(60),
+  const overview = useQuery({ queryKey: ['overview'], queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/overview', { signal })), ...every(60) });
+  const known = overview.data?.status;
+  const status = useQuery({
+    queryKey: ['status'],
+    queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/status', { signal })),
+    enabled: known !== undefined,
+    ...(known && { initialData: known, initialDataUpdatedAt: overview.dataUpdatedAt }),
+    staleTime: 5000,
+    ...every(5),
   });
+  const state = status.data && status.dataUpdatedAt >= overview.dataUpdatedAt ? status.data : known;
+  const { day, failures, nextHour, unavailable = [] } = overview.data ?? {};
+  const error = overview.error ?? status.error;
   return (
     <>
       <Title of="Overview">Overview</Title>
-      {status.error && <Problem error={status.error} again={() => void status.refetch()} />}
-      {status.isPending && <Loading what="the state" />}
-      {status.data && <Answer status={status.data} failed={stats.data?.total.failed ?? 0} />}
-      {status.data && <Numbers status={status.data} />}
-      {status.data && status.data.jobs.total > 0 && can('jobs:read') && <NextHour />}
-      {stats.error && <Problem error={stats.error} />}
-      {stats.data && <Day stats={stats.data} />}
-      {stats.data && stats.data.total.failed > 0 && <Failures from={stats.data.from} />}
+      {error && <Problem error={error} again={() => void (overview.error ? overview : status).refetch()} />}
+      {overview.isPending && <Loading what="the state" />}
+      {state && <Answer status={state} failed={day?.total.failed ?? 0} />}
+      {state && <Numbers status={state} />}
+      {unavailable.length > 0 && <p className="note">{unavailable.map((part) => parts[part]).join(' and ')} could not be computed in time. The screen tries again in a minute.</p>}
+      {state && state.jobs.total > 0 && nextHour && <NextHour runs={nextHour} />}
+      {day && <Day stats={day} />}
+      {failures && failures.length > 0 && <Failures runs={failures} />}
     </>
   );
 }
+
+const parts = { day: 'The last 24 hours', failures: 'the newest failures', nextHour: 'the next hour' };
 
 function Answer({ status, failed }: { status: Schemas['Status']; failed: number }) {
   const lag = Math.max(status.promotionLagSeconds, status.executions.oldestWaitingSeconds);
@@ -110,16 +119,10 @@ function Bars({ stats }: { stats: Schemas['ExecutionStats'] }) {
   );
 }
 
-/** The newest failures: asked for only where something failed. */
-function Failures({ from }: { from: string }) {
-  const hour = new Date(Math.floor(Date.parse(from) / 3600_000) * 3600_000).toISOString(); // so that the address, and with it the ETag, holds for a while
-  const query = useQuery({
-    queryKey: ['failures', hour],
-    queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/executions', { signal, params: { query: { status: ['failed'], from: hour, limit: 20 } } })),
-    ...every(10),
-  });
+/** The newest failures, by job. */
+function Failures({ runs }: { runs: Schemas['Execution'][] }) {
   const newest = new Map<string, { run: Schemas['Execution']; count: number }>();
-  for (const run of query.data?.items ?? []) {
+  for (const run of runs) {
     const seen = newest.get(run.jobId);
     if (seen) seen.count++;
     else newest.set(run.jobId, { run, count: 1 });
@@ -127,7 +130,6 @@ function Failures({ from }: { from: string }) {
   return (
     <section aria-labelledby="failing">
       <h2 id="failing">What failed last</h2>
-      {query.error && <Problem error={query.error} />}
       <div className="scroll" tabIndex={0} role="region" aria-label="Failures">
         <table>
           <thead><tr><th>Job</th><th>Last failure</th><th>Error</th></tr></thead>

@@ -2,7 +2,7 @@
 
 import { useSyncExternalStore } from 'react';
 
-const screens = ['/jobs', '/executions', '/dead-letters', '/run-calendar'] as const;
+const screens = ['/jobs', '/executions', '/dead-letters', '/run-calendar', '/monitors'] as const;
 export type Screen = (typeof screens)[number];
 export interface SavedView {
   name: string;
