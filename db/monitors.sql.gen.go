@@ -184,6 +184,16 @@ func (q *Queries) DeleteOldMonitorRuns(ctx context.Context, arg DeleteOldMonitor
 	return result.RowsAffected(), nil
 }
 
+const EndMonitorTaker = `-- name: EndMonitorTaker :exec
+DELETE FROM monitor_takers t WHERE t.id = $1
+`
+
+// Cross-tenant: a process that takes no pings any more because it was told to end.
+func (q *Queries) EndMonitorTaker(ctx context.Context, taker uuid.UUID) error {
+	_, err := q.db.Exec(ctx, EndMonitorTaker, taker)
+	return err
+}
+
 const FindOpenMonitorRuns = `-- name: FindOpenMonitorRuns :many
 SELECT r.monitor_id, r.n, r.run_id, r.started_at FROM monitor_runs r
 JOIN (SELECT unnest($1::uuid[]) AS monitor_id, unnest($2::text[]) AS run_id) w ON w.monitor_id = r.monitor_id AND w.run_id = r.run_id
@@ -271,20 +281,49 @@ func (q *Queries) GetMonitor(ctx context.Context, arg GetMonitorParams) (Monitor
 	return i, err
 }
 
+const GetMonitorFront = `-- name: GetMonitorFront :one
+SELECT f.ping_key, coalesce(extract(epoch FROM now() - f.touched_at), 1e9)::float8 AS silent_seconds FROM monitor_front f
+`
+
+type GetMonitorFrontRow struct {
+	PingKey       string
+	SilentSeconds float64
+}
+
+// Cross-tenant: the processes that take pings, before one of their own goes out and comes in by the public address.
+func (q *Queries) GetMonitorFront(ctx context.Context) (GetMonitorFrontRow, error) {
+	row := q.db.QueryRow(ctx, GetMonitorFront)
+	var i GetMonitorFrontRow
+	err := row.Scan(&i.PingKey, &i.SilentSeconds)
+	return i, err
+}
+
 const GetMonitorIntake = `-- name: GetMonitorIntake :one
-SELECT i.touched_at, (extract(epoch FROM now() - i.touched_at))::float8 AS silent_seconds FROM monitor_intake i
+SELECT i.touched_at, (extract(epoch FROM now() - i.touched_at))::float8 AS silent_seconds,
+       coalesce(t.touched_at, i.touched_at)::timestamptz AS taker_at, coalesce(t.name, '')::text AS taker,
+       coalesce((SELECT f.touched_at FROM monitor_front f WHERE f.touched_at > now() - make_interval(secs => $1::float8)), i.touched_at)::timestamptz AS front_at
+FROM monitor_intake i LEFT JOIN LATERAL (SELECT k.touched_at, k.name FROM monitor_takers k ORDER BY k.touched_at LIMIT 1) t ON true
 `
 
 type GetMonitorIntakeRow struct {
 	TouchedAt     time.Time
 	SilentSeconds float64
+	TakerAt       time.Time
+	Taker         string
+	FrontAt       time.Time
 }
 
 // Cross-tenant: the pass that finds out who is late.
-func (q *Queries) GetMonitorIntake(ctx context.Context) (GetMonitorIntakeRow, error) {
-	row := q.db.QueryRow(ctx, GetMonitorIntake)
+func (q *Queries) GetMonitorIntake(ctx context.Context, heldSeconds float64) (GetMonitorIntakeRow, error) {
+	row := q.db.QueryRow(ctx, GetMonitorIntake, heldSeconds)
 	var i GetMonitorIntakeRow
-	err := row.Scan(&i.TouchedAt, &i.SilentSeconds)
+	err := row.Scan(
+		&i.TouchedAt,
+		&i.SilentSeconds,
+		&i.TakerAt,
+		&i.Taker,
+		&i.FrontAt,
+	)
 	return i, err
 }
 
@@ -911,13 +950,45 @@ func (q *Queries) SeeMonitors(ctx context.Context) (SeeMonitorsRow, error) {
 	return i, err
 }
 
+const TouchMonitorFront = `-- name: TouchMonitorFront :execrows
+WITH before AS (
+    SELECT f.touched_at FROM monitor_front f WHERE f.ping_key = $1 FOR NO KEY UPDATE
+), added AS (
+    INSERT INTO monitor_gaps (from_at, to_at) SELECT b.touched_at, now() FROM before b
+    WHERE b.touched_at < now() - make_interval(secs => $2::float8) AND b.touched_at > now() - make_interval(secs => $3::float8)
+    ON CONFLICT (from_at) DO UPDATE SET to_at = greatest(monitor_gaps.to_at, excluded.to_at)
+)
+UPDATE monitor_front f SET touched_at = now() FROM before b WHERE f.ping_key = $1
+`
+
+type TouchMonitorFrontParams struct {
+	PingKey        string
+	SilenceSeconds float64
+	HeldSeconds    float64
+}
+
+// Cross-tenant: a ping of our own came in by the public address. Where none did for so long, that is a gap; where none did for
+// longer than alerts are held back, they were told, and it is none.
+func (q *Queries) TouchMonitorFront(ctx context.Context, arg TouchMonitorFrontParams) (int64, error) {
+	result, err := q.db.Exec(ctx, TouchMonitorFront, arg.PingKey, arg.SilenceSeconds, arg.HeldSeconds)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const TouchMonitorIntake = `-- name: TouchMonitorIntake :one
 WITH before AS (
     SELECT i.touched_at FROM monitor_intake i FOR NO KEY UPDATE
+), gone AS (
+    DELETE FROM monitor_takers t WHERE t.id <> $1 AND t.touched_at < now() - make_interval(secs => $2::float8) RETURNING t.touched_at
+), mine AS (
+    INSERT INTO monitor_takers (id, name, touched_at) VALUES ($1, $3, now()) ON CONFLICT (id) DO UPDATE SET touched_at = now()
 ), missed AS (
-    SELECT b.touched_at AS from_at, now() AS to_at FROM before b WHERE b.touched_at < now() - make_interval(secs => $1::float8)
-    UNION ALL SELECT now() - make_interval(secs => $2::float8), now() - make_interval(secs => $3::float8)
-    WHERE $2::float8 > $3::float8
+    SELECT g.touched_at AS from_at, now() AS to_at FROM gone g
+    UNION ALL SELECT b.touched_at, now() AS to_at FROM before b WHERE b.touched_at < now() - make_interval(secs => $4::float8)
+    UNION ALL SELECT now() - make_interval(secs => $5::float8), now() - make_interval(secs => $6::float8)
+    WHERE $5::float8 > $6::float8
 ), gap AS (
     SELECT min(m.from_at) AS from_at, max(m.to_at) AS to_at FROM missed m HAVING count(*) > 0
 ), extended AS (
@@ -930,10 +1001,13 @@ WITH before AS (
 ), touched AS (
     UPDATE monitor_intake SET touched_at = now() FROM before b WHERE b.touched_at NOT BETWEEN now() - interval '1 second' AND now()
 )
-SELECT EXISTS (SELECT 1 FROM monitors m WHERE m.deadline IS NOT NULL)::boolean AS watched, (SELECT count(*) FROM gap)::int AS gaps
+SELECT EXISTS (SELECT 1 FROM monitors m WHERE m.deadline IS NOT NULL)::boolean AS watched, (SELECT count(*) FROM gone)::int AS gone
 `
 
 type TouchMonitorIntakeParams struct {
+	Taker           uuid.UUID
+	GoneSeconds     float64
+	Name            string
 	SilenceSeconds  float64
 	LostFromSeconds float64
 	LostToSeconds   float64
@@ -941,15 +1015,23 @@ type TouchMonitorIntakeParams struct {
 
 type TouchMonitorIntakeRow struct {
 	Watched bool
-	Gaps    int32
+	Gone    int32
 }
 
-// Cross-tenant: the processes that take pings say that they can store them. Where none could for so long, or
-// where one lost some (lost_from before lost_to), that is a gap; gaps within a minute are one.
+// Cross-tenant: the processes that take pings say that they can store them. Where none could for so long, where
+// one lost some (lost_from before lost_to), or where another gave no sign until it is taken for gone, that is a gap;
+// gaps within a minute are one.
 func (q *Queries) TouchMonitorIntake(ctx context.Context, arg TouchMonitorIntakeParams) (TouchMonitorIntakeRow, error) {
-	row := q.db.QueryRow(ctx, TouchMonitorIntake, arg.SilenceSeconds, arg.LostFromSeconds, arg.LostToSeconds)
+	row := q.db.QueryRow(ctx, TouchMonitorIntake,
+		arg.Taker,
+		arg.GoneSeconds,
+		arg.Name,
+		arg.SilenceSeconds,
+		arg.LostFromSeconds,
+		arg.LostToSeconds,
+	)
 	var i TouchMonitorIntakeRow
-	err := row.Scan(&i.Watched, &i.Gaps)
+	err := row.Scan(&i.Watched, &i.Gone)
 	return i, err
 }
 

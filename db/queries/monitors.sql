@@ -111,12 +111,18 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@monitor_ids::uuid[]) AS monitor
 JOIN monitors m ON m.id = u.monitor_id ON CONFLICT DO NOTHING;
 
 -- name: TouchMonitorIntake :one
--- Cross-tenant: the processes that take pings say that they can store them. Where none could for so long, or
--- where one lost some (lost_from before lost_to), that is a gap; gaps within a minute are one.
+-- Cross-tenant: the processes that take pings say that they can store them. Where none could for so long, where
+-- one lost some (lost_from before lost_to), or where another gave no sign until it is taken for gone, that is a gap;
+-- gaps within a minute are one.
 WITH before AS (
     SELECT i.touched_at FROM monitor_intake i FOR NO KEY UPDATE
+), gone AS (
+    DELETE FROM monitor_takers t WHERE t.id <> @taker AND t.touched_at < now() - make_interval(secs => @gone_seconds::float8) RETURNING t.touched_at
+), mine AS (
+    INSERT INTO monitor_takers (id, name, touched_at) VALUES (@taker, @name, now()) ON CONFLICT (id) DO UPDATE SET touched_at = now()
 ), missed AS (
-    SELECT b.touched_at AS from_at, now() AS to_at FROM before b WHERE b.touched_at < now() - make_interval(secs => @silence_seconds::float8)
+    SELECT g.touched_at AS from_at, now() AS to_at FROM gone g
+    UNION ALL SELECT b.touched_at, now() AS to_at FROM before b WHERE b.touched_at < now() - make_interval(secs => @silence_seconds::float8)
     UNION ALL SELECT now() - make_interval(secs => @lost_from_seconds::float8), now() - make_interval(secs => @lost_to_seconds::float8)
     WHERE @lost_from_seconds::float8 > @lost_to_seconds::float8
 ), gap AS (
@@ -131,7 +137,27 @@ WITH before AS (
 ), touched AS (
     UPDATE monitor_intake SET touched_at = now() FROM before b WHERE b.touched_at NOT BETWEEN now() - interval '1 second' AND now()
 )
-SELECT EXISTS (SELECT 1 FROM monitors m WHERE m.deadline IS NOT NULL)::boolean AS watched, (SELECT count(*) FROM gap)::int AS gaps;
+SELECT EXISTS (SELECT 1 FROM monitors m WHERE m.deadline IS NOT NULL)::boolean AS watched, (SELECT count(*) FROM gone)::int AS gone;
+
+-- name: EndMonitorTaker :exec
+-- Cross-tenant: a process that takes no pings any more because it was told to end.
+DELETE FROM monitor_takers t WHERE t.id = @taker;
+
+-- name: GetMonitorFront :one
+-- Cross-tenant: the processes that take pings, before one of their own goes out and comes in by the public address.
+SELECT f.ping_key, coalesce(extract(epoch FROM now() - f.touched_at), 1e9)::float8 AS silent_seconds FROM monitor_front f;
+
+-- name: TouchMonitorFront :execrows
+-- Cross-tenant: a ping of our own came in by the public address. Where none did for so long, that is a gap; where none did for
+-- longer than alerts are held back, they were told, and it is none.
+WITH before AS (
+    SELECT f.touched_at FROM monitor_front f WHERE f.ping_key = @ping_key FOR NO KEY UPDATE
+), added AS (
+    INSERT INTO monitor_gaps (from_at, to_at) SELECT b.touched_at, now() FROM before b
+    WHERE b.touched_at < now() - make_interval(secs => @silence_seconds::float8) AND b.touched_at > now() - make_interval(secs => @held_seconds::float8)
+    ON CONFLICT (from_at) DO UPDATE SET to_at = greatest(monitor_gaps.to_at, excluded.to_at)
+)
+UPDATE monitor_front f SET touched_at = now() FROM before b WHERE f.ping_key = @ping_key;
 
 -- name: SeeMonitors :one
 -- Cross-tenant: whether the pass that finds out who is late has something to do, and in how many seconds the first deadline is.
@@ -140,7 +166,10 @@ SELECT coalesce((SELECT extract(epoch FROM m.deadline - now()) FROM monitors m W
 
 -- name: GetMonitorIntake :one
 -- Cross-tenant: the pass that finds out who is late.
-SELECT i.touched_at, (extract(epoch FROM now() - i.touched_at))::float8 AS silent_seconds FROM monitor_intake i;
+SELECT i.touched_at, (extract(epoch FROM now() - i.touched_at))::float8 AS silent_seconds,
+       coalesce(t.touched_at, i.touched_at)::timestamptz AS taker_at, coalesce(t.name, '')::text AS taker,
+       coalesce((SELECT f.touched_at FROM monitor_front f WHERE f.touched_at > now() - make_interval(secs => @held_seconds::float8)), i.touched_at)::timestamptz AS front_at
+FROM monitor_intake i LEFT JOIN LATERAL (SELECT k.touched_at, k.name FROM monitor_takers k ORDER BY k.touched_at LIMIT 1) t ON true;
 
 -- name: ListDueMonitors :many
 -- Cross-tenant: the pass that finds out who is late. In turns of the tenants, of the 20,000 that are due first. Walks

@@ -157,7 +157,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, o
 	p.ready.add(func() error { return nil }) // it has its own answer, on its own port
 	p.log.InfoContext(ctx, "api listens", "address", listener.Addr().String())
 	runner, every := loop.Runner{Metrics: p.metrics, Log: p.log}, append(append(passes, learns, hub.Pass(), desks.claims.Pass(), p.live.Pass(db)), reload...)
-	return together(ctx, append(serve, desks.listen, desks.pings.Run, roots.Run, func(ctx context.Context) error { return runner.Run(ctx, every) })...)
+	return together(ctx, append(serve, desks.listen, takesPings(desks.pings, c), roots.Run, func(ctx context.Context) error { return runner.Run(ctx, every) })...)
 }
 
 // checkers are the job types, for checking definitions alone, and the pass by which they

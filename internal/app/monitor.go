@@ -15,7 +15,18 @@ func (p process) pings(ctx context.Context, c config.API) (desk *intake.Desk, cl
 	if err != nil {
 		return nil, nil, err
 	}
-	return intake.New(db, p.log), db.Close, nil
+	return intake.New(db, hostname(), p.log), db.Close, nil
+}
+
+// takesPings is the desk at work. Where the public address is known it pings that, too.
+func takesPings(desk *intake.Desk, c config.API) func(context.Context) error {
+	public := c.PublicURL.Reveal()
+	if public == "" {
+		return desk.Run
+	}
+	return func(ctx context.Context) error {
+		return together(ctx, desk.Run, func(ctx context.Context) error { return desk.Knock(ctx, public) })
+	}
 }
 
 // engine is a pool of an API process that acts as postgres.Engine.

@@ -47,7 +47,7 @@ const (
 	GaugeSlowBurn = "objectives_slow_burn"
 	GaugeNoBudget = "objectives_no_budget"
 	// GaugeMonitors begins the names of how many monitors have each of MonitorStatuses, counted
-	// each half minute.
+	// each half minute, and before hold_seconds that of how long alerts of them are held back.
 	GaugeMonitors = "monitors_"
 )
 

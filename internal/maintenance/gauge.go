@@ -21,6 +21,7 @@ func (m *Maintainer) Gauge(ctx context.Context) (active int64, err error) {
 	m.c.Metrics.SetActiveJobs(others[fleet.GaugeActiveJobs])
 	m.c.Metrics.SetDeadLetters(others[fleet.GaugeDeadLetters])
 	m.c.Metrics.SetObjectives(others[fleet.GaugeFastBurn], others[fleet.GaugeSlowBurn], others[fleet.GaugeNoBudget])
+	m.c.Metrics.SetMonitorHold(others[fleet.GaugeMonitors+"hold_seconds"])
 	for _, status := range fleet.MonitorStatuses {
 		m.c.Metrics.SetMonitors(status, others[fleet.GaugeMonitors+status])
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/monitor"
+	"github.com/scheduler-service/scheduler/internal/monitor/intake"
 	"github.com/scheduler-service/scheduler/internal/ratelimit"
 )
 
@@ -68,8 +69,24 @@ func (s *server) admitPing(r *http.Request, c *call) error {
 	return nil
 }
 
+// countBadKey counts an unknown key against the address that sent it. It answers the error
+// that the caller gets.
+func (s *server) countBadKey(ctx context.Context, err error) error {
+	if fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	bucket, failures := s.badKeys(callOf(ctx))
+	if v := s.Buckets.Take(ctx, bucket, failures); !v.OK {
+		return s.tooMany(failures, "authenticationFailures", v.Retry, "too many requests from this address had no good key")
+	}
+	return err
+}
+
 // ping stores a ping.
 func (s *server) ping(ctx context.Context, key, signal string, rid *string, body io.Reader) (status api.MonitorStatus, err error) {
+	if signal == intake.FrontSignal {
+		return api.MonitorStatusOk, s.countBadKey(ctx, s.Pings.Front(ctx, key))
+	}
 	p := monitor.Ping{RunID: orZero(rid)}
 	var ok bool
 	if p.Signal, p.Exit, ok = monitor.ReadSignal(signal); !ok {
@@ -83,13 +100,7 @@ func (s *server) ping(ctx context.Context, key, signal string, rid *string, body
 		p.Log = monitor.Log(text)
 	}
 	found, err := s.Pings.Ping(ctx, key, p)
-	if fault.KindOf(err) == fault.NotFound {
-		bucket, failures := s.badKeys(callOf(ctx))
-		if v := s.Buckets.Take(ctx, bucket, failures); !v.OK {
-			return "", s.tooMany(failures, "authenticationFailures", v.Retry, "too many requests from this address had no good key")
-		}
-	}
-	if err != nil {
+	if err = s.countBadKey(ctx, err); err != nil {
 		return "", err
 	}
 	s.pinged.add(key)

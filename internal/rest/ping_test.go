@@ -54,6 +54,7 @@ func TestPings(t *testing.T) {
 		{"GET", "/0?rid=b", "", "", 200, `"ok"`},
 		{"GET", "/start?rid=b", "", "", 200, `"ok"`}, // its end was quicker
 		{"POST", "/256", "", "", 400, "signal"},
+		{"POST", "/front", "", "", 404, "ping key"}, // for the service alone, by a key of its own
 		{"POST", "/-1", "", "", 400, "signal"},
 		{"POST", "/01", "", "", 400, "signal"},
 		{"POST", "/success", "", "", 400, "signal"},
@@ -195,7 +196,7 @@ func TestAMonitorIsSentBack(t *testing.T) {
 // newDesk takes pings until the test ends.
 func newDesk(t testing.TB, engine *postgres.DB) *intake.Desk {
 	t.Helper()
-	desk, ended := intake.New(engine, slog.New(slog.DiscardHandler)), make(chan error, 1)
+	desk, ended := intake.New(engine, "test", slog.New(slog.DiscardHandler)), make(chan error, 1)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	go func() { ended <- desk.Run(ctx) }()
 	t.Cleanup(func() {

@@ -60,6 +60,7 @@ type Metrics struct {
 	deadLetterBy  *prometheus.CounterVec
 	objectives    *prometheus.GaugeVec
 	monitors      *prometheus.GaugeVec
+	monitorHold   prometheus.Gauge
 	pings         *prometheus.CounterVec
 	circuits      *prometheus.CounterVec
 	heldRuns      prometheus.Counter
@@ -196,6 +197,8 @@ func (m *Metrics) registerDeadLetters(in promauto.Factory) {
 		"Dead letters by what became of them: made, replayed, discarded, or dropped because their tenant had too many."), []string{"event"})
 	m.monitors = in.NewGaugeVec(gauge("scheduler_monitors",
 		"Monitors of tenants by status, counted each half minute. Every promoter reports the same, so take the maximum."), []string{"status"})
+	m.monitorHold = in.NewGauge(gauge("scheduler_monitor_hold_seconds",
+		"For how long alerts of monitors are held back, because pings may be lost by our fault: looked at each half minute, 0 while they are not. Every promoter reports the same, so take the maximum."))
 	m.pings = in.NewCounterVec(counter("scheduler_pings_total", "Pings of monitors that were stored, by what they say."), []string{"signal"})
 	m.objectives = in.NewGaugeVec(gauge("scheduler_objectives",
 		"Objectives of tenants in danger, counted each half minute: fast_burn (over an hour), slow_burn (over six) and exhausted. Every promoter reports the same, so take the maximum."), []string{"state"})
@@ -438,6 +441,9 @@ func (m *Metrics) SetDeadLetters(n int64) { m.deadLetters.Set(float64(n)) }
 func (m *Metrics) SetMonitors(status string, n int64) {
 	m.monitors.WithLabelValues(status).Set(float64(n))
 }
+
+// SetMonitorHold says for how many seconds alerts of monitors are held back.
+func (m *Metrics) SetMonitorHold(seconds int64) { m.monitorHold.Set(float64(seconds)) }
 
 // Ping counts a ping that was stored.
 func (m *Metrics) Ping(signal string) { m.pings.WithLabelValues(signal).Inc() }

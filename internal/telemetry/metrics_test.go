@@ -153,7 +153,7 @@ func TestEveryMetricOfTheContractExists(t *testing.T) {
 		"scheduler_lock_acquisitions_total": {}, "scheduler_lock_timeouts_total": {},
 		"scheduler_notification_events_total": {}, "scheduler_notification_attempts_total": {}, "scheduler_notification_oldest_seconds": {},
 		"scheduler_dead_letters": {}, "scheduler_dead_letters_total": {},
-		"scheduler_circuit_breakers_total": {}, "scheduler_objectives": {}, "scheduler_monitors": {}, "scheduler_pings_total": {}, "scheduler_held_executions_total": {},
+		"scheduler_circuit_breakers_total": {}, "scheduler_objectives": {}, "scheduler_monitors": {}, "scheduler_monitor_hold_seconds": {}, "scheduler_pings_total": {}, "scheduler_held_executions_total": {},
 	}
 	for name, edge := range want {
 		if got, ok := edges[name]; !ok || got != edge {

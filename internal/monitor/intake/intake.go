@@ -1,8 +1,9 @@
 // Package intake takes the pings of monitors.
 //
 // It owns the desk that stores them, many in one transaction where many come at once, and the
-// sign that pings can be stored, by whose absence watch knows an outage of ours. It answers a
-// ping once it is stored. It refuses to decide what a ping means, which is package monitor's,
+// signs by whose absence watch knows an outage of ours: that pings can be stored, that each
+// process takes them, and that they come in by the public address. It answers a ping once it is
+// stored. It refuses to decide what a ping means, which is package monitor's,
 // and who may ping how often, which is package rest's.
 package intake
 
@@ -13,6 +14,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
@@ -34,6 +37,9 @@ const (
 	// silence is how long no process may have given a sign that is a gap, and firstSilence
 	// the same for the first sign of a process: one that was restarted took no pings.
 	silence, firstSilence = 6 * time.Second, 2500 * time.Millisecond
+	// gone is how old the last sign of a process may be before it is taken for gone. Until then
+	// watch tells nobody late whose ping it may have taken; a load balancer notices sooner.
+	gone = time.Minute
 )
 
 // Answer is what becomes of a ping.
@@ -52,6 +58,8 @@ type waiter struct {
 
 // Desk stores pings. Any number of goroutines may call Ping.
 type Desk struct {
+	id    uuid.UUID // of this process, among those that take pings
+	name  string    // of its host
 	store store
 	log   *slog.Logger
 	queue chan *waiter
@@ -59,15 +67,16 @@ type Desk struct {
 	mu      sync.Mutex
 	stopped chan struct{} // closed when Run returned
 	lost    span          // in which pings were refused by our fault
-	touched bool          // this process has given a sign
+	touched *clock.Mark   // when this process gave its last sign; nil: never
+	watched bool          // a monitor has a deadline
 }
 
 // span is when something happened first and last; nil: never.
 type span struct{ from, to *clock.Mark }
 
-// New makes a desk; db acts as postgres.Engine.
-func New(db *postgres.DB, log *slog.Logger) *Desk {
-	return &Desk{store: store{db}, log: log, queue: make(chan *waiter, waiting), stopped: make(chan struct{})}
+// New makes a desk; db acts as postgres.Engine. The name is the host's, for people.
+func New(db *postgres.DB, name string, log *slog.Logger) *Desk {
+	return &Desk{id: uuid.New(), name: name, store: store{db}, log: log, queue: make(chan *waiter, waiting), stopped: make(chan struct{})}
 }
 
 // Ping stores a ping of the monitor with this key, and answers with the status of the
@@ -112,6 +121,7 @@ func (d *Desk) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			d.leave(ctx)
 			return nil
 		case first := <-d.queue:
 			d.flush(ctx, d.gather(first))
@@ -180,31 +190,51 @@ func (d *Desk) lose() {
 	}
 }
 
+// leave says that this process takes no more pings, so nobody waits for its signs.
+func (d *Desk) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
+	defer cancel()
+	if err := d.store.leave(ctx, d.id); err != nil {
+		d.log.WarnContext(ctx, "alerts of monitors wait a minute for this process, because it could not say that it ends", "error", err)
+	}
+}
+
+// takeLost takes what was lost before a sign that begins, and says how long a silence of all
+// processes is a gap. A process that gave none for long hung, or could not store: what was sent
+// to it since its last one is lost.
+func (d *Desk) takeLost(begun clock.Mark) (quiet time.Duration, lost span) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	lost, d.lost = d.lost, span{}
+	if d.touched == nil {
+		return firstSilence, lost
+	}
+	if d.touched.Elapsed() > silence {
+		lost = span{from: d.touched, to: &begun}
+	}
+	return silence, lost
+}
+
 // touch says that pings can be stored, and which could not. It answers when to do so next.
 func (d *Desk) touch(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, storing)
 	defer cancel()
-	d.mu.Lock()
-	lost := d.lost
-	d.lost = span{}
-	d.mu.Unlock()
-	quiet := silence
-	if !d.touched {
-		quiet = firstSilence
-	}
-	watched, err := d.store.touch(ctx, quiet, lost)
-	switch {
-	case err == nil && watched:
-		d.touched = true
-		return touchEvery
-	case err == nil:
-		d.touched = true
-		return idleEvery
-	}
+	begun := clock.Start()
+	quiet, lost := d.takeLost(begun)
+	seen, err := d.store.touch(ctx, d.id, d.name, quiet, lost)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.lost.from = lost.from; d.lost.to == nil {
-		d.lost.to = lost.to
+	if err != nil {
+		if d.lost.from = lost.from; d.lost.to == nil {
+			d.lost.to = lost.to
+		}
+		return touchEvery // without a sign watch tells nobody late
 	}
-	return touchEvery // without a sign watch tells nobody late
+	if seen.gone > 0 {
+		d.log.WarnContext(ctx, "processes that take pings gave no sign for a minute and are taken for gone; what was sent to them makes nobody late", "processes", seen.gone)
+	}
+	if d.touched, d.watched = &begun, seen.watched; seen.watched {
+		return touchEvery
+	}
+	return idleEvery
 }

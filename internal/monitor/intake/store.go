@@ -20,18 +20,46 @@ type store struct{ db *postgres.DB }
 // have sent others that never came so far.
 const slack = 2 * time.Second
 
-// touch gives a sign and stores a gap where there was one. It answers whether a monitor has a
-// deadline.
-func (s store) touch(ctx context.Context, quiet time.Duration, lost span) (watched bool, err error) {
-	p := db.TouchMonitorIntakeParams{SilenceSeconds: quiet.Seconds()}
+// seen is what a sign found.
+type seen struct {
+	watched bool // a monitor has a deadline
+	gone    int  // processes that are taken for gone
+}
+
+// touch gives a sign and stores a gap where there was one.
+func (s store) touch(ctx context.Context, taker uuid.UUID, name string, quiet time.Duration, lost span) (seen, error) {
+	p := db.TouchMonitorIntakeParams{Taker: taker, Name: name, GoneSeconds: gone.Seconds(), SilenceSeconds: quiet.Seconds()}
 	if lost.from != nil {
 		p.LostFromSeconds, p.LostToSeconds = (lost.from.Elapsed() + slack).Seconds(), max(0, lost.to.Elapsed()-slack).Seconds()
 	}
 	row, err := db.New(s.db.Pool()).TouchMonitorIntake(ctx, p)
 	if err != nil {
-		return false, fmt.Errorf("say that pings can be stored: %w", postgres.Fault(err))
+		return seen{}, fmt.Errorf("say that pings can be stored: %w", postgres.Fault(err))
 	}
-	return row.Watched, nil
+	return seen{watched: row.Watched, gone: int(row.Gone)}, nil
+}
+
+// leave ends the signs of a process.
+func (s store) leave(ctx context.Context, taker uuid.UUID) error {
+	return postgres.Fault(db.New(s.db.Pool()).EndMonitorTaker(ctx, taker))
+}
+
+// front is the key of our own pings, and how long ago the last one came in.
+func (s store) front(ctx context.Context) (key string, silent time.Duration, err error) {
+	row, err := db.New(s.db.Pool()).GetMonitorFront(ctx)
+	if err != nil {
+		return "", 0, fmt.Errorf("find when a ping of our own came in: %w", postgres.Fault(err))
+	}
+	return row.PingKey, time.Duration(min(row.SilentSeconds, MaxHold.Seconds()) * float64(time.Second)), nil
+}
+
+// touchFront says that a ping of our own came in. It answers whether the key is that of our own.
+func (s store) touchFront(ctx context.Context, key string) (ours bool, err error) {
+	n, err := db.New(s.db.Pool()).TouchMonitorFront(ctx, db.TouchMonitorFrontParams{PingKey: key, SilenceSeconds: frontSilence.Seconds(), HeldSeconds: MaxHold.Seconds()})
+	if err != nil {
+		return false, fmt.Errorf("say that a ping of our own came in: %w", postgres.Fault(err))
+	}
+	return n > 0, nil
 }
 
 // held is a monitor whose row is locked, and what decides about it.

@@ -12,6 +12,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/monitor"
+	"github.com/scheduler-service/scheduler/internal/monitor/intake"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
@@ -29,15 +30,27 @@ func (s store) see(ctx context.Context) (next time.Duration, untold bool, err er
 	return time.Duration(min(row.NextSeconds, idle.Seconds()) * float64(time.Second)), row.Untold, nil
 }
 
-// until is the time up to which deadlines may be looked at: by a sign that came after them,
-// pings could be stored. It is blind where the last sign is old.
-func (s store) until(ctx context.Context) (at time.Time, blind bool, err error) {
-	row, err := s.queries().GetMonitorIntake(ctx)
+// sight is how far the signs let us see.
+type sight struct {
+	// until is the time up to which deadlines may be looked at: by signs that came after them,
+	// pings could be stored, each process took them, and they came in by the public address.
+	until time.Time
+	blind bool          // the last sign is old
+	taker string        // the process whose last sign is the oldest; empty: none takes pings
+	late  time.Duration // how old that sign is
+	front time.Duration // how old the last ping of our own is, by the public address; zero: none is waited for
+}
+
+func (s store) sight(ctx context.Context) (v sight, err error) {
+	row, err := s.queries().GetMonitorIntake(ctx, intake.MaxHold.Seconds())
 	if err != nil {
-		return at, false, fmt.Errorf("find when pings could be stored: %w", postgres.Fault(err))
+		return v, fmt.Errorf("find when pings could be stored: %w", postgres.Fault(err))
 	}
 	silent := time.Duration(row.SilentSeconds * float64(time.Second))
-	return clock.Earlier(row.TouchedAt, row.TouchedAt.Add(silent-margin)), silent > stale, nil
+	now := row.TouchedAt.Add(silent)
+	v = sight{blind: silent > stale, taker: row.Taker, late: now.Sub(row.TakerAt), front: now.Sub(row.FrontAt)}
+	v.until = clock.Earlier(clock.Earlier(row.TouchedAt, now.Add(-margin)), clock.Earlier(row.TakerAt, row.FrontAt))
+	return v, nil
 }
 
 // due lists monitors whose deadlines have passed.
@@ -112,6 +125,11 @@ func (s store) measure(ctx context.Context) error {
 		counts[r.Status] = r.Monitors
 	}
 	var p db.SetGaugesParams
+	v, err := s.sight(ctx)
+	if err != nil {
+		return err
+	}
+	p.Names, p.Values = append(p.Names, fleet.GaugeMonitors+"hold_seconds"), append(p.Values, int64(v.held().Seconds()))
 	for status, n := range counts {
 		p.Names, p.Values = append(p.Names, fleet.GaugeMonitors+status), append(p.Values, n)
 	}

@@ -36,6 +36,8 @@ const (
 	maxBatches = 20
 	// countEvery is how often the monitors of each status are counted.
 	countEvery = 30 * time.Second
+	// unusual is how old a sign is that usually comes sooner: alerts are held back because of it.
+	unusual = 8 * time.Second
 )
 
 // Config is what a Watcher is made of.
@@ -53,6 +55,7 @@ type Watcher struct {
 	store store
 	asked clock.Mark    // when the database was asked last
 	rest  time.Duration // how long it need not be asked after that
+	holds bool          // alerts were held back when it was looked last
 }
 
 // New makes one.
@@ -61,6 +64,7 @@ func New(c Config) *Watcher { return &Watcher{c: c, store: store{c.DB}} }
 // Report is what a pass did.
 type Report struct {
 	Blind bool // pings cannot be stored, so nobody is told late
+	Holds bool // pings may be lost on their way, so nobody who became late meanwhile is told
 	Seen  int  // monitors whose deadline had passed
 	Held  int  // of these, those that failed alone and were put off
 	More  bool // something is left
@@ -83,12 +87,14 @@ func (w *Watcher) has(ctx context.Context) (bool, error) {
 // Pass looks at the deadlines that have passed, and tells what was found. It is fenced by
 // the lease.
 func (w *Watcher) Pass(ctx context.Context, held lease.Lease) (r Report, err error) {
-	until, blind, err := w.store.until(ctx)
+	v, err := w.store.sight(ctx)
 	if err != nil {
 		return r, err
 	}
-	for r.Blind = blind; !blind && r.Seen < batch*maxBatches; {
-		n, put, err := w.step(ctx, held, until)
+	w.say(ctx, v)
+	r.Holds = v.held() > 0
+	for r.Blind = v.blind; !v.blind && r.Seen < batch*maxBatches; {
+		n, put, err := w.step(ctx, held, v.until)
 		r.Seen, r.Held = r.Seen+n, r.Held+put
 		if err != nil {
 			return r, err
@@ -100,6 +106,27 @@ func (w *Watcher) Pass(ctx context.Context, held lease.Lease) (r Report, err err
 	left, err := w.c.Tell(ctx)
 	r.More = r.More || left
 	return r, err
+}
+
+// held is how long alerts are held back already, where a sign is older than usual.
+func (v sight) held() time.Duration {
+	if oldest := max(v.late, v.front); oldest > unusual {
+		return oldest
+	}
+	return 0
+}
+
+// say tells the log that alerts are held back, and that they no longer are.
+func (w *Watcher) say(ctx context.Context, v sight) {
+	switch holds := v.held() > 0; {
+	case holds && !w.holds && v.front > v.late:
+		w.c.Log.ErrorContext(ctx, "no ping comes in by PUBLIC_URL; alerts of monitors are held back until one does, for 15 minutes at most", "for", v.front.Round(time.Second).String())
+	case holds && !w.holds:
+		w.c.Log.ErrorContext(ctx, "a process that takes pings gives no sign; alerts of monitors are held back until it does, for a minute at most", "host", v.taker, "for", v.late.Round(time.Second).String())
+	case !holds && w.holds:
+		w.c.Log.InfoContext(ctx, "alerts of monitors are no longer held back")
+	}
+	w.holds = v.held() > 0
 }
 
 // step looks at one batch. One that the database refuses holds up none of the others.

@@ -81,7 +81,7 @@ func (b *bundle) text(sql string, args ...any) (text string) {
 
 // desk takes pings until the function that it returns was called.
 func (b *bundle) desk() (desk *intake.Desk, stop func()) {
-	desk = intake.New(b.engine, slog.New(slog.DiscardHandler))
+	desk = intake.New(b.engine, "test", slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- desk.Run(ctx) }()

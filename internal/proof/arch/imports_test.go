@@ -83,7 +83,7 @@ notification/derive  | db:store.go lease loop notification postgres postgres/col
 monitor              | db:store.go fault notification postgres postgres/columns schedule tenant |  |  |
 monitor/intake       | clock db:store.go fault monitor postgres postgres/columns postgres/divide |  |  |
 monitor/past         | clock db:store.go period postgres tenant |  |  |
-monitor/watch        | clock db:store.go fleet lease loop monitor postgres postgres/divide |  |  |
+monitor/watch        | clock db:store.go fleet lease loop monitor monitor/intake postgres postgres/divide |  |  |
 secret               | db:store.go fault notification postgres postgres/columns secret/keyring tenant |  |  |
 output               | clock db:store.go executor fault loop postgres postgres/divide secret telemetry tenant |  |  |
 calendar             | db:store.go fault idempotency postgres postgres/columns schedule tenant |  |  |
