@@ -53,6 +53,8 @@ func TestPings(t *testing.T) {
 		{"GET", "", "", "", 200, `"ok"`},
 		{"GET", "/0?rid=b", "", "", 200, `"ok"`},
 		{"GET", "/start?rid=b", "", "", 200, `"ok"`}, // its end was quicker
+		{"GET", "?utm_source=proxy&utm_source=again&fbclid=%00", "", "", 200, `"ok"`},
+		{"GET", "/0?rid=b&rid=c", "", "", 400, "rid"},
 		{"POST", "/256", "", "", 400, "signal"},
 		{"POST", "/front", "", "", 404, "ping key"}, // for the service alone, by a key of its own
 		{"POST", "/-1", "", "", 400, "signal"},

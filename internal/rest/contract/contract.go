@@ -252,12 +252,14 @@ func (o *Operation) CheckParameters(r *http.Request, path map[string]string) []f
 
 // strayParameters finds query parameters that the operation does not know or
 // that no row can hold, which the database would refuse to compare, and
-// parameters that stand more often than they may.
+// parameters that stand more often than they may. A ping may have any that it does not
+// know: proxies add some on its way, and a ping that is refused is a false alert.
 func (o *Operation) strayParameters(query url.Values, header http.Header) []fault.Field {
 	var fields []fault.Field
 	for name, values := range query {
 		i := slices.IndexFunc(o.parameters, func(p *openapi3.Parameter) bool { return p.In == "query" && p.Name == name })
 		switch {
+		case i < 0 && o.Permission == Ping:
 		case i < 0:
 			fields = append(fields, fault.Field{Path: shorten(name), Rule: "unknown", Message: "is not a parameter of this operation" + suggest.DidYouMean(o.meantParameter(name))})
 		case len(values) > 1 && !o.parameters[i].Schema.Value.Type.Is("array"):
