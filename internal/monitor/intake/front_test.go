@@ -111,3 +111,19 @@ func TestOurOwnPingsComeIn(t *testing.T) {
 		t.Errorf("a guessed key: %v", err)
 	}
 }
+
+// A ping is answered once, also where its caller has read the answer already: what is answered
+// again counts as lost, and makes a gap that excuses everybody.
+func TestAPingIsAnsweredOnce(t *testing.T) {
+	t.Parallel()
+	w := &waiter{answer: make(chan Answer, 1)}
+	if !w.reply(Answer{Status: "ok"}) {
+		t.Error("the first answer is refused")
+	}
+	if got := <-w.answer; got.Status != "ok" {
+		t.Errorf("answered %+v", got)
+	}
+	if w.reply(Answer{err: errors.New("not stored")}) {
+		t.Error("it is answered a second time")
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,6 +55,7 @@ type waiter struct {
 	ping   monitor.Ping
 	came   clock.Mark
 	answer chan Answer // holds one
+	done   atomic.Bool // it was answered, though nobody may have read that yet
 }
 
 // Desk stores pings. Any number of goroutines may call Ping.
@@ -172,12 +174,11 @@ func (d *Desk) flush(ctx context.Context, all []*waiter) {
 
 // reply answers unless there is an answer.
 func (w *waiter) reply(a Answer) (first bool) {
-	select {
-	case w.answer <- a:
-		return true
-	default:
+	if w.done.Swap(true) {
 		return false
 	}
+	w.answer <- a
+	return true
 }
 
 // lose notes that a ping was refused now.
