@@ -258,12 +258,7 @@ func list(values []string) string {
 }
 
 // upgradeTable is where a page has the sentence.
-func upgradeTable(c Config) string {
-	if c.Back {
-		return "the way back from " + c.Earlier
-	}
-	return "the upgrade"
-}
+func upgradeTable(c Config) string { return "the upgrade from " + c.Earlier }
 
 // upgradeSentence is what an upgrade under load came to, and the way back, where it was gone.
 func upgradeSentence(c Config, e *evidence, sum summary) string {
