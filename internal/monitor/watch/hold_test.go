@@ -28,6 +28,9 @@ func TestAHungProcessMakesNobodyLate(t *testing.T) {
 	}
 	_, stop := b.desk()
 	stop()
+	if left := b.text("SELECT string_agg(name, ' ') FROM monitor_takers"); left != "host-b" {
+		t.Errorf("after another process ended, those that take pings are %s", left)
+	}
 	if r := b.pass(); r.Seen != 0 {
 		t.Errorf("another process gives signs: %+v", r)
 	}
