@@ -19,6 +19,8 @@ const (
 	knockEvery = time.Second
 	// knocking is how long one may take.
 	knocking = 3 * time.Second
+	// tellEvery is the least distance of two lines in the log that say that one did not come in.
+	tellEvery = 5 * time.Minute
 	// frontSilence is how long none may have come in that is a gap.
 	frontSilence = 10 * time.Second
 )
@@ -75,8 +77,8 @@ type knocker struct {
 	desk   *Desk
 	public string
 	send   func(*http.Request) (*http.Response, error)
-	came   bool // one came in since the last that did not
-	failed bool // one did not since the last that came in
+	came   bool        // one came in, ever
+	told   *clock.Mark // when the log was told that one did not; nil: never
 }
 
 // pass sends one, unless one has just come in.
@@ -89,17 +91,21 @@ func (k *knocker) pass(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
-		if k.failed {
-			k.desk.log.InfoContext(ctx, "pings come in by PUBLIC_URL again")
-		}
-		k.came, k.failed = true, false
-	case !k.failed && k.came:
-		k.desk.log.ErrorContext(ctx, "no ping comes in by PUBLIC_URL; alerts of monitors are held back meanwhile, for 15 minutes at most", "error", err)
-		k.failed = true
-	case !k.failed:
-		k.desk.log.WarnContext(ctx, "this process cannot reach the API at PUBLIC_URL; unless another one can, an outage in front of it is not noticed, and makes monitors late", "error", err)
-		k.failed = true
+		k.came = true
+	case k.told != nil && k.told.Elapsed() < tellEvery:
+	case k.came:
+		k.tell(ctx, "a ping of our own did not come in by PUBLIC_URL; while none does, alerts of monitors are held back, for 15 minutes at most", err)
+	default:
+		k.tell(ctx, "this process cannot reach the API at PUBLIC_URL; unless another one can, an outage in front of it is not noticed, and makes monitors late", err)
 	}
+}
+
+// tell tells the log. The next line comes after tellEvery: where a part of the pings is lost, one
+// in three say, each of them would write one.
+func (k *knocker) tell(ctx context.Context, message string, err error) {
+	now := clock.Start()
+	k.told = &now
+	k.desk.log.WarnContext(ctx, message, "error", err)
 }
 
 func (k *knocker) knock(ctx context.Context, key string) error {
