@@ -4,7 +4,10 @@
 // its log, in scheduler_build_info and in the User-Agent of its calls.
 package version
 
-import "runtime/debug"
+import (
+	"runtime/debug"
+	"sync"
+)
 
 // stamped is set by the linker (-ldflags "-X …/internal/version.stamped=v1.2.3").
 // The Makefile and the images do so.
@@ -16,12 +19,17 @@ func String() string {
 	if stamped != "" {
 		return stamped
 	}
+	return fromGo()
+}
+
+// fromGo reads once what Go recorded: every call to a target asks for it.
+var fromGo = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return unknown
 	}
 	return recorded(info)
-}
+})
 
 const unknown = "devel"
 
