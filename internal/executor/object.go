@@ -52,17 +52,21 @@ func ReadMap(path string, raw json.RawMessage) *Object {
 		o.Fault("", "syntax", "must be valid JSON in UTF-8")
 		return o
 	}
-	if found := survey(raw); found.problem != "" {
+	found := survey(raw)
+	if found.problem != "" {
 		o.Fault("", "range", found.problem)
 		return o
-	} else if len(found.escapes) > 0 {
+	}
+	if len(found.escapes) > 0 {
 		o.Fault("", "characters", "holds an escaped NUL or half a surrogate pair, which cannot be stored")
 	}
 	if err := json.Unmarshal(raw, &o.members); err != nil || o.members == nil {
 		o.Fault("", "type", "must be an object")
 		return o
 	}
-	o.findTwins(json.NewDecoder(bytes.NewReader(raw)), path)
+	if found.twins {
+		o.findTwins(json.NewDecoder(bytes.NewReader(raw)), path)
+	}
 	return o
 }
 

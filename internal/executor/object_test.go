@@ -14,6 +14,10 @@ import (
 
 func TestReadObjectListsAllFaults(t *testing.T) {
 	t.Parallel()
+	var many string
+	for i := range 40 {
+		many += fmt.Sprintf(`"n%d":1,`, i)
+	}
 	for _, test := range []struct {
 		name, raw string
 		want      []string
@@ -34,6 +38,10 @@ func TestReadObjectListsAllFaults(t *testing.T) {
 		{"twice", `{"a":"x","a":"y"}`, []string{"config.a duplicate"}},
 		{"twice by an escape", `{"a":"x","\u0061":"y"}`, []string{"config.a duplicate"}},
 		{"twice further down", `{"b":[0,{"c":1,"c":2}]}`, []string{"config.b[1].c duplicate"}},
+		{"twice, before a blank", "{\"b\":{\"c\" \n\t :1,\"c\":2}}", []string{"config.b.c duplicate"}},
+		{"twice, behind many", `{"b":{` + many + `"c":1,"c":2}}`, []string{"config.b.c duplicate"}},
+		{"once among many", `{"b":{` + many + `"c":1}}`, nil},
+		{"a value like a name", `{"b":["c","c",{"c":"c"}]}`, nil},
 		{"same name on two levels", `{"b":{"b":{"a":1}}}`, nil},
 		{"NUL", `{"a":"\u0000"}`, []string{"config characters"}},
 		{"number out of range", `{"b":1e5000}`, []string{"config range"}},

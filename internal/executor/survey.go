@@ -1,6 +1,10 @@
 package executor
 
-import "strconv"
+import (
+	"bytes"
+	"slices"
+	"strconv"
+)
 
 // findings is what PostgreSQL's jsonb would refuse in a JSON text that
 // encoding/json accepts.
@@ -10,6 +14,22 @@ type findings struct {
 	escapes []int
 	// problem is what cannot be mended: nesting or a number. Empty is none.
 	problem string
+	// names are those of all objects, the first manyNames of them, as they are written.
+	names [][]byte
+	// twins says that an object may hold a name twice: the text has one twice anywhere, or
+	// writes one with an escape, or has more than manyNames.
+	twins bool
+}
+
+const manyNames = 32
+
+// name notes the name of a member.
+func (f *findings) name(text []byte) {
+	same := func(other []byte) bool { return bytes.Equal(text, other) }
+	f.twins = f.twins || len(f.names) == manyNames || bytes.IndexByte(text, '\\') >= 0 || slices.ContainsFunc(f.names, same)
+	if !f.twins {
+		f.names = append(f.names, text)
+	}
 }
 
 // survey walks a valid JSON text once.
@@ -19,7 +39,11 @@ func survey(valid []byte) findings {
 	for i := 0; i < len(valid); {
 		switch c := valid[i]; {
 		case c == '"':
-			i = surveyString(valid, i+1, &found)
+			end := surveyString(valid, i+1, &found)
+			if next := bytes.TrimLeft(valid[end:], " \t\r\n"); len(next) > 0 && next[0] == ':' {
+				found.name(valid[i+1 : end-1])
+			}
+			i = end
 			continue
 		case c == '{' || c == '[':
 			if depth++; depth > maxDepth {
