@@ -3,6 +3,7 @@ package execution
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -44,8 +45,21 @@ type Filter struct {
 
 // plain says that all executions of the range are listed, newest first.
 func (f Filter) plain() bool {
-	return f.JobID == nil && f.TriggeredBy == "" && f.CreatedFrom == nil && f.CreatedTo == nil && !f.OldestFirst &&
-		len(f.Statuses)+len(f.Triggers)+len(f.JobTypes)+len(f.ErrorTypes) == 0
+	f.From, f.To = nil, nil
+	return !f.conditions() && !f.OldestFirst
+}
+
+// conditions says whether anything is asked beside the page and its order.
+func (f Filter) conditions() bool {
+	f.OldestFirst, f.WithResult, f.Limit, f.After = false, false, 0, nil
+	return !reflect.ValueOf(f).IsZero()
+}
+
+// Others says whether it has conditions beside those that a count of finished executions
+// knows: the job, a range of scheduled times, statuses, triggers and job types.
+func (f Filter) Others() bool {
+	f.JobID, f.From, f.To, f.Statuses, f.Triggers, f.JobTypes = nil, nil, nil, nil, nil, nil
+	return f.conditions()
 }
 
 // unfinished says that only executions are listed that are not finished.

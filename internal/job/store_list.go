@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -142,8 +143,9 @@ func pageOf(rows []readRow, limit int) (jobs []Listed, next *Position, err error
 
 // plain says that all jobs are listed, newest first.
 func (f Filter) plain() bool {
-	return len(f.Statuses)+len(f.Types)+len(f.Tags) == 0 && f.Text == "" && f.Set == "" && f.CreatedBy == "" && f.CreatedFrom == nil && f.CreatedTo == nil &&
-		f.UpcomingFrom == nil && f.UpcomingTo == nil && cmp.Or(f.Sort, "createdAt") == "createdAt" && f.Descending
+	newest := cmp.Or(f.Sort, "createdAt") == "createdAt" && f.Descending
+	f.Sort, f.Descending, f.Limit, f.After = "", false, 0, nil
+	return newest && reflect.ValueOf(f).IsZero()
 }
 
 func newestJobs(ctx context.Context, tx *postgres.Tx, p db.ListJobsParams) (rows []readRow, err error) {

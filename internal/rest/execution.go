@@ -136,8 +136,7 @@ func (s *server) listExecutions(ctx context.Context, filter execution.Filter, of
 func totalOf(f execution.Filter, now time.Time) (q statistics.Query, known bool) {
 	q = statistics.Query{To: now, JobID: f.JobID, Group: statistics.ByStatus, Zone: time.UTC}
 	override(&q.To, f.To)
-	if f.From == nil || q.To.Sub(*f.From) > maxStats || len(f.JobTypes) > 1 || len(f.Triggers) > 1 ||
-		f.ErrorTypes != nil || f.TriggeredBy != "" || f.CreatedFrom != nil || f.CreatedTo != nil {
+	if f.From == nil || q.To.Sub(*f.From) > maxStats || len(f.JobTypes) > 1 || len(f.Triggers) > 1 || f.Others() {
 		return q, false
 	}
 	q.From = *f.From

@@ -80,6 +80,7 @@ func fits(t *testing.T, contract *openapi3.T, c call) {
 			t.Errorf("its query has no %s", name)
 		}
 	}
+	lacksNoFilter(t, operation, c)
 	if c.items && (!known(openapi3.ParameterInQuery, "cursor") || !known(openapi3.ParameterInQuery, "limit")) {
 		t.Error("it is no list that is read page by page")
 	}
@@ -107,6 +108,17 @@ func fits(t *testing.T, contract *openapi3.T, c call) {
 		}
 	}
 	fitsAnswer(t, operation, c)
+}
+
+// lacksNoFilter wants every filter of a list among the command's.
+func lacksNoFilter(t *testing.T, operation *openapi3.Operation, c call) {
+	t.Helper()
+	for _, one := range operation.Parameters {
+		name := one.Value.Name
+		if c.items && one.Value.In == openapi3.ParameterInQuery && !slices.Contains(append([]string{"cursor", "limit", "include"}, c.query...), name) {
+			t.Errorf("its query lacks %s of the contract", name)
+		}
+	}
 }
 
 // fitsAnswer holds the columns against the schema of the answer.

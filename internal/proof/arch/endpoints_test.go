@@ -15,7 +15,7 @@ type endpoint struct{ path, method, tag string }
 func endpoints(t *testing.T) (all []endpoint) {
 	t.Helper()
 	var at endpoint
-	for _, line := range regexp.MustCompile(`(?m)^  (/\S+):$|^    (get|post|put|patch|delete):$|^      tags: \[(\w+)\]$`).FindAllStringSubmatch(readText(t, "openapi.yaml"), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^  (/\S+):$|^    (get|post|put|patch|delete):$|^      tags: \[([\w ]+)\]$`).FindAllStringSubmatch(readText(t, "openapi.yaml"), -1) {
 		switch {
 		case line[1] != "":
 			at.path = line[1]
@@ -36,7 +36,7 @@ func endpoints(t *testing.T) (all []endpoint) {
 func tagsOf(t *testing.T) (names []string, meanings map[string]string) {
 	t.Helper()
 	meanings = map[string]string{}
-	for _, found := range regexp.MustCompile(`(?m)^  - name: (\w+)\n    description: (.*)\.$`).FindAllStringSubmatch(readText(t, "openapi.yaml"), -1) {
+	for _, found := range regexp.MustCompile(`(?m)^  - name: ([\w ]+)\n    description: (.*)\.$`).FindAllStringSubmatch(readText(t, "openapi.yaml"), -1) {
 		names, meanings[found[1]] = append(names, found[1]), found[2]
 	}
 	return names, meanings
